@@ -31,6 +31,8 @@ class ProtobufAttributes(dg.Resolvable, dg.Model):
     file: str = Field(description="The name of a set of descriptors or a .proto file beside this one, e.g. orders.desc")
     message: str = Field(description="The message, with its package")
     framing: Literal["plain", "confluent"] = Field(default="plain", description="What comes before a value")
+    leave_out: list[str] = Field(default=[], description="Fields that become no columns, e.g. lines[].tree")
+    depth: int = Field(default=0, description="How often a message may be within itself")
 
 
 @dg.scaffold_with(example(_example))
@@ -90,7 +92,9 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             if isinstance(one, AvroAttributes):
                 return avro_schema(folder / one.file, framing=one.framing, older=[folder / file for file in one.older])
             if isinstance(one, ProtobufAttributes):
-                return protobuf_schema(folder / one.file, message=one.message, framing=one.framing)
+                return protobuf_schema(
+                    folder / one.file, message=one.message, framing=one.framing, leave_out=one.leave_out, depth=one.depth
+                )
             return str(one)
         return None
 

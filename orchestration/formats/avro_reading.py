@@ -80,6 +80,8 @@ def _spark_type(kind: AvroType) -> types.DataType:
         return LOGICAL_TYPES[kind.logical]
     if kind.name == "record":
         return spark_fields(kind)
+    if kind.members:
+        return types.StructType([types.StructField(name, _spark_type(one)) for name, one in kind.members if one.name != "null"])
     if kind.items is not None:
         items = _spark_type(kind.items)
         return types.ArrayType(items) if kind.name == "array" else types.MapType(types.StringType(), items)
@@ -116,6 +118,8 @@ def record_reader(record: AvroType, begin: Callable[[bytes], int], ends: Collect
 
 
 def _reader(kind: AvroType, where: str) -> Read:
+    if kind.members:
+        return _members_reader(kind, where)
     if kind.is_union:
         return _union_reader(kind, where)
     return _plain_reader(kind, where)
@@ -236,6 +240,24 @@ def _union_reader(kind: AvroType, where: str) -> Read:
         return None, at
 
     return read_union
+
+
+def _members_reader(kind: AvroType, where: str) -> Read:
+    """Return what reads a union of several types: a struct in which the member that is there has a value."""
+    readers = [(name, _reader(one, f"{where}.{name}")) for name, one in kind.members]
+    nothing: Mapping[str, Any] = {name: None for name, one in kind.members if one.name != "null"}
+
+    def read_member(data: bytes, at: int) -> tuple[Any, int]:
+        index, at = read_long(data, at, where)
+        if not 0 <= index < len(readers):
+            raise UnfitError(f"field {where} is of type {index} of its union, which there is not")
+        if index == kind.null_index:
+            return None, at
+        name, read = readers[index]
+        value, at = read(data, at)
+        return {**nothing, name: value}, at
+
+    return read_member
 
 
 def _struct_reader(kind: AvroType, where: str) -> Read:

@@ -1,6 +1,6 @@
 """The types of an Avro schema, from its JSON: names resolved, and only what columns of a table can hold.
 
-Decides which schemas a topic may declare: a record at the top, no type within itself, no union of several types, no array whose items
+Decides which schemas a topic may declare: a record at the top, no type within itself, no array whose items
 take no bytes (a value of few bytes could claim any number of them). A logical type that is not known here is read as what it is made of,
 as Avro has it. Knows no file and no bytes.
 Invariant: a tree of types ends, and each of its arrays and maps has items of at least one byte.
@@ -17,6 +17,7 @@ from orchestration.formats.columns import validate_names
 
 PRIMITIVES: Mapping[str, int] = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
 """With the least bytes that a value takes."""
+UNION = "union"
 COMPLEX = ("record", "enum", "array", "map", "fixed")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LOGICAL: Mapping[str, Sequence[str]] = {
@@ -48,6 +49,8 @@ class AvroType:
     fields: tuple["AvroField", ...] = ()
     symbols: tuple[str, ...] = ()
     items: "AvroType | None" = None
+    members: tuple[tuple[str, "AvroType"], ...] = ()
+    """Of a union of several types: their names, and null among them at ``null_index``."""
     size: int = 0
     precision: int = 0
     scale: int = 0
@@ -79,7 +82,9 @@ def parse_avro(text: str | bytes) -> AvroType:
         raise ValueError(f"it is not JSON: {error}") from error
     found = _Names().type(declared, "the schema", "", "")
     if found.name != "record" or found.is_union:
-        raise ValueError(f"the schema is a {'union' if found.is_union else found.name}: only the fields of a record can become columns")
+        raise ValueError(
+            f"the schema is {with_article(UNION if found.is_union else found.name)}: only the fields of a record can become columns"
+        )
     return found
 
 
@@ -122,11 +127,10 @@ class _Names:
 
     def _union(self, declared: Sequence[Any], where: str, path: str, space: str) -> AvroType:
         chosen = [one for one in declared if one != "null"]
-        if len(chosen) > 1 or len(declared) - len(chosen) > 1:
-            told = ", ".join(str(one.get("name", one.get("type")) if isinstance(one, dict) else one) for one in declared)
-            raise ValueError(
-                f"{where} is a union of several types ({told}): a column has one. Declare a field for each of them, each a union with null"
-            )
+        if len(declared) - len(chosen) > 1:
+            raise ValueError(f"{where} is a union that has null more than once")
+        if len(chosen) > 1:
+            return self._members(declared, where, path, space)
         if not declared:
             raise ValueError(f"{where} is a union of nothing")
         if not chosen:
@@ -138,10 +142,24 @@ class _Names:
             return replace(found, is_union=True, least_bytes=1 + found.least_bytes)
         return replace(found, is_union=True, least_bytes=1, null_index=declared.index("null"))
 
+    def _members(self, declared: Sequence[Any], where: str, path: str, space: str) -> AvroType:
+        """Return a union of several types, each under its name: that of a named type without its namespace, or of what it is made of."""
+        names = [_member_name(one) for one in declared]
+        validate_names([name for name in names if name != "null"], f"{where}, a union,")
+        found = []
+        for name, one in zip(names, declared, strict=True):
+            inner = f"{path}.{name}" if path else name
+            kind = self.type(one, f"field {inner}", inner, space)
+            if kind.is_union:
+                raise ValueError(f"{where} is a union within a union")
+            found.append((name, kind))
+        null = names.index("null") if "null" in names else NO_NULL
+        return AvroType(name=UNION, least_bytes=1, is_union=True, null_index=null, members=tuple(found))
+
     def _declare(self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
         name = declared.get("name")
         if not isinstance(name, str) or not all(NAME.fullmatch(part) for part in name.split(".")):
-            raise ValueError(f"{where}: a {kind} needs a name of letters, digits and underscores, not {name!r}")
+            raise ValueError(f"{where}: {with_article(kind)} needs a name of letters, digits and underscores, not {name!r}")
         full = _full(name, str(declared.get("namespace", space)))
         if full in self._known or full in PRIMITIVES:
             raise ValueError(f"{where}: the name {full} is taken")
@@ -173,11 +191,22 @@ class _Names:
     def _collection(self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
         wanted = "items" if kind == "array" else "values"
         if wanted not in declared:
-            raise ValueError(f"{where}: a {kind} needs {wanted}")
+            raise ValueError(f"{where}: {with_article(kind)} needs {wanted}")
         items = self.type(declared[wanted], f"{where}[]", f"{path}[]", space)
         if kind == "array" and not items.least_bytes:
             raise ValueError(f"{where} is an array of what takes no bytes: a damaged value could claim any number of them")
         return AvroType(name=kind, least_bytes=1, items=items)
+
+
+def _member_name(declared: Any) -> str:
+    if isinstance(declared, Mapping):
+        declared = declared.get("name") or declared.get("type")
+    return declared.rpartition(".")[2] if isinstance(declared, str) else "union"
+
+
+def with_article(noun: str) -> str:
+    """Return a noun behind "a" or "an"."""
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
 
 
 def _full(name: str, space: str) -> str:

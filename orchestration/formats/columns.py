@@ -3,10 +3,11 @@
 Decides nothing about a format. Invariant: each value is either a row of the columns or has a reason; rows keep the values' order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,48 @@ class SchemaFileError(ValueError):
 
 class UnfitError(ValueError):
     """A value does not fit its schema; the text is the reason of a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which fields of a schema become columns: not those at the paths ``leave_out``, and a type within itself ``depth`` times."""
+
+    leave_out: tuple[str, ...] = ()
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        if self.depth < 0:
+            raise ValueError(f"depth is {self.depth}: say how often a type may be within itself, or leave it out")
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        """Return the choice that a declaration holds; older ones hold none."""
+        return cls(leave_out=tuple(declared.get("leave_out", ())), depth=declared.get("depth", 0))
+
+    def declared(self) -> dict[str, Any]:
+        """Return the choice as a JSON object."""
+        return {"leave_out": list(self.leave_out), "depth": self.depth}
+
+    def too_deep(self, where: str) -> UnfitError:
+        """Return the error of a value that goes on below the depth."""
+        return UnfitError(f"field {where} is nested deeper than the declared depth {self.depth}")
+
+    def within_itself(self, where: str, name: str) -> str:
+        """Return what is wrong with a field of a type that it is part of."""
+        field = where.removesuffix("[]")
+        return (
+            f"field {field} is of the type {name} that it is part of, and no depth is declared. Declare how often it may be within itself "
+            f"(depth=3), or leave the field out (leave_out={field!r})"
+        )
+
+    def validate_used(self, used: Collection[str]) -> None:
+        """Refuse paths at which there is no field.
+
+        :raises ValueError: names one.
+        """
+        for one in self.leave_out:
+            if one not in used:
+                raise ValueError(f"there is no field {one} to leave out; what is within an array or a map is written lines[].price")
 
 
 class ValueFormat(Protocol):

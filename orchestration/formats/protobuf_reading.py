@@ -1,21 +1,25 @@
 """The fields of a Protobuf message as the columns of a record, by its descriptor: one plain function for each field, made once.
 
 Decides what each field is in a table: one with presence may be null, others have their default where the value does not have them; a
-number of an enum is its name. Protobuf's own runtime reads the bytes. Knows no file.
+number of an enum is its name; a message without fields is true where it is set; JSON of any form (Struct) is its text. Protobuf's own
+runtime reads the bytes. Knows no file.
 Invariant: every refusal is an ``UnfitError``.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as attribute
 from decimal import Decimal
 from itertools import islice
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict, SerializeToJsonError
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import types
 
-from orchestration.formats.columns import UnfitError, microseconds, unframed, validate_names
+from orchestration.formats.columns import Chosen, UnfitError, microseconds, unframed, validate_names
 
 Convert = Callable[[Any], Any]
 TIMESTAMP = "google.protobuf.Timestamp"
@@ -44,23 +48,74 @@ SPARK_TYPES: dict[int, types.DataType] = {
     S64: BIGINT,
 }
 MESSAGES = (GROUP, MESSAGE)
+WELL_KNOWN: Mapping[str, types.DataType] = {
+    TIMESTAMP: types.TimestampType(),
+    **{f"google.protobuf.{name}": types.StringType() for name in ("Struct", "Value", "ListValue")},
+}
+"""Messages that are one value: a time, and JSON of any form, which is kept as its text."""
+ALL = Chosen()
 
 
 # From a field to a column
 
 
-def spark_fields(message: Any, above: Sequence[str] = (), path: str = "") -> types.StructType:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A message within a schema: the messages ``above`` it with itself, and the ``path`` to it. ``met`` collects paths left out."""
+
+    chosen: Chosen
+    above: tuple[str, ...] = ()
+    path: str = ""
+    met: set[str] = attribute(default_factory=set, compare=False)
+
+    def of(self, name: str) -> str:
+        """Return the path of a field."""
+        return f"{self.path}.{name}".lstrip(".")
+
+    def within(self, message: Any, path: str) -> "Place":
+        """Return the place of a message in the field at ``path``."""
+        return replace(self, above=(*self.above, message.full_name), path=path)
+
+    def kept(self, message: Any) -> list[Any]:
+        """Return the fields of the message that become columns."""
+        fields = []
+        for one in message.fields:
+            if self.of(one.name) in self.chosen.leave_out:
+                self.met.add(self.of(one.name))
+            elif not self.is_cut(one):
+                fields.append(one)
+        return fields
+
+    def is_cut(self, field: Any) -> bool:
+        """Whether a field is of a message that is within itself more often than declared."""
+        inner = _message_of(field)
+        return inner is not None and self.above.count(inner.full_name) > self.chosen.depth > 0
+
+
+def spark_fields(message: Any, chosen: Chosen = ALL) -> types.StructType:
     """Return the columns of a message.
 
-    :raises ValueError: a message is within itself, or has no fields, or several values of a closed enum; the text names the field.
+    :raises ValueError: a message is within itself, or has no fields, or several values of a closed enum, or there is no field to leave
+        out; the text names the field.
     """
-    if message.full_name in above:
-        raise ValueError(f"field {path} is of the message {message.full_name} that it is part of: no table's column can be within itself")
-    validate_names([one.name for one in message.fields], f"the message {message.full_name}")
-    inside = (*above, message.full_name)
-    return types.StructType(
-        [types.StructField(one.name, _column(one, inside, f"{path}.{one.name}".lstrip(".")), has_null(one)) for one in message.fields]
-    )
+    place = Place(chosen, above=(message.full_name,))
+    if not place.kept(message):
+        raise ValueError(f"the message {message.full_name} has no fields, and nothing can be a column")
+    found = _columns(message, place)
+    chosen.validate_used(place.met)
+    return found
+
+
+def _columns(message: Any, place: Place) -> types.StructType:
+    kept = place.kept(message)
+    validate_names([one.name for one in kept], f"the message {message.full_name}")
+    return types.StructType([types.StructField(one.name, _column(one, place, place.of(one.name)), has_null(one)) for one in kept])
+
+
+def _message_of(field: Any) -> Any:
+    """Return the message that values of a field are, None where they are none; of a map it is that of its values."""
+    one = _map_fields(field)[1] if is_map(field) else field
+    return one.message_type if one.type in MESSAGES else None
 
 
 def has_null(field: Any) -> bool:
@@ -68,14 +123,14 @@ def has_null(field: Any) -> bool:
     return bool(field.has_presence) and not field.is_required
 
 
-def _column(field: Any, above: Sequence[str], path: str) -> types.DataType:
+def _column(field: Any, place: Place, path: str) -> types.DataType:
     if is_map(field):
         key, value = _map_fields(field)
         _validate_keeps_all(value, path)
-        return types.MapType(_single(key, above, path), _single(value, above, f"{path}[]"))
+        return types.MapType(_single(key, place, path), _single(value, place, f"{path}[]"))
     if field.is_repeated:
         _validate_keeps_all(field, path)
-    found = _single(field, above, f"{path}[]" if field.is_repeated else path)
+    found = _single(field, place, f"{path}[]" if field.is_repeated else path)
     return types.ArrayType(found) if field.is_repeated else found
 
 
@@ -92,12 +147,16 @@ def _validate_keeps_all(field: Any, path: str) -> None:
         )
 
 
-def _single(field: Any, above: Sequence[str], path: str) -> types.DataType:
+def _single(field: Any, place: Place, path: str) -> types.DataType:
     if field.type not in MESSAGES:
         return SPARK_TYPES[field.type]
-    if field.message_type.full_name == TIMESTAMP:
-        return types.TimestampType()
-    return spark_fields(field.message_type, above, path)
+    message = field.message_type
+    if message.full_name in WELL_KNOWN:
+        return WELL_KNOWN[message.full_name]
+    if message.full_name in place.above and not place.chosen.depth:
+        raise ValueError(place.chosen.within_itself(path, message.full_name))
+    within = place.within(message, path)
+    return _columns(message, within) if within.kept(message) else types.BooleanType()
 
 
 def is_map(field: Any) -> bool:
@@ -112,18 +171,17 @@ def _map_fields(field: Any) -> tuple[Any, Any]:
 # From bytes to a value
 
 
-def message_reader(message: Any, *, is_framed: bool) -> Callable[[bytes], Sequence[Any]]:
+def message_reader(message: Any, *, is_framed: bool, chosen: Chosen = ALL) -> Callable[[bytes], Sequence[Any]]:
     """Return what reads a value as the fields of ``message``."""
     made: Any = GetMessageClass(message)
-    getters = [getter for _, getter in _getters(message, "")]
-    place = index_of(message)
+    read_fields, place = _reader(message, Place(chosen, above=(message.full_name,))), index_of(message)
 
     def read(data: bytes) -> Sequence[Any]:
         try:
             found = made.FromString(data[_begin(data, place) :] if is_framed else data)
             if not found.IsInitialized():
                 raise UnfitError(_lacking(found))
-            return [get(found) for get in getters]
+            return list(read_fields(found).values())
         except DecodeError:
             raise UnfitError(f"the value is no {message.full_name}: its bytes are damaged or end early") from None
 
@@ -215,19 +273,31 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise IndexError
 
 
-def _getters(message: Any, path: str) -> list[tuple[str, Convert]]:
-    return [(one.name, _getter(one, f"{path}.{one.name}".lstrip("."))) for one in message.fields]
+def _reader(message: Any, place: Place) -> Callable[[Any], dict[str, Any]]:
+    """Return what reads the fields of a message, by name."""
+    getters = [(one.name, _getter(one, place, place.of(one.name))) for one in place.kept(message)]
+    cut = [one for one in message.fields if place.is_cut(one) and place.of(one.name) not in place.chosen.leave_out]
+    if not cut:
+        return lambda found: {name: get(found) for name, get in getters}
+
+    def read(found: Any) -> dict[str, Any]:
+        for one in cut:
+            if len(getattr(found, one.name)) if one.is_repeated else found.HasField(one.name):
+                raise place.chosen.too_deep(place.of(one.name))
+        return {name: get(found) for name, get in getters}
+
+    return read
 
 
-def _getter(field: Any, where: str) -> Convert:
+def _getter(field: Any, place: Place, where: str) -> Convert:
     """Return what gets the value of ``field`` from its message."""
     name = field.name
     if is_map(field):
-        key, value = (_conversion(one, where) or _same for one in _map_fields(field))
+        key, value = (_conversion(one, place, at) or _same for one, at in zip(_map_fields(field), (where, f"{where}[]"), strict=True))
         return lambda found: [
             (told, value(held[one])) for held in (getattr(found, name),) for told, one in sorted((key(one), one) for one in held)
         ]
-    convert = _conversion(field, where)
+    convert = _conversion(field, place, f"{where}[]" if field.is_repeated else where)
     if field.is_repeated:
         if convert is None:
             return lambda found: list(getattr(found, name))
@@ -242,7 +312,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _conversion(field: Any, where: str) -> Convert | None:
+def _conversion(field: Any, place: Place, where: str) -> Convert | None:
     """Return what makes of one value what Arrow takes, None where it is that already."""
     if field.type == ENUM:
         names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
@@ -253,14 +323,12 @@ def _conversion(field: Any, where: str) -> Convert | None:
         return Decimal
     if field.type not in MESSAGES:
         return None
-    if field.message_type.full_name == TIMESTAMP:
-        return lambda found: _time(found, where)
-    getters = _getters(field.message_type, where)
-
-    def convert(found: Any) -> dict[str, Any]:
-        return {name: get(found) for name, get in getters}
-
-    return convert
+    message = field.message_type
+    if message.full_name in WELL_KNOWN:
+        return lambda found: (_time if message.full_name == TIMESTAMP else _json)(found, where)
+    within = place.within(message, where)
+    read = _reader(message, within)
+    return read if within.kept(message) else lambda found: read(found) == {}
 
 
 def _text(text: str | bytes, where: str) -> str:
@@ -268,6 +336,14 @@ def _text(text: str | bytes, where: str) -> str:
     if not isinstance(text, str):
         raise UnfitError(f"field {where} is not UTF-8 text")
     return text
+
+
+def _json(found: Any, where: str) -> str:
+    """Return a Struct, a Value or a ListValue as JSON."""
+    try:
+        return json.dumps(MessageToDict(found), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (SerializeToJsonError, ValueError, UnicodeError):
+        raise UnfitError(f"field {where} holds what JSON has no form for") from None
 
 
 def _time(found: Any, where: str) -> int:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.formats import AvroSchema, SchemaFileError, avro_schema, format_of
+from orchestration.values.type_names import type_name
 
 INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
@@ -227,20 +228,52 @@ def test_names_are_found_in_their_namespace_and_docs_become_comments() -> None:
     assert [one.nullable for one in fields] == [False, True, False]
 
 
+MEMBERS = [
+    "null",
+    "string",
+    {"type": "long", "logicalType": "timestamp-millis"},
+    {"type": "record", "name": "shop.Card", "fields": [{"name": "number", "type": ["null", "int", "string"]}]},
+    {"type": "array", "items": ["int", "string"]},
+]
+
+
+def test_a_union_of_several_types_is_a_struct_of_its_members() -> None:
+    """A topic of which one field is such a union could not be declared at all."""
+    schema = schema_of(one_field(MEMBERS))
+    of_array = "ARRAY<STRUCT<int: INT, string: STRING>>"
+    members = f"STRUCT<string: STRING, long: TIMESTAMP, Card: STRUCT<number: STRUCT<int: INT, string: STRING>>, array: {of_array}>"
+    assert [(type_name(one.dataType), one.nullable) for one in schema.fields] == [(members, True)]
+    nothing = {"string": None, "long": None, "Card": None, "array": None}
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    for value, expected in [
+        (None, None),
+        ("x", {**nothing, "string": "x"}),
+        (at, {**nothing, "long": at}),
+        ({"number": 5}, {**nothing, "Card": {"number": {"int": 5, "string": None}}}),
+        ({"number": None}, {**nothing, "Card": {"number": None}}),
+        ([1, "b"], {**nothing, "array": [{"int": 1, "string": None}, {"int": None, "string": "b"}]}),
+    ]:
+        assert read(schema, written(one_field(MEMBERS), {"a": value})) == ([{"a": expected}], [None])
+    assert read(schema, b"\x0a\x00") == ([], ["field a is of type 5 of its union, which there is not"])
+    assert read(schema, b"\x01\x00") == ([], ["field a is of type -1 of its union, which there is not"])
+    assert read(schema, b"\x06\x06") == ([], ["field a.Card.number is of type 3 of its union, which there is not"])
+    assert not schema_of(one_field(["int", "string"])).fields["a"].nullable
+
+
 @pytest.mark.parametrize(
     ("declared", "told"),
     [
         ("{", "it is not JSON: "),
-        ('"int"', "the schema is a int: only the fields of a record can become columns"),
-        (
-            one_field(["null", "int", "string"]),
-            "field a is a union of several types (null, int, string): a column has one. Declare",
-        ),
+        ('"int"', "the schema is an int: only the fields of a record can become columns"),
+        (one_field(["int", ["null", "string"]]), "field a is a union within a union"),
+        (one_field(["null", "int", "null"]), "field a is a union that has null more than once"),
+        (one_field(["int", "string", "int"]), "field a, a union, has the fields int and int, which would be the same column"),
+        (one_field(["int", "strng"]), "field a.strng: there is no type strng; did you mean string?"),
         (one_field([]), "field a is a union of nothing"),
         (one_field("strng"), "field a: there is no type strng; did you mean string?"),
         (one_field(["null", "R"]), "field a is of the type R that it is part of: no table's column can be within itself"),
         (one_field({"type": "array", "items": "null"}), "field a is an array of what takes no bytes"),
-        (one_field({"type": "array"}), "field a: a array needs items"),
+        (one_field({"type": "array"}), "field a: an array needs items"),
         (one_field({"type": "enum", "name": "E", "symbols": []}), "field a: an enum needs symbols"),
         (one_field({"type": "fixed", "name": "F"}), "field a: a fixed needs a size"),
         (one_field({"type": "bytes", "logicalType": "decimal", "precision": 39}), "field a: a decimal has a precision of 1 to 38 digits"),

@@ -1,5 +1,6 @@
 """Protobuf: random messages there and back through Protobuf's own runtime; damaged bytes; files that are refused."""
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from orchestration.formats import ProtobufSchema, SchemaFileError, descriptors, format_of, protobuf_schema
 from orchestration.formats.descriptors import find_message
+from orchestration.values.type_names import type_name
 
 PROTO = """syntax = "proto3";
 package shop;
@@ -250,8 +252,10 @@ def test_a_set_of_descriptors_is_the_same_schema_and_needs_no_compiler(
         ("message Y { int32 id = 1; }", r"bad.proto has no message X: it has Y"),
         ("message Xy { int32 id = 1; }", r"bad.proto has no message X: did you mean Xy\?"),
         ("message X { }", "cannot be a topic's schema: the message X has no fields"),
-        ("message X { repeated X more = 1; }", r"topic's schema: field more\[\] is of the message X that it is part of"),
-        ("message X { Y y = 1; } message Y { }", "topic's schema: the message Y has no fields"),
+        (
+            "message X { repeated X more = 1; }",
+            r"field more is of the type X that it is part of, and no depth is declared.*\(leave_out='more'\)",
+        ),
         (
             "message X { int32 id = 1; int32 ID = 2; }",
             "topic's schema: the message X has the fields id and ID, which would be the same column",
@@ -263,6 +267,83 @@ def test_a_message_that_makes_no_table_is_refused_with_the_file_and_the_field(tm
     with pytest.raises(SchemaFileError, match=told) as refused:
         protobuf_schema(tmp_path / "bad.proto", message="X")
     assert str(tmp_path / "bad.proto") in str(refused.value)
+
+
+TREE = """syntax = "proto3";
+import "google/protobuf/struct.proto";
+import "google/protobuf/empty.proto";
+message Tree { int32 id = 1; Tree next = 2; repeated Tree more = 3; map<string, Tree> named = 4; }
+message Event {
+  message Created {}
+  message Renamed { string name = 1; }
+  int32 id = 1;
+  oneof what { Created created = 2; Renamed renamed = 3; google.protobuf.Empty gone = 4; }
+  google.protobuf.Struct extra = 5;
+  repeated google.protobuf.Value any = 6;
+  repeated Tree trees = 7;
+  int32 ID = 8;
+}
+"""
+
+
+def listed(schema: ProtobufSchema, value: bytes) -> tuple[list[Any], list[str | None]]:
+    found, faults = read(schema, value)
+    return [list(row.values()) for row in found], faults
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Path:
+    (tmp_path / "tree.proto").write_text(TREE)
+    return tmp_path / "tree.proto"
+
+
+def test_a_message_is_within_itself_up_to_the_declared_depth(trees: Path) -> None:
+    schema = protobuf_schema(trees, message="Tree", depth=1)
+    inner = "STRUCT<id: INT>"
+    assert [type_name(one.dataType) for one in schema.fields] == ["INT", inner, f"ARRAY<{inner}>", f"MAP<STRING,{inner}>"]
+    assert format_of(json.loads(json.dumps(schema.declared()))) == schema
+    made = message_of(schema)
+    fitting = made(id=1, next=made(id=2), more=[made(id=3)], named={"a": made(id=4)})
+    assert listed(schema, fitting.SerializeToString()) == ([[1, {"id": 2}, [{"id": 3}], [("a", {"id": 4})]]], [None])
+    for deep, where in [
+        (made(next=made(next=made())), "next.next"),
+        (made(more=[made(more=[made()])]), "more[].more"),
+        (made(named={"a": made(named={"b": made()})}), "named[].named"),
+    ]:
+        assert listed(schema, deep.SerializeToString()) == ([], [f"field {where} is nested deeper than the declared depth 1"])
+
+
+def test_one_field_that_cannot_be_read_is_left_out(trees: Path) -> None:
+    with pytest.raises(SchemaFileError, match="the fields id and ID, which would be the same column"):
+        protobuf_schema(trees, message="Event", depth=1)
+    schema = protobuf_schema(trees, message="Event", leave_out=("ID", "trees[].next", "trees[].more", "trees[].named"))
+    assert schema.fields.names == ["id", "created", "renamed", "gone", "extra", "any", "trees"]
+    assert format_of(json.loads(json.dumps(schema.declared()))) == schema
+    made = message_of(schema)
+    value = made(id=1, ID=2, trees=[{"id": 3, "next": {"id": 4}}]).SerializeToString()
+    assert listed(schema, value) == ([[1, None, None, None, None, [], [{"id": 3}]]], [None])
+    assert protobuf_schema(trees, message="Event", leave_out=("trees", "ID")).fields.names[-1] == "any"
+    with pytest.raises(SchemaFileError, match=r"there is no field tree to leave out; what is within .* is written lines\[\].price"):
+        protobuf_schema(trees, message="Event", leave_out=("trees", "ID", "tree"))
+
+
+def test_messages_without_fields_tell_that_they_are_set_and_any_json_is_its_text(trees: Path) -> None:
+    schema = protobuf_schema(trees, message="Event", leave_out=("trees", "ID"))
+    made = message_of(schema)
+    assert [type_name(one.dataType) for one in schema.fields][1:] == [
+        "BOOLEAN",
+        "STRUCT<name: STRING>",
+        "BOOLEAN",
+        "STRING",
+        "ARRAY<STRING>",
+    ]
+    assert listed(schema, made(created={}).SerializeToString())[0] == [[0, True, None, None, None, []]]
+    assert listed(schema, made(gone={}).SerializeToString())[0] == [[0, None, None, True, None, []]]
+    value = made(extra={"b": [1, "x", None], "a": {"c": True}}, any=[{"string_value": "t"}, {"number_value": 2.5}])
+    ((_, _, _, _, extra, several),), faults = listed(schema, value.SerializeToString())
+    assert (json.loads(extra), several, faults) == ({"b": [1, "x", None], "a": {"c": True}}, ['"t"', "2.5"], [None])
+    value = made(any=[{"number_value": float("nan")}])
+    assert listed(schema, value.SerializeToString()) == ([], ["field any[] holds what JSON has no form for"])
 
 
 @pytest.mark.parametrize("field", ["repeated Kind kinds = 2", "map<string, Kind> kinds = 2"])
