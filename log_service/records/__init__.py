@@ -7,6 +7,7 @@ No input or output happens here. A batch is opened record by record only where a
 - ``control``: markers
 - ``validator``: what a leader looks at before it appends; ``checks``: whether readers can read the records;
   ``rules``: what a log asks of them besides; ``limits``: how much that may cost
+- ``times``: finding a record by its timestamp
 - ``outline``: what compaction knows of a batch's records; ``rewrite``: batches with fewer records
 - ``arrow``, ``columns``: batches to Arrow columns; ``fields``, ``walk``, ``varint_arrays``: the fields of many records at once,
   for them and for consumers; not imported here, because the broker runs without numpy and pyarrow

@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from log_service.common.env import FileSlice
-from log_service.records.batch import CONTROL_FLAG, BatchHeader, CorruptBatch, iterate_headers, iterate_records
+from log_service.records.batch import CONTROL_FLAG, BatchHeader, CorruptBatch, iterate_headers
 from log_service.records.control import read_marker
+from log_service.records.times import first_record_at, latest_record
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.segment import BatchPlace, Segment
@@ -138,16 +139,14 @@ def offset_of_max_timestamp(segments: Segments) -> TimestampOffset | None:
 
 def _latest_record(segment: Segment, position: int, header: BatchHeader) -> TimestampOffset | None:
     """Open one batch and return the first of its records with their largest timestamp, whatever its header says."""
-    latest = max(iterate_records(segment.batch(position, header.size_bytes)), key=lambda record: record.timestamp, default=None)
-    return None if latest is None else TimestampOffset(latest.timestamp, latest.offset, header.partition_leader_epoch)
+    found = latest_record(segment.batch(position, header.size_bytes))
+    return None if found is None else TimestampOffset(*found, header.partition_leader_epoch)
 
 
 def _first_record(segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> TimestampOffset | None:
     """Open one batch and return its first record at or above both."""
-    for record in iterate_records(segment.batch(position, header.size_bytes)):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
-    return None
+    found = first_record_at(segment.batch(position, header.size_bytes), timestamp, start_offset)
+    return None if found is None else TimestampOffset(*found, header.partition_leader_epoch)
 
 
 def has_holes(segment: Segment) -> bool:

@@ -13,8 +13,12 @@ largest timestamp (KIP-734); 8 earliest local (KIP-405); 9 last tiered (KIP-1005
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import trio
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
@@ -47,7 +51,10 @@ def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> 
     """Respond at once; after a sync that is under way where the end depends on it; from the pool where a time has to be looked up."""
     unsettled = [partition for partition in _partitions_of(node, request) if not partition.is_end_known]
     if unsettled or any(_is_lookup(wanted.timestamp) for topic in request.topics for wanted in topic.partitions):
-        return call.run(_find_later(node, call, request, unsettled))
+        deferred, client = call.defer(), trio.CancelScope()
+        deferred.on_discard(client.cancel)
+        call.route.start_task(_complete, deferred, client, _find_later(node, call, request, unsettled))
+        return deferred
     return _find_all(node, call, request)
 
 
@@ -65,15 +72,34 @@ def _is_lookup(timestamp: int) -> bool:
     return timestamp >= 0 or timestamp == OffsetSpec.MAX_TIMESTAMP
 
 
+async def _complete(deferred: Deferred, client: trio.CancelScope, waiting: Coroutine[Any, Any, ListOffsetsResponse]) -> None:
+    """Respond from the pool, and end with the client: each lookup opens a batch."""
+    with client:
+        await deferred.complete_after(waiting)
+
+
 async def _find_later(node: Node, call: Call, request: ListOffsetsRequest, unsettled: list[Partition]) -> ListOffsetsResponse:
     for partition in unsettled:
         await node.replicas.syncs.settle_end(partition)
-    return await node.run_in_pool(lambda: _find_all(node, call, request))
+    response = ListOffsetsResponse()
+    steps = _find_in_steps(node, call, request, response)
+    while await node.run_in_pool(partial(next, steps, False)):
+        await trio.lowlevel.checkpoint()
+    return response
 
 
 def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Respond for each partition by itself; one that is asked for twice is a mistake of the client (INVALID_REQUEST, told once)."""
     response = ListOffsetsResponse()
+    for _ in _find_in_steps(node, call, request, response):
+        pass
+    return response
+
+
+def _find_in_steps(node: Node, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse) -> Iterator[bool]:
+    """Respond for each partition by itself, and yield true after each lookup.
+
+    A partition that is asked for twice is a mistake of the client (INVALID_REQUEST, told once).
+    """
     isolation = Isolation.of(request.isolation_level) if request.replica_id < 0 else None
     counts = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     by_topic: dict[str, ListOffsetsTopicResponse] = {}
@@ -91,7 +117,8 @@ def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffset
                 by_topic[topic.name] = ListOffsetsTopicResponse(name=topic.name)
                 response.topics.append(by_topic[topic.name])
             by_topic[topic.name].partitions.append(told)
-    return response
+            if _is_lookup(wanted.timestamp):
+                yield True
 
 
 def _find(node: Node, call: Call, topic: str, wanted: ListOffsetsPartition, isolation: Isolation | None) -> ListOffsetsPartitionResponse:

@@ -12,6 +12,7 @@ from log_service.config.views import LogConfig
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
+from log_service.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from log_service.records import checks
 from log_service.records.builder import build_batch
@@ -129,6 +130,26 @@ def test_work_ends_with_its_client_unless_that_waits_for_nothing(acks: int, appe
         await trio.sleep(1)
         assert end_offset(node, "a") == appended_count
         assert (len(calls) > before) == (acks == 0)
+
+    with_pool_turns(story)
+
+
+def test_lookups_by_time_end_with_their_client() -> None:
+    async def story(node: Story, calls: list[int]) -> None:
+        await node.create_topic("a", partitions=20)
+        await node.ask(of_partitions("a", tiny_records(500, codec=Codec.GZIP), 20), 9)
+        wanted = [ListOffsetsPartition(partition_index=index, timestamp=TIME_MS) for index in range(20)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=wanted)])
+        before = len(calls)
+        assert [found.offset for found in (await node.ask(request, 7)).topics[0].partitions] == [0] * 20
+        assert len(calls) - before >= 20, "others are served between two partitions"
+        client = await node.connect()
+        await client.send(request, 7)
+        await trio.sleep(0.05)
+        client.close()
+        before = len(calls)
+        await trio.sleep(1)
+        assert len(calls) - before <= 2
 
     with_pool_turns(story)
 

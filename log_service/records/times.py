@@ -1,0 +1,58 @@
+"""Finding a record of one batch by its timestamp.
+
+Decides which record is meant: the first at or after a time, or the first with the latest time. Of a batch with many records no record
+becomes an object where numpy is installed.
+"""
+
+from typing import Any
+
+from log_service.common.types import Buffer
+from log_service.records.batch import iterate_records, open_batch, parse_header
+from log_service.records.checks import checks_at_once
+from log_service.records.limits import MIN_COUNT_AT_ONCE
+
+Found = tuple[int, int] | None
+"""Timestamp and offset."""
+
+
+def first_record_at(batch: Buffer, timestamp: int, start_offset: int) -> Found:
+    """Return the first record at or above both, None where there is none.
+
+    Raises:
+        KafkaError: as ``iterate_records``.
+    """
+    columns = _columns(batch)
+    if columns is None:
+        for record in iterate_records(batch):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return record.timestamp, record.offset
+        return None
+    timestamps, offsets = columns
+    is_meant = (timestamps >= timestamp) & (offsets >= start_offset)
+    index = int(is_meant.argmax())
+    return (int(timestamps[index]), int(offsets[index])) if is_meant[index] else None
+
+
+def latest_record(batch: Buffer) -> Found:
+    """Return the first of the records with the largest timestamp, whatever the header says; None of a batch without records.
+
+    Raises:
+        KafkaError: as ``iterate_records``.
+    """
+    columns = _columns(batch)
+    if columns is None:
+        latest = max(iterate_records(batch), key=lambda record: record.timestamp, default=None)
+        return None if latest is None else (latest.timestamp, latest.offset)
+    timestamps, offsets = columns
+    index = int(timestamps.argmax())
+    return int(timestamps[index]), int(offsets[index])
+
+
+def _columns(batch: Buffer) -> tuple[Any, Any] | None:
+    """Return the timestamps and offsets of all records as arrays, None where a loop is as good."""
+    header = parse_header(batch)
+    fields = checks_at_once() if header.record_count >= MIN_COUNT_AT_ONCE else None
+    if fields is None:
+        return None
+    found = fields.find_fields((open_batch(memoryview(batch), 0, header),))
+    return found.timestamps, found.offsets
