@@ -90,7 +90,9 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
 @click.argument("paths", nargs=-1, required=True, metavar="DIRECTORY...", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table.")
 def verify(*, paths: tuple[Path, ...], as_json: bool) -> None:
-    """Check the logs in directories: checksums, rising offsets, and that indexes point where they should.
+    """Check the logs in directories: checksums, records that clients can read, rising offsets, indexes that point where they should.
+
+    A batch that no client can read is named with partition, offsets and reason; consumers go on behind it with --skip-corrupt.
 
     Exit code 1 where something is wrong; the table says what. The broker that owns the files should be stopped.
 

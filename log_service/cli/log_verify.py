@@ -1,7 +1,7 @@
 """``tidelog log verify``: whether a segment is whole, and whether its indexes point where they should. Reads files, writes nothing.
 
-Decides what is wrong with a segment: a batch that does not parse or whose checksum is wrong, offsets that do not rise, an index entry that
-does not point at the batch with that offset, a time that is not the one up to that offset.
+Decides what is wrong with a segment: a batch that does not parse, whose checksum is wrong or whose records no client can read, offsets that
+do not rise, an index entry that does not point at the batch with that offset, a time that is not the one up to that offset.
 """
 
 import bisect
@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from log_service.common.errors import TidelogError
+from log_service.common.errors import KafkaError, TidelogError
+from log_service.common.types import Buffer
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, parse_header
+from log_service.records.checks import check_stored
 from log_service.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 MAX_PROBLEMS = 5
@@ -23,7 +25,7 @@ Batches = list[tuple[int, BatchHeader]]
 def checked(segment: Path) -> dict[str, Any]:
     """Return what a segment holds, and what is wrong with it."""
     batches: Batches = []
-    problems = list(read_batches(segment.read_bytes(), int(segment.stem), batches))
+    problems = list(read_batches(segment.read_bytes(), int(segment.stem), batches, segment.parent.name))
     for suffix, check in ((".index", offset_problems), (".timeindex", time_problems)):
         try:
             problems += check(segment.with_suffix(suffix), int(segment.stem), batches)
@@ -39,22 +41,35 @@ def checked(segment: Path) -> dict[str, Any]:
     }
 
 
-def read_batches(content: bytes, base_offset: int, batches: Batches) -> Iterator[str]:
-    """Fill ``batches`` from a segment's content, and yield what is wrong; ends at what does not parse."""
+def read_batches(content: bytes, base_offset: int, batches: Batches, partition: str) -> Iterator[str]:
+    """Fill ``batches`` from the content of a segment of ``partition``, and yield what is wrong; ends at what does not parse."""
     position, next_offset = 0, base_offset
     while position < len(content):
         try:
             header = parse_header(content, position)
-            is_valid = is_crc_valid(batch_view(content, position))
+            batch = batch_view(content, position)
+            is_valid = is_crc_valid(batch)
         except TidelogError as error:
             yield f"at {position}: {error}"
             return
         if not is_valid:
             yield f"at {position}: the checksum of the batch of offset {header.base_offset} is wrong"
+        elif (reason := unreadable(header, batch)) is not None:
+            offsets = f"offsets {header.base_offset} to {header.last_offset} of {partition}"
+            yield f"at {position}: the records at {offsets} cannot be read: {reason}"
         if header.base_offset < next_offset:
             yield f"at {position}: offset {header.base_offset} comes after {next_offset - 1}"
         batches.append((position, header))
         position, next_offset = position + header.size_bytes, header.last_offset + 1
+
+
+def unreadable(header: BatchHeader, batch: Buffer) -> str | None:
+    """Return why no client can read the records of a batch whose checksum holds, None where they can be read."""
+    try:
+        check_stored(header, batch)
+    except KafkaError as error:
+        return str(error)
+    return None
 
 
 def offset_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[str]:

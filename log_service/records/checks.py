@@ -15,9 +15,10 @@ from typing import NamedTuple
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps, finish
 from log_service.common.types import Buffer
-from log_service.records.batch import BatchHeader
+from log_service.records.batch import HEADER_SIZE, BatchHeader
+from log_service.records.compression import check_framing, open_compressed
 from log_service.records.limits import MAX_BATCH_RECORDS, MIN_COUNT_AT_ONCE, Allowance
-from log_service.records.record import ITEMS_PER_STEP, MIN_RECORD_BYTES, malformed, skip_headers, skip_in_steps
+from log_service.records.record import ITEMS_PER_STEP, MIN_RECORD_BYTES, malformed, read_records, skip_headers, skip_in_steps
 from log_service.records.rules import Judge, RecordRules, misplaced
 from log_service.records.varint import INT64_VARINT_BYTES, continue_varint, read_varint
 
@@ -68,6 +69,29 @@ def check_in_steps(header: BatchHeader, plain: Buffer, rules: RecordRules | None
                 yield from _check_each(plain, count, Judge(rules, Allowance()))
             raise
     judge.raise_if_any()
+
+
+def check_stored(header: BatchHeader, batch: Buffer) -> None:
+    """Check that readers can read the records of a batch that is in a log already; ``batch`` begins and ends with the batch.
+
+    Compaction may have taken records out of it. It takes as long as the batch is large.
+
+    Raises:
+        KafkaError: INVALID_RECORD or CORRUPT_MESSAGE, says what is wrong; MESSAGE_TOO_LARGE, more than any reader opens;
+            UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    section = memoryview(batch)[HEADER_SIZE:]
+    plain = open_compressed(header.codec, section)
+    check_framing(header.codec, section)
+    if header.record_count == header.last_offset_delta + 1 <= MAX_BATCH_RECORDS:
+        check_records(header, plain)
+        return
+    last_delta = -1
+    for record in read_records(bytes(plain), header.record_count, base_offset=0, base_timestamp=0):
+        if not last_delta < record.offset <= header.last_offset_delta:
+            text = f"offset delta {record.offset} comes after {last_delta} in a batch of {header.last_offset_delta + 1} offsets"
+            raise KafkaError(ErrorCode.INVALID_RECORD, text)
+        last_delta = record.offset
 
 
 def _check_each(plain: Buffer, count: int, judge: Judge) -> Steps[None]:

@@ -6,9 +6,15 @@ from pathlib import Path
 import pytest
 
 from log_service.cli.log_verify import checked
+from log_service.records.batch import plain_records
 from log_service.records.builder import build_batch
+from log_service.records.compression import Codec
+from log_service.records.outline import outline_records
 from log_service.records.record import NewRecord
+from log_service.records.rewrite import empty_batch, retain_records
+from tests.helpers.unreadable_batches import garble
 from tests.integration.command_line import run
+from tests.unit.records.framed_records import ACCEPTED_BY_KAFKA, Framed, framed_batch, framed_sections
 
 BASE = 100
 
@@ -47,6 +53,35 @@ def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
     content[positions[2] - 1] ^= 1
     path.write_bytes(content)
     assert f"at {positions[1]}: the checksum of the batch of offset {BASE + 2} is wrong" in problems(path)
+
+
+def test_a_batch_that_no_client_can_read_is_named(tmp_path: Path) -> None:
+    directory = tmp_path / "flights-0"
+    directory.mkdir()
+    path, positions = write_segment(directory)
+    garble(path, BASE + 2)
+    said = f"at {positions[1]}: the records at offsets {BASE + 2} to {BASE + 3} of flights-0 cannot be read: "
+    assert said in problems(path)
+    assert checked(path)["batches"] == 3
+    finished = run(["log", "verify", str(directory)])
+    assert finished.exit_code == 1
+    assert "cannot be read" in finished.output
+
+
+@pytest.mark.parametrize("case", list(framed_sections()), ids=lambda case: case.name)
+def test_what_a_leader_refuses_is_found_in_a_log(tmp_path: Path, case: Framed) -> None:
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(framed_batch(case))
+    assert (checked(path)["problems"] is None) == (case.name in ACCEPTED_BY_KAFKA)
+
+
+@pytest.mark.parametrize("kept", [[0, 1, 2], [0, 2], [2], [1]])
+def test_batches_that_compaction_left_are_read(tmp_path: Path, kept: list[int]) -> None:
+    batch = build_batch([NewRecord(1, b"k%d" % index, b"v") for index in range(3)], codec=Codec.GZIP)
+    header, plain = plain_records(batch)
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(retain_records(header, plain, outline_records(header, plain), kept) + empty_batch(header._replace(base_offset=3)))
+    assert checked(path)["problems"] is None
 
 
 def test_a_torn_end_is_found(tmp_path: Path) -> None:
