@@ -7,7 +7,8 @@ Decides Kafka's rules:
   horizon, ``delete.retention.ms`` from then (KIP-534);
 * a transaction's marker stays while a batch of its transaction does (``transactions``); then it gets a delete horizon and goes when that
   has come. Other control records stay;
-* a batch whose records cannot be read stays as it is: its keys are unknown, and a later reader may know more;
+* a batch whose records cannot be read stays as it is: its keys are unknown, and a later reader may know more. So tombstones behind
+  it stay, too, whatever their horizon: it may hold older values of their keys, which would be the latest ones for such a reader;
 * a batch without records stays as a header where it holds the last sequence of an active producer, or the last offset of the pass.
 
 Knows nothing of files and segments.
@@ -62,6 +63,8 @@ class BatchFilter:
     on_unreadable: Callable[[BatchHeader, KafkaError], None]
     transactions: PassTransactions = field(default_factory=PassTransactions)
     counts: FilterCounts = field(default_factory=FilterCounts)
+    has_unreadable: bool = False
+    """Whether a batch whose keys are unknown came before: batches come in the order of their offsets."""
 
     def apply(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """Return what to write in place of a batch, the batch itself where it stays as it is, None where nothing stays of it."""
@@ -98,6 +101,8 @@ class BatchFilter:
         self.counts.records_kept += header.record_count
         if header.is_control:
             self.transactions.note_unreadable_control(header)
+        else:
+            self.has_unreadable = True
         self.on_unreadable(header, error)
 
     def _retained(self, header: BatchHeader, outline: Outline) -> Sequence[int]:
@@ -106,7 +111,7 @@ class BatchFilter:
         known_count = len(offsets) if header.last_offset <= latest_offset else bisect_right(offsets, latest_offset)
         known = keys[:known_count]  # the map knows nothing of what is later
         gone = self._superseded(known, offsets)
-        if self._is_past_horizon(header):
+        if self._is_past_horizon(header) and not self.has_unreadable:
             gone.update(index for index in outline.tombstones if index < known_count)
         removed = sum(index in gone for index in outline.tombstones) if gone else 0
         self.counts.tombstones_removed += removed

@@ -110,6 +110,23 @@ def test_a_batch_stays_as_it_is_and_the_others_are_compacted(
     assert "cannot be read" in warning
 
 
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_tombstone_stays_behind_a_batch_that_may_hold_older_values_of_its_key(*, is_before: bool) -> None:
+    """Java reads batches that others cannot read: for it the deleted value came back once the tombstone was gone."""
+    log = CompactedLog(delete_retention_ms=0)
+    if is_before:
+        log.append(garbage())
+    log.write_segment((A, None))
+    if not is_before:
+        log.append(garbage(base_offset=1))
+    log.write_segment((B, b"1"))
+    for _ in range(3):
+        log.clean()
+        log.log.cleaned_offset = None
+        log.clock.now_ms += 10
+    assert [key for _, key in readable(log)] == ([A, B] if is_before else [B])
+
+
 def test_each_batch_is_told_once_however_many_passes_meet_it(caplog: pytest.LogCaptureFixture) -> None:
     log = CompactedLog()
     for number in range(3):
