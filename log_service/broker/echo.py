@@ -8,6 +8,7 @@ Invariant: an echo sets no field that the version of the request does not have, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from log_service.broker.call import Refusable
@@ -51,30 +52,33 @@ def _fill(told: Any, asked: Any, levels: Sequence[Items], fields: Mapping[str, i
         return
     items, *inner = levels
     item_type = _item_type(type(told), items.told)
+    names = [(each, each) if isinstance(each, str) else each for each in items.named_by]
     echoed = []
     for item in getattr(asked, items.asked) or ():
         item_told = item_type()
-        _name(item_told, item, items)
+        if items.value is not None:
+            setattr(item_told, items.value, item)
+        for source, target in names:
+            setattr(item_told, target, getattr(item, source))
         _fill(item_told, item, inner, fields, version, error)
         echoed.append(item_told)
     setattr(told, items.told, echoed)
 
 
-def _name(told: Any, asked: Any, items: Items) -> None:
-    if items.value is not None:
-        setattr(told, items.value, asked)
-    for names in items.named_by:
-        source, target = (names, names) if isinstance(names, str) else names
-        setattr(told, target, getattr(asked, source))
-
-
 def _mark(told: Any, version: int, error: KafkaError) -> None:
     """Tell the error, in the fields for it that this version has."""
-    for field in type(told).SCHEMA.fields:
-        if field.name == "error_code" and has_version(field.versions, version):
-            told.error_code = error.code
-        elif field.name == "error_message" and has_version(field.versions, version):
-            told.error_message = str(error)
+    has_code, has_text = _places(type(told), version)  # type: ignore[arg-type]  # classes can be hashed
+    if has_code:
+        told.error_code = error.code
+    if has_text:
+        told.error_message = str(error)
+
+
+@cache
+def _places(cls: type[Message], version: int) -> tuple[bool, bool]:
+    """Return whether a struct has a place for the code of an error in this version, and for its text."""
+    names = {field.name for field in cls.SCHEMA.fields if has_version(field.versions, version)}
+    return "error_code" in names, "error_message" in names
 
 
 def _item_type(told: type[Message], name: str) -> type[Any]:

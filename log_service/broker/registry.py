@@ -213,7 +213,7 @@ _ROWS = (
         quota=QuotaKind.FETCH,
         controller_handler=OnDemand("raft", "handle_fetch"),
         pieces=(),
-        max_elements=MAX_REQUEST_ELEMENTS,
+        max_elements=MAX_ELEMENTS_IN_PIECES,
     ),
     _api(ApiKey.LIST_OFFSETS, "list_offsets", _topic(DESCRIBE), echo=echoing(_PER_TOPIC, _PER_PARTITION)),
     _api(
@@ -256,6 +256,8 @@ _ROWS = (
         "transactions",
         (*_transaction(WRITE), *_topic(WRITE), *_cluster(CLUSTER_ACTION)),
         echo=_own_echo("transactions", "refuse_add_partitions_to_txn"),
+        pieces=((Items(asked="transactions", told="results_by_transaction", named_by=("transactional_id",)),),),
+        max_elements=MAX_ELEMENTS,
     ),
     _api(ApiKey.ADD_OFFSETS_TO_TXN, "transactions", (*_transaction(WRITE), *_group(READ))),
     _api(ApiKey.END_TXN, "transactions", _transaction(WRITE)),

@@ -10,7 +10,9 @@ whether they exist or not. KIP-966.
 
 from collections.abc import Iterator
 
-from log_service.broker.call import Call
+import trio
+
+from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import is_internal, offline_replicas, reached_leader, topic_operations
 from log_service.broker.node import Node
 from log_service.common.access import AclOperation, AclResource
@@ -26,22 +28,51 @@ from log_service.protocol.messages.describe_topic_partitions import (
     ResponseCursor,
 )
 
+TOPICS_AT_ONCE = 250
+"""Topics that are looked at in one turn of the event loop."""
 
-def handle_describe_topic_partitions(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+
+def handle_describe_topic_partitions(
+    node: Node, call: Call, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse | Deferred:
     """Describe as many partitions as fit."""
-    image = node.image()
-    left_count = max(1, min(request.response_partition_limit, node.config.max_partitions_described))
     response = DescribeTopicPartitionsResponse()
     if _is_cursor_astray(request):
         response.topics = [
             DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name) for topic in request.topics
         ]
         return response
+    steps = _steps(node, call, request, response)
+    if len(request.topics or node.image().topics.by_name) > TOPICS_AT_ONCE:
+        return call.run(_take_turns(steps, response))
+    for _ in steps:
+        pass
+    return response
+
+
+async def _take_turns(steps: Iterator[None], response: DescribeTopicPartitionsResponse) -> DescribeTopicPartitionsResponse:
+    """Describe topics a few at a time, so that other requests have their turn between them."""
+    for _ in steps:
+        await trio.lowlevel.checkpoint()
+    return response
+
+
+def _steps(node: Node, call: Call, request: DescribeTopicPartitionsRequest, response: DescribeTopicPartitionsResponse) -> Iterator[None]:
+    """Fill a response. Yield after every ``TOPICS_AT_ONCE`` topics that were looked at."""
+    image = node.image()
+    left_count = max(1, min(request.response_partition_limit, node.config.max_partitions_described))
     wanted = list(_wanted(image, request))
-    hidden = _hidden(call, [name for name, _ in wanted])
-    if request.topics:
-        response.topics += [_refused(name) for name, _ in wanted if name in hidden]
-    for name, first_index in wanted:
+    hidden: set[str] = set()
+    for start in range(0, len(wanted), TOPICS_AT_ONCE):
+        names = [name for name, _ in wanted[start : start + TOPICS_AT_ONCE]]
+        found = _hidden(call, names)
+        hidden |= found
+        if request.topics:
+            response.topics += [_refused(name) for name in names if name in found]
+        yield
+    for place, (name, first_index) in enumerate(wanted):
+        if place % TOPICS_AT_ONCE == TOPICS_AT_ONCE - 1:
+            yield
         if name in hidden:
             continue
         topic = image.topics.by_name.get(name)
@@ -51,13 +82,12 @@ def handle_describe_topic_partitions(node: Node, call: Call, request: DescribeTo
         indexes = [index for index in sorted(topic.partitions) if index >= first_index]
         if left_count == 0 and indexes:
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=indexes[0])
-            return response
+            return
         response.topics.append(_describe(image, topic, indexes[:left_count], call))
         if len(indexes) > left_count:
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=indexes[left_count])
-            return response
+            return
         left_count -= len(indexes)
-    return response
 
 
 def _is_cursor_astray(request: DescribeTopicPartitionsRequest) -> bool:
