@@ -441,7 +441,7 @@ class Broker:
                 logins={} if self._logins is None else self._logins.handlers,
                 tls_listeners=self._protection.tls_listeners,
             )
-            endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
+            endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)), sources.turns)
             await rooms.background.start(endpoint.run)
 
     def _handlers(self, node: QuorumNode, side: Side, background: trio.Nursery) -> Callable[[ListenerConfig], FrameHandler]:

@@ -46,10 +46,14 @@ async def bind_metrics(network: Network, host: str, port: int) -> Listener:
 
 
 class MetricsEndpoint:
-    """One listener that responds to ``GET /metrics`` with what ``make_page`` yields, chunk by chunk; an empty chunk is a pause."""
+    """One listener that responds to ``GET /metrics`` with what ``make_page`` yields, chunk by chunk; an empty chunk is a pause.
 
-    def __init__(self, listener: Listener, make_page: Callable[[], Iterator[bytes]]) -> None:
+    ``instrument`` measures the loop for the page, as long as it is served.
+    """
+
+    def __init__(self, listener: Listener, make_page: Callable[[], Iterator[bytes]], instrument: trio.abc.Instrument | None = None) -> None:
         self._listener = listener
+        self._instrument = instrument
         self._make_page = make_page
         self._connection_count = 0
 
@@ -58,12 +62,16 @@ class MetricsEndpoint:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, then close."""
+        if self._instrument is not None:
+            trio.lowlevel.add_instrument(self._instrument)
         try:
             async with trio.open_nursery() as nursery:
                 task_status.started()
                 while True:
                     await self._accept_one(nursery)
         finally:
+            if self._instrument is not None:
+                trio.lowlevel.remove_instrument(self._instrument)
             self._listener.close()
 
     async def _accept_one(self, nursery: trio.Nursery) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.metrics.authorizer import Decided
 from log_service.broker.metrics.elections import UncleanElections
+from log_service.broker.metrics.loop_turns import LoopTurns
 from log_service.broker.node import Node
 from log_service.broker.quotas import ClientQuotas
 from log_service.metrics.rate import RateWindow
@@ -45,9 +46,11 @@ class MetricsSources:
     certificate_days: Callable[[], Mapping[str, int]] = dict
     """Tells by listener in how many days its certificate ends; none of a node without TLS."""
     rates: "Rates" = field(init=False)
+    turns: LoopTurns = field(init=False)
 
     def __post_init__(self) -> None:
         self.rates = Rates(self.node.clock.monotonic_ms())
+        self.turns = LoopTurns(self.node.clock.monotonic_ns)
 
     def now_ms(self) -> int:
         """Monotonic milliseconds."""

@@ -255,6 +255,8 @@ def connection_families(sources: MetricsSources) -> Iterator[Family]:
     processors = [("", labels({"networkProcessor": 0}), idle)]
     yield Family(name="kafka_network_processor_idle_percent", type="gauge", help="The same: there is one processor.", samples=processors)
     yield gauge("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", "The same: one loop does both.", idle)
+    text = "Longest time that the event loop was busy at a stretch, in the last half a minute at least."
+    yield gauge("tidelog_loop_stall_ms", text, sources.turns.longest_ms())
     yield gauge("kafka_network_requestchannel_requestqueuesize", "Requests between reading and handling: there is no such queue.", 0)
 
 
