@@ -130,6 +130,7 @@ class NetworkLimits:
     frame_deadline_ms: int = 60_000
     login_deadline_ms: int = 60_000  # from the connection to the end of its login, on a listener with SASL
     max_requests_in_flight_per_connection: int = 64
+    max_unanswered_bytes_per_connection: int = 256 << 10  # one request may be larger
     max_request_bytes_in_flight: int = 512 << 20
     receive_buffer_bytes: int = 64 << 10
     socket_send_buffer_bytes: int = -1  # the system's default

@@ -7,7 +7,8 @@ complete later. Frames larger than the buffer are received straight into memory 
 response holds its frame nothing else is handled, but the task goes on receiving: a peer that leaves ends the work for it.
 
 Invariants: at most one task is sending (``is_sending``); ``_ready`` is empty whenever the reading task waits for anything but that
-sending; nothing is read while as many requests as the limit allows are unanswered.
+sending; nothing is read while as many requests, or as many bytes of requests, as the limits allow are unanswered. So one client's records
+that wait for their replicas are a bounded part of what others wait behind.
 """
 
 import enum
@@ -77,6 +78,7 @@ class ServerConnection:
         "_is_stopping",
         "_max_buffer_bytes",
         "_max_frame_bytes",
+        "_max_unanswered_bytes",
         "_max_unanswered_count",
         "_memory_scope",
         "_mute_scope",
@@ -120,6 +122,7 @@ class ServerConnection:
         self._max_frame_bytes = limits.max_frame_bytes
         self._max_buffer_bytes = limits.receive_buffer_bytes
         self._max_unanswered_count = limits.max_requests_in_flight_per_connection
+        self._max_unanswered_bytes = limits.max_unanswered_bytes_per_connection
         self._buffer = bytearray(min(INITIAL_BUFFER_BYTES, limits.receive_buffer_bytes))
         self._view = memoryview(self._buffer)
         self._end = 0  # of what was received and not handled yet
@@ -282,7 +285,7 @@ class ServerConnection:
             return RECEIVE
         if isinstance(response, PendingResponse):
             if self._responses or self.is_sending or not response.is_done:
-                self._queue.append(response)
+                self._queue.append(response, len(frame))
                 self._start_writer()
                 return self._following(response)
             response = response.take()
@@ -433,7 +436,8 @@ class ServerConnection:
         return f"a frame announced {size} bytes; allowed are 0 to {max_frame_bytes}"
 
     def _is_full(self) -> bool:
-        return len(self._responses) >= self._max_unanswered_count or self._budget.is_exhausted
+        is_much = len(self._responses) >= self._max_unanswered_count or self._queue.request_bytes >= self._max_unanswered_bytes
+        return is_much or self._budget.is_exhausted
 
     async def _wait_for_room(self) -> None:
         while self._responses and self._is_full():

@@ -72,13 +72,24 @@ class PendingResponse:
     One that ``holds_frame`` is still made of its request's bytes: the connection keeps them, and handles no other frame until it is done.
     """
 
-    __slots__ = ("_chunks", "_on_done", "held_bytes", "holds_frame", "is_discarded", "is_done", "on_discard", "size_bytes")
+    __slots__ = (
+        "_chunks",
+        "_on_done",
+        "held_bytes",
+        "holds_frame",
+        "is_discarded",
+        "is_done",
+        "on_discard",
+        "request_bytes",
+        "size_bytes",
+    )
 
     def __init__(self, on_discard: Callable[[], None] | None = None, *, holds_frame: bool = False) -> None:
         self.on_discard = on_discard
         self.holds_frame = holds_frame
         self.is_done = False
         self.is_discarded = False
+        self.request_bytes = 0
         self.size_bytes = 0
         self.held_bytes = 0
         """What is kept of the request meanwhile; counted in the shared budget. Set before the response is handed out."""
@@ -157,13 +168,15 @@ class FrameHandler(Protocol):
 class ResponseQueue:
     """Responses in the order of their requests, from the first that was not ready. Bounded by the connection that fills it.
 
-    ``responses`` is for looking: whether there are any, and how many.
+    ``responses`` is for looking: whether there are any, and how many; ``request_bytes`` are those of the requests that they respond to,
+    without requests whose responses were ready when they came.
     """
 
-    __slots__ = ("_budget", "_on_completed", "responses")
+    __slots__ = ("_budget", "_on_completed", "request_bytes", "responses")
 
     def __init__(self, budget: ServerBudget, on_completed: Callable[[PendingResponse], None]) -> None:
         self.responses: deque[PendingResponse] = deque()
+        self.request_bytes = 0
         self._budget = budget
         self._on_completed = on_completed
 
@@ -178,9 +191,11 @@ class ResponseQueue:
         response.complete(chunks)
         self.append(response)
 
-    def append(self, response: PendingResponse) -> None:
-        """Queue a response, complete or not."""
+    def append(self, response: PendingResponse, request_bytes: int = 0) -> None:
+        """Queue a response, complete or not, to a request of so many bytes."""
         self.responses.append(response)
+        response.request_bytes = request_bytes
+        self.request_bytes += request_bytes
         if response.is_done:
             self._budget.hold_response(response.size_bytes)
         else:
@@ -194,6 +209,7 @@ class ResponseQueue:
         while self.responses and self.responses[0].is_done and size_bytes < max_bytes:
             response = self.responses.popleft()
             size_bytes += response.size_bytes
+            self.request_bytes -= response.request_bytes
             chunks += response.take()
         if size_bytes:
             self._budget.release_response(size_bytes)

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -171,6 +172,32 @@ def test_full_queue_stops_reading_until_an_answer_leaves() -> None:
         assert len(stage.handler.frames) == 6
 
     play(scene, max_requests_in_flight_per_connection=4)
+
+
+def handled_after(sizes: list[int], **limits: Any) -> int:
+    """Return how many requests of those sizes a connection hands over while none is answered; all are once they are, one by one."""
+    counts = []
+
+    async def scene(stage: Stage) -> None:
+        peer, handler = await stage.connect(), stage.handler
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.send, *(b"wait" + bytes(size - 4) for size in sizes))
+            await trio.sleep(0.01)
+            counts.append(len(handler.frames))
+            for number in range(len(sizes)):
+                handler.pending[number].complete([framed(b"done")])
+                assert await peer.receive() == b"done"
+                await trio.sleep(0.001)
+        assert [len(frame) for frame in handler.frames] == sizes
+
+    play(scene, **limits)
+    return counts[0]
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [([400] * 10, 3), ([996, 4, 4], 2), ([1_000, 4], 1), ([50_000, 50_000], 1), ([4] * 20, 20)])
+def test_a_client_has_a_bounded_number_of_bytes_unanswered_and_one_request_of_any_size(sizes: list[int], expected: int) -> None:
+    """A client that floods a partition would have others wait until all that it ever sent is replicated."""
+    assert handled_after(sizes, max_unanswered_bytes_per_connection=1_000, receive_buffer_bytes=4_096) == expected
 
 
 def test_full_queue_leaves_bytes_with_the_sender() -> None:
