@@ -146,7 +146,7 @@ class BrokerLifecycle:
             return await self._response_to(request)
         except KafkaError as error:
             if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                raise KafkaError(error.code, self._namesake_text()) from error
+                raise KafkaError(error.code, self._namesake_text(request)) from error
             if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 raise KafkaError(error.code, f"this node comes as {own_name(self._config)}; {NODE_ADVICE}") from error
             faults = unserved_levels(self._image().features) if error.code is ErrorCode.UNSUPPORTED_VERSION else ()
@@ -181,11 +181,17 @@ class BrokerLifecycle:
             text = "No controller has taken this broker for %d s, which goes on asking%s"
             logger.warning(text, SILENCE_MS // 1_000, self._looks_at())
 
-    def _namesake_text(self) -> str:
-        """Say which process has this broker's id. After a crash that is this broker itself, until its session is over."""
+    def _namesake_text(self, request: BrokerRegistrationRequest) -> str:
+        """Say which process has this broker's id. After a crash that is this broker itself, until its session is over.
+
+        A process that is alive at the address of this one cannot be another one on this host, because this one listens there.
+        """
         node_id = NodeId(self._config.node_id)
         known = self._image().cluster.brokers.get(node_id)
         where = ", ".join(f"{name}://{each.host}:{each.port}" for name, each in known.endpoints.items()) if known is not None else ""
+        own = {(listener.host, listener.port) for listener in request.listeners}
+        if known is not None and own == {(each.host, each.port) for each in known.endpoints.values()}:
+            return f"the session of this broker's last run, at {where}, is not over; where that run is not over either, stop it"
         return (
             f"another process is alive as broker {node_id}{f', at {where}' if where else ''}; stop it, or give this one another node.id "
             "(where it has just died its session has to run out first)"
@@ -214,6 +220,7 @@ class BrokerLifecycle:
             KafkaError: the last error.
         """
         deadline = trio.current_time() + self._config.initial_registration_timeout_ms / 1_000
+        said = ""
         while True:
             try:
                 return await attempt()
@@ -221,7 +228,9 @@ class BrokerLifecycle:
                 told = self._with_addresses(error)
                 if error.code in FATAL or trio.current_time() >= deadline:
                     raise told from error.__cause__
-                logger.warning("The controller does not take this broker yet, which tries again: %s", told)
+                if str(told) != said:  # it tries every heartbeat interval, and says each reason once
+                    said = str(told)
+                    logger.warning("The controller does not take this broker yet, which tries again: %s", told)
             await trio.sleep(min(self._interval_s, max(deadline - trio.current_time(), 0)))
 
     def _with_addresses(self, error: KafkaError) -> KafkaError:

@@ -117,6 +117,7 @@ class ControllerDriver:
             appended_end=end_offset,
             split=_batches,
             on_announcement=_tell_stall,
+            name="the controller",
         )
         self._core, self._runtime = core, runtime
         runtime.tell(partial(core.activate, self._bootstrap))

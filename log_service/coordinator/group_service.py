@@ -14,6 +14,7 @@ from uuid import UUID
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
+from log_service.common.types import GROUP_METADATA_TOPIC
 from log_service.config.views import GroupConfig
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.group import listing
@@ -87,6 +88,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
+            topic=GROUP_METADATA_TOPIC,
             new_shard=lambda: GroupCoordinatorShard(config, self._new_member_id, is_there, image),
             encode=codec.encode,
             decode=codec.decode,

@@ -155,6 +155,7 @@ class Shards(Generic[S, R]):
         clock: Clock,
         timers: TimerQueue,
         run_in_pool: RunInPool,
+        topic: str,
         new_shard: Callable[[], S],
         encode: Callable[[R], tuple[bytes, bytes | None]],
         decode: Callable[[Buffer, Buffer | None], R | None],
@@ -162,7 +163,7 @@ class Shards(Generic[S, R]):
         on_announcement: Callable[[CoordinatorLog, Any], None] = _unheard,
         is_about_silence: Callable[[Hashable], bool] = lambda _key: False,
     ) -> None:
-        """``reply_timeout_ms`` is how long a reply may wait until what it depends on is safe.
+        """``topic`` is the one that they keep; ``reply_timeout_ms`` is how long a reply may wait until what it depends on is safe.
 
         ``on_announcement`` hears what shards announce, with the log that it is about. ``is_about_silence`` says which timers remove members
         that are not heard of: after a stall of this process those wait until what lies unread is read.
@@ -170,6 +171,7 @@ class Shards(Generic[S, R]):
         self._clock = clock
         self._timers = timers
         self._run_in_pool = run_in_pool
+        self._topic = topic
         self._new_shard = new_shard
         self._encode = encode
         self._decode = decode
@@ -295,6 +297,7 @@ class Shards(Generic[S, R]):
             on_announcement=partial(self._on_announcement, led.coordinator_log),
             is_about_silence=self._is_about_silence,
             stalls=self._stalls,
+            name=f"the coordinator of {self._topic}-{partition}",
         )
         led.runtime = runtime
         led.coordinator_log.watch_high_watermark(lambda _offset: runtime.on_high_watermark())

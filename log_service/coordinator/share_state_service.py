@@ -16,6 +16,7 @@ from typing import Any
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.timers import TimerQueue
+from log_service.common.types import SHARE_GROUP_STATE_TOPIC
 from log_service.config.views import ShareStateConfig
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.refusals import api_error
@@ -63,6 +64,7 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
+            topic=SHARE_GROUP_STATE_TOPIC,
             new_shard=lambda: ShareCoordinatorShard(config, is_there),
             encode=state_records.encode,
             decode=state_records.decode,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
-from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TRANSACTION_STATE_TOPIC, TopicPartition
 from log_service.config.views import TransactionConfig
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.refusals import api_error
@@ -106,6 +106,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
+            topic=TRANSACTION_STATE_TOPIC,
             new_shard=lambda: TransactionCoordinatorShard(config, next_producer_id, server_version),
             encode=records.encode,
             decode=records.decode,

@@ -17,6 +17,7 @@ import trio
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
+from log_service.common.types import TopicPartition
 from log_service.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -128,11 +129,17 @@ class IsrChanges:
 
     def _take_response(self, sent: Sent, response: AlterPartitionResponse) -> bool:
         """Hand every result to its partition; one that the controller left out is sent again."""
+        refused: dict[ErrorCode, list[TopicPartition]] = {}
         for topic in response.topics:
             for told in topic.partitions:
                 found = sent.pop((topic.topic_id, told.partition_index), None)
                 if found is not None:
                     self._take_result(*found, told)
+                    if told.error_code:
+                        refused.setdefault(ErrorCode.of(told.error_code), []).append(found[0].topic_partition)
+        for code, partitions in refused.items():
+            text = "The controller refuses the in-sync replicas of %d partition%s, as %s: %s"
+            self._quiet.info(code, text, len(partitions), "s" * (len(partitions) > 1), partitions[0], code.name)
         for partition, _ in sent.values():
             self._waiting[partition] = None
         return not self._waiting
@@ -141,7 +148,6 @@ class IsrChanges:
         now_ms, state = self._clock.monotonic_ms(), partition.state
         if told.error_code:
             code = ErrorCode.of(told.error_code)
-            self._quiet.info((partition, code), "The controller refuses in-sync replicas %s of %s: %s", proposal.isr, partition, code.name)
             self.refused_count += 1
             change = state.refuse_isr(proposal, code, now_ms)
         else:

@@ -102,7 +102,7 @@ class Runtime(Generic[R]):
     ``split`` divides the records of a decision into batches where they may stand for themselves; by default a decision is one batch.
     ``reply_timeout_ms`` bounds how long a reply waits for the high watermark; None is for ever. ``on_announcement`` hears what the machine
     announces; an announcement waits for the high watermark without a bound, and is lost with the epoch. ``is_about_silence`` says which
-    timers remove who is not heard of: those wait until ``stalls`` lets silence be judged.
+    timers remove who is not heard of: those wait until ``stalls`` lets silence be judged. ``name`` is the machine's in log lines.
     """
 
     def __init__(
@@ -118,7 +118,9 @@ class Runtime(Generic[R]):
         on_announcement: Callable[[Any], None] = _unheard,
         is_about_silence: Callable[[Hashable], bool] = _no_silence,
         stalls: Stalls | None = None,
+        name: str = "the state machine",
     ) -> None:
+        self._name = name
         self._machine = machine
         self._is_about_silence = is_about_silence
         self._stalls = stalls
@@ -314,8 +316,8 @@ class Runtime(Generic[R]):
         try:
             self._decide(lambda decision: self._machine.on_timer(key, decision))
         except KafkaError as error:
-            text = "%r could not act on %s (%s); it tries again every %d ms"
-            self._quiet.warning("refused", text, self._machine, key, error, RETRY_MS)
+            text = "%s could not act on %s (%s); it tries again every %d ms"
+            self._quiet.warning("refused", text, self._name, key, error, RETRY_MS)
             if not self._is_closed:
                 self._perform_timer(SetTimer(key, self._clock.monotonic_ms() + RETRY_MS))
                 self._refused_timers.add(key)
@@ -326,7 +328,7 @@ class Runtime(Generic[R]):
         if key in self._refused_timers:
             self._refused_timers.remove(key)
             if not self._refused_timers:
-                self._quiet.info("over", "%r has acted on all that was refused before", self._machine)
+                self._quiet.info("over", "%s has acted on all that was refused before", self._name)
 
 
 def _raise(error: Exception) -> None:

@@ -124,6 +124,28 @@ def test_a_broker_that_is_not_taken_in_time_says_why() -> None:
     assert run(story) == pytest.approx(60)
 
 
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("h", "the session of this broker's last run, at L://h:9092, is not over"),
+        ("other", "another process is alive as broker 1, at L://other"),
+    ],
+)
+def test_a_broker_that_is_known_to_be_alive_says_once_whether_that_is_its_own_last_run(
+    host: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = chain(repeat(refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION), 5), [BrokerRegistrationResponse()])
+
+    async def story() -> None:
+        member = Member(lambda _: next(answers))
+        member.image = image_at(100, endpoints={"L": Endpoint(host=host, port=9092, security_protocol=1)})
+        await member.register()
+
+    run(story)
+    (line,) = caplog.messages
+    assert said in line
+
+
 def test_a_broker_that_finds_no_controller_says_where_it_looks(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         member = Member(lambda _: refusal(ErrorCode.NOT_CONTROLLER), quorum=QuorumConfig(bootstrap_servers=(QuorumServer(-1, "h1", 9093),)))

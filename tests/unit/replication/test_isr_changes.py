@@ -1,7 +1,11 @@
 """What a leader sends the controller of its in-sync sets, where something came between."""
 
+import logging
+
+import pytest
 import trio
 
+from log_service.common.errors import ErrorCode
 from tests.helpers.replica_cluster import ReplicaCluster, tell_cluster, until
 
 
@@ -22,3 +26,21 @@ def test_a_proposal_that_metadata_made_void_while_it_waited_is_not_sent_and_late
         assert asked == [topics["a"].topic_id, topics["c"].topic_id]
 
     tell_cluster(story, count=2)
+
+
+def test_in_sync_replicas_that_are_refused_together_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """It was a line for each partition, with the state that the partition has in memory."""
+    caplog.set_level(logging.INFO, "log_service.replication.isr_changes")
+
+    async def story(cluster: ReplicaCluster) -> None:
+        cluster.refusal = lambda _: ErrorCode.INELIGIBLE_REPLICA
+        cluster.decision_seconds = 0.5
+        for number in range(5):
+            cluster.create_topic(f"t{number}", replicas=(1, 2), isr=(1,))
+        await until(lambda: sum(len(request.topics) for request in cluster.alterations) >= 5)
+        await trio.sleep(1)
+
+    tell_cluster(story, count=2)
+    lines = [line for line in caplog.messages if "refuses" in line]
+    assert len(lines) == 1
+    assert "PartitionState" not in lines[0]

@@ -225,7 +225,7 @@ def test_refused_timers_are_told_of_when_it_begins_then_seldom_and_when_it_is_ov
         stage.fire(turn * RETRY_MS)
     stage.runtime.tell(lambda decision: decision.cancel_timer("v"))
     first, second = caplog.messages
-    assert "could not act on t" in first
+    assert "the state machine could not act on t" in first
     assert "could not act on t" in second
     assert f"(and {3 * INTERVAL_MS // RETRY_MS - 1} times more before)" in second
     stage.fire(tries * RETRY_MS)
