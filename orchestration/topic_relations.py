@@ -174,7 +174,7 @@ def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None
     told = []
     if read.gaps:
         told.append(
-            f"records of the topic {source.topic} were removed from the log before they were archived: offsets "
+            f"records of the topic {source.topic} were removed from the log, or could not be read, before they were archived: offsets "
             + " ".join(map(str, read.gaps))
         )
     if source.log is None and not is_asked_alone:

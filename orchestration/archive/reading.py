@@ -192,7 +192,7 @@ class ArchivedTopic:
         return found
 
     def holes(self, partitions: Iterable[int]) -> list[OffsetRange]:
-        """Return the offsets within the archive that were removed from the log before they were archived."""
+        """Return the offsets within the archive that were removed from the log, or could not be read, before they were archived."""
         return [hole for number in partitions for hole in holes_in(self.topic_id, number, self.snapshot.transaction_version)]
 
 
