@@ -18,7 +18,7 @@ from log_service.cli.connection import client_settings, open_admin
 from log_service.cli.consume_queue import print_queue
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
 from log_service.cli.numbers import Number, WholeNumber
-from log_service.cli.output import bootstrap_option, counted, refuse_both
+from log_service.cli.output import bootstrap_option, counted, refuse_both, write_records
 from log_service.cli.record_lines import Render, renderer
 from log_service.cli.times import TimeParameter
 from log_service.client.blocking.consumer import BlockingConsumer
@@ -246,8 +246,7 @@ def print_records(consumer: BlockingConsumer, output: BinaryIO, render: Render, 
         room = POLL_RECORDS if limits.max_records is None else min(limits.max_records - count, POLL_RECORDS)
         records = consumer.poll(room, timeout_ms=patience_ms)
         if records:
-            output.write(b"".join(map(render, records)))
-            output.flush()
+            write_records(output, b"".join(map(render, records)))
             count += len(records)
             heard = time.monotonic()
         elif limits.timeout_s is not None and time.monotonic() - heard >= limits.timeout_s:

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from log_service.cli.connection import client_settings, open_admin
 from log_service.cli.names import matching_topics
+from log_service.cli.output import write_records
 from log_service.cli.record_lines import Render
 from log_service.client.blocking.share_consumer import BlockingShareConsumer
 
@@ -48,8 +49,7 @@ def print_queue(
             room = POLL_RECORDS if max_records is None else min(max_records - count, POLL_RECORDS)
             records = consumer.poll(room, timeout_ms=patience_ms)
             if records:
-                output.write(b"".join(map(render, records)))
-                output.flush()
+                write_records(output, b"".join(map(render, records)))
                 count += len(records)
                 heard = time.monotonic()
             elif timeout_s is not None and time.monotonic() - heard >= timeout_s:

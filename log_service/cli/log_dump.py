@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from log_service.cli.log_verify import checked, whole_entries
-from log_service.cli.output import aligned, narrowed, print_rows, terminal_width
+from log_service.cli.output import aligned, for_terminal, narrowed, print_rows, say, terminal_width
 from log_service.cli.record_lines import as_json_value
 from log_service.common.errors import TidelogError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, GROUP_METADATA_TOPIC
@@ -76,10 +76,10 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
             for row in rows_of(path, decode_of(path, decode) if with_records else None):
                 rows.append(row)
                 if as_json:
-                    click.echo(json.dumps({"file": path.name, **row}, default=whole, ensure_ascii=False))
+                    click.echo(for_terminal(json.dumps({"file": path.name, **row}, default=whole, ensure_ascii=False)))
         except (TidelogError, struct.error, ValueError) as error:
             is_damaged = True
-            click.echo(f"{path}: {error}", err=True)
+            say(f"{path}: {error}", err=True)
         if not as_json:
             click.echo(table_of([cut(row) for row in rows], columns_of(rows)) + "\n")
     if is_damaged:

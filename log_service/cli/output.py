@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -205,6 +205,22 @@ def tell(text: str, values: Any, *, as_json: bool) -> None:
 def say(text: str, *, err: bool = False) -> None:
     """Print sentences that may have names in them."""
     click.echo(escaped_lines(text), err=err)
+
+
+def for_terminal(text: str) -> str:
+    """Return a text as standard output takes it: on a terminal, which would obey them, control characters are escapes."""
+    return terminal_text(text) if sys.stdout.isatty() else text
+
+
+def terminal_text(text: str) -> str:
+    """Return a text whose lines and tabs stay, and whose other control characters are escapes."""
+    return "\t".join(map(escaped_lines, text.split("\t")))
+
+
+def write_records(output: BinaryIO, content: bytes) -> None:
+    """Write what records hold: to a terminal with control characters as escapes, to a pipe or a file as it is."""
+    output.write(terminal_text(content.decode(errors="backslashreplace")).encode() if output.isatty() else content)
+    output.flush()
 
 
 def note(text: str, *, nl: bool = True) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from log_service.cli.output import counted, json_option, print_json, print_rows
+from log_service.cli.output import counted, for_terminal, json_option, print_json, print_rows
 from log_service.cli.times import as_time
 from orchestration.importing import kept_imports
 
@@ -103,7 +103,7 @@ def show(*, table: str, place: "Place", as_json: bool) -> None:
         return
     headers = "; ".join(one["key"] + ("" if one["value"] is None else f"={one['value']}") for one in row["headers"])
     for label, value in {**row, "headers": headers}.items():
-        click.echo(f"{label:<14} {'' if value is None else value}".rstrip())
+        click.echo(for_terminal(f"{label:<14} {'' if value is None else value}".rstrip()))
 
 
 @dead_letters.command(short_help="Say what rejected records should have been.")

@@ -2,7 +2,8 @@
 
 A request never waits here. Where the writer is too slow, or its file or topic is not there, decisions are lost, and counted.
 
-Invariant: at most ``MAX_WAITING_COUNT`` decisions wait, with names of at most ``MAX_WAITING_SIZE`` characters in all.
+Invariants: at most ``MAX_WAITING_COUNT`` decisions of each kind wait, with names of at most ``MAX_WAITING_SIZE`` characters in all. What is
+denied has room of its own and is written first, so that a flood of what is allowed hides no denial.
 """
 
 from collections import deque
@@ -27,24 +28,28 @@ class AuditQueue:
     """The decisions that wait for one writer."""
 
     def __init__(self) -> None:
-        self._waiting: deque[AuditEntry] = deque()
-        self._size = 0
+        self._denied: deque[AuditEntry] = deque()
+        self._allowed: deque[AuditEntry] = deque()
+        self._sizes = {id(self._denied): 0, id(self._allowed): 0}
         self._is_filled = trio.Event()
         self._is_empty = trio.Event()
         self._is_empty.set()
         self.written_count = 0
         self.dropped_count = 0
+        self.dropped_denied_count = 0
+        """How many of those that were dropped were denied."""
 
     def __repr__(self) -> str:
-        return f"<AuditQueue waiting={len(self._waiting)} written={self.written_count} dropped={self.dropped_count}>"
+        return f"<AuditQueue waiting={len(self._denied) + len(self._allowed)} written={self.written_count} dropped={self.dropped_count}>"
 
     def put_nowait(self, entry: AuditEntry) -> None:
         """Have a decision written, or count it as dropped where there is no room."""
-        if len(self._waiting) >= MAX_WAITING_COUNT or self._size + entry.size > MAX_WAITING_SIZE:
-            self.dropped_count += 1
+        waiting = self._allowed if entry.decision.is_allowed else self._denied
+        if len(waiting) >= MAX_WAITING_COUNT or self._sizes[id(waiting)] + entry.size > MAX_WAITING_SIZE:
+            self._note_dropped([entry])
             return
-        self._waiting.append(entry)
-        self._size += entry.size
+        waiting.append(entry)
+        self._sizes[id(waiting)] += entry.size
         if not self._is_filled.is_set():
             self._is_filled.set()
             self._is_empty = trio.Event()
@@ -53,19 +58,24 @@ class AuditQueue:
         """Write decisions as they come, until cancelled."""
         while True:
             await self._is_filled.wait()
-            entries = list(islice(self._waiting, MAX_TAKEN_COUNT))
+            waiting = self._denied or self._allowed
+            entries = list(islice(waiting, MAX_TAKEN_COUNT))
             is_written = await write(entries)
-            self._remove(entries)
+            self._remove(waiting, entries)
             if is_written:
                 self.written_count += len(entries)
             else:
-                self.dropped_count += len(entries)
+                self._note_dropped(entries)
 
-    def _remove(self, entries: Sequence[AuditEntry]) -> None:
+    def _note_dropped(self, entries: Sequence[AuditEntry]) -> None:
+        self.dropped_count += len(entries)
+        self.dropped_denied_count += sum(not entry.decision.is_allowed for entry in entries)
+
+    def _remove(self, waiting: deque[AuditEntry], entries: Sequence[AuditEntry]) -> None:
         for entry in entries:
-            self._waiting.popleft()
-            self._size -= entry.size
-        if not self._waiting:
+            waiting.popleft()
+            self._sizes[id(waiting)] -= entry.size
+        if not self._denied and not self._allowed:
             self._is_filled = trio.Event()
             self._is_empty.set()
 

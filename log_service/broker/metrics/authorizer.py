@@ -60,6 +60,7 @@ def authorizer_families(decided: Decided | None, per_second: PerSecond) -> Itera
     for name, text, counts in (
         ("written", "Decisions that were written into the audit log.", {to: queue.written_count for to, queue in queues.items()}),
         ("dropped", "Decisions that are missing in the audit log.", {to: queue.dropped_count for to, queue in queues.items()}),
+        ("dropped_denied", "Denials that are missing in it.", {to: queue.dropped_denied_count for to, queue in queues.items()}),
     ):
         samples = [("", labels({"to": to}), count) for to, count in counts.items()]
         yield Family(name=f"{AUDIT_PREFIX}_{name}_total", type="counter", help=text, samples=samples)

@@ -116,10 +116,12 @@ def check_claims(claims: Mapping[str, Any], rules: WebTokenRules, now_s: float) 
     subject = claims.get(rules.subject_claim)
     if not isinstance(subject, str) or not subject.strip() or not _is_encodable(subject):
         raise TokenRefusedError(f"the token's claim {rules.subject_claim} names no subject")
+    if subject != subject.strip() or not subject.isprintable():
+        raise TokenRefusedError(f"the token's claim {rules.subject_claim} has a control character, or whitespace around it")
     scopes = _scopes(claims.get(rules.scope_claim))
     if not rules.required_scopes <= scopes:
         raise TokenRefusedError("the token lacks a scope that is required")
-    return ValidToken(subject=subject.strip(), expires_at_ms=int(expires_s * 1_000), scopes=scopes)
+    return ValidToken(subject=subject, expires_at_ms=int(expires_s * 1_000), scopes=scopes)
 
 
 def unsigned_claims(token: str) -> Mapping[str, Any]:

@@ -1,14 +1,34 @@
 """What commands print: tables, JSON, questions and errors."""
 
 import json
+from io import BytesIO
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from log_service.cli.explain import explain
-from log_service.cli.output import aligned, confirm, counted, json_text, print_rows, readable, tell
+from log_service.cli.output import aligned, confirm, counted, json_text, print_rows, readable, tell, write_records
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
+
+
+class Terminal(BytesIO):
+    """Output that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("hostile", ["\x1b]0;title\x07", "\x1b[2J", "\x9b2J", "\r", "\x08", "\x00", "\u202e", "\x7f"])
+def test_a_terminal_is_told_no_control_character_of_a_record(hostile: str) -> None:
+    terminal, pipe, content = Terminal(), BytesIO(), f"a\t{hostile}b\n".encode() + b"\xff\x9b\n"
+    write_records(terminal, content)
+    write_records(pipe, content)
+    assert pipe.getvalue() == content
+    shown = terminal.getvalue().decode()
+    assert (shown.startswith("a\t\\"), shown.endswith("b\n\\xff\\x9b\n")) == (True, True)
+    assert "".join(shown.split()).isprintable()
+
 
 ROWS = [{"name": "a", "count": 5, "tags": ["x", "y"]}, {"name": "long name", "count": 1_000, "tags": None}]
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from log_service.common.errors import ConfigError
 from log_service.config.server import parse_server_properties
 from log_service.config.views import AuditConfig
 from log_service.protocol.messages.metadata import MetadataRequest
-from log_service.security.acls.decision import DEFAULT_DENY
+from log_service.security.acls.decision import DEFAULT_ALLOW, DEFAULT_DENY
 from log_service.security.audit import LOGGER_NAME, AuditEntry
 from log_service.storage.files import RealFiles
 from tests.helpers.cluster import Cluster, host_of, node_properties, tell_cluster
@@ -193,6 +193,32 @@ def test_a_file_that_cannot_be_written_costs_decisions_and_nothing_else(tmp_path
 # The queue
 
 
+def test_a_flood_of_what_is_allowed_hides_no_denial() -> None:
+    taken: list[AuditEntry] = []
+
+    async def write(entries: Sequence[AuditEntry]) -> bool:
+        taken.extend(entries)
+        return True
+
+    async def main(_: World) -> None:
+        queue = AuditQueue()
+        for _number in range(audit_queue.MAX_WAITING_COUNT + 5):
+            queue.put_nowait(entry("flood", decision=DEFAULT_ALLOW))
+        queue.put_nowait(entry("denied"))
+        assert (queue.dropped_count, queue.dropped_denied_count) == (5, 0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(queue.write_with, write)
+            await queue.wait_empty()
+            nursery.cancel_scope.cancel()
+        assert taken[0].name == "denied"
+        assert len(taken) == audit_queue.MAX_WAITING_COUNT + 1
+        for _number in range(audit_queue.MAX_WAITING_COUNT + 3):
+            queue.put_nowait(entry())
+        assert (queue.dropped_count, queue.dropped_denied_count) == (8, 3)
+
+    sim_run(1, main)
+
+
 def test_a_queue_that_is_not_emptied_stays_small() -> None:
     async def main(_: World) -> None:
         queue = AuditQueue()
@@ -284,6 +310,7 @@ def test_a_topic_that_cannot_be_created_holds_up_no_request(caplog: pytest.LogCa
         assert samples == [
             ("tidelog_audit_log_written_total", 'to="topic"', 0),
             ("tidelog_audit_log_dropped_total", 'to="topic"', 3),
+            ("tidelog_audit_log_dropped_denied_total", 'to="topic"', 3),
         ]
 
     tell_with_audit_log(story, audit_log_topic="audit", default_replication_factor="3")
