@@ -10,6 +10,7 @@ cannot be trusted any more, and the connections with it at once, however long a 
 """
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -64,9 +65,12 @@ class Broker:
     """One node. ``run`` it in a nursery; ``stop`` ends it gracefully, cancelling it ends it at once.
 
     ``static_texts`` are the keys of the node's file as they were given, for those who ask what is configured.
+    ``most_connections`` is what the process's descriptors allow.
     """
 
-    def __init__(self, env: NodeEnv, config: NodeConfig, *, static_texts: Mapping[str, str] = NO_TEXTS) -> None:
+    def __init__(
+        self, env: NodeEnv, config: NodeConfig, *, static_texts: Mapping[str, str] = NO_TEXTS, most_connections: int = sys.maxsize
+    ) -> None:
         self._protection = Protection(env, config)
         self.env = env
         self._config = config
@@ -79,7 +83,7 @@ class Broker:
         self._peers = Peers(env, config, self._protection)
         self._raft: RaftDriver | None = None
         self._logs: LogManager | None = None
-        self._budget = ServerBudget(config.limits)
+        self._budget = ServerBudget(config.limits, most_connections=most_connections)
         self._quotas = ClientQuotas(env.clock, config.quota_windows, self._budget)
         self._authorizer: NodeAuthorizer | None = None
         self._listeners = ListenerGroup(env, config.listeners, config.limits, self._budget, self._protection)

@@ -28,6 +28,7 @@ from log_service.config.heartbeats import rare_heartbeats_warning
 from log_service.config.open_doors import open_doors
 from log_service.config.server import ServerSettings, parse_server_properties
 from log_service.config.views import NodeConfig
+from log_service.storage.files import connection_descriptors
 from log_service.storage.log_directory import is_full_disk
 
 logger = logging.getLogger(__name__)
@@ -139,7 +140,11 @@ def _decoded(content: bytes) -> str:
 
 
 async def _run(config: NodeConfig, settings: ServerSettings) -> int:
-    broker, is_graceful = Broker(real_env(config), config, static_texts=settings.texts), False
+    env = real_env(config)
+    descriptor_count, most_connections = connection_descriptors()
+    text = "%d descriptors may be open: connections may take %d (max.connections is %d), and the others are for logs"
+    logger.info(text, descriptor_count, most_connections, config.limits.connections.max_count)
+    broker, is_graceful = Broker(env, config, static_texts=settings.texts, most_connections=most_connections), False
     with one_error(), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch_signals, signals, broker, nursery)

@@ -142,7 +142,7 @@ NETWORK = (
     _int("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", "accepting is quick", lowest=1),
     _int("max.connection.creation.rate", MAX_INT, "Connections that are accepted in a second; more wait in the system's queue.",
          "no limit", lowest=0),
-    _int("max.connections", 10_000, "Connections of the node, all listeners together.",
+    _int("max.connections", 10_000, "Connections of the node, all listeners together; fewer where ulimit -n asks for that.",
          "lower than Kafka's 2147483647: a bound that exists", lowest=0),
     _int("max.connections.per.ip", 10_000, "Connections from one address.", "lower than Kafka's 2147483647: a bound that exists", lowest=0),
     _key("max.connections.per.ip.overrides", ConfigType.STRING, "", "Connections from particular addresses: host:count,host:count.",

@@ -7,6 +7,7 @@ Invariants: connections that wait for memory are served in order; one large fram
 never fails; every granted byte is given back exactly once.
 """
 
+import sys
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,9 +46,13 @@ class AddressRates(Protocol):
 
 
 class ServerBudget:
-    """Connections and request memory of one node. ``address_rates`` are there while addresses have quotas."""
+    """Connections and request memory of one node. ``address_rates`` are there while addresses have quotas.
 
-    def __init__(self, limits: NetworkLimits) -> None:
+    ``most_connections`` is what the process's limit of descriptors leaves for connections, whatever the limits say.
+    """
+
+    def __init__(self, limits: NetworkLimits, *, most_connections: int = sys.maxsize) -> None:
+        self.most_connections = most_connections
         self.address_rates: AddressRates | None = None
         self.held_count = 0
         self.frame_memory = FrameMemory()
@@ -108,6 +113,8 @@ class ServerBudget:
         limits = self._limits
         if self.connection_count >= limits.max_count:
             return f"there are {self.connection_count} connections already, the limit is {limits.max_count}"
+        if self.connection_count >= self.most_connections:
+            return f"there are {self.connection_count} connections already, and the descriptors that are left are for logs: raise ulimit -n"
         count, limit = self._count_of_listener[listener_name], self._max_count_of_listener.get(listener_name)
         if limit is not None and count >= limit:
             return f"this listener has {count} connections already, its limit is {limit}"

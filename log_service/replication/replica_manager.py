@@ -44,7 +44,7 @@ from log_service.replication.syncs import PartitionSyncs
 from log_service.replication.traffic import Traffic
 from log_service.storage.append_result import AppendResult
 from log_service.storage.log import Log
-from log_service.storage.log_directory import is_full_disk
+from log_service.storage.log_directory import is_shortage
 from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class ReplicaManager:
         return f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)} {self.syncs!r}>"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Write the high watermarks down in intervals, and begin the logs that a full disk refused. Runs until cancelled."""
+        """Write the high watermarks down in intervals, and begin logs that found no room or descriptor. Runs until cancelled."""
         task_status.started()
         while True:
             await trio.sleep(self._checkpoint_interval_ms / 1000)
@@ -422,7 +422,7 @@ class ReplicaManager:
         self._apply(topic, index, topic.partitions[index], is_new=is_new)
 
     async def _open_refused(self) -> None:
-        """Open the partitions whose logs a full disk did not take, until it refuses one again."""
+        """Open the partitions whose logs found no room or no descriptor, until one is refused again."""
         while self._refused:
             (name, index), is_new = next(iter(self._refused.items()))
             self._forget(self.partitions[name, index])
@@ -504,7 +504,7 @@ class ReplicaManager:
         except TidelogError as error:
             logger.error("%s is offline: %s", topic_partition, error)
             log = None
-            if is_full_disk(error):
+            if is_shortage(error):
                 self._refused[topic.name, index] = is_new
         checkpointed_offset = 0 if log is None else self._logs.checkpointed_high_watermark(log)
         partition = Partition(topic_partition, topic.topic_id, log, node_id=self._node_id, checkpointed_offset=checkpointed_offset)

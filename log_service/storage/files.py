@@ -14,6 +14,7 @@ import os
 import resource
 import shutil
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -200,11 +201,23 @@ class _RealDirectoryLock:
             os.close(self._numbers.pop())
 
 
+def connection_descriptors() -> tuple[int, int]:
+    """Return how many descriptors this process may have open, and how many of them connections may take; the others are for logs."""
+    _raise_descriptor_limit()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = sys.maxsize if limit == resource.RLIM_INFINITY else limit
+    return limit, limit - min(limit // 2, MOST_RESERVED_DESCRIPTORS)
+
+
 def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):  # some systems name a hard limit that they do not grant
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+MOST_RESERVED_DESCRIPTORS = 10_000
+"""Kept for logs: half of the descriptors of the process, and at most so many."""
 
 
 class RealFiles:

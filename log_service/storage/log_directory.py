@@ -36,7 +36,8 @@ _DEVICE_ERRORS = frozenset(
         errno.ENOTCONN,
     }
 )
-_PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EBADF, errno.ENOENT})
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_PASSING_ERRORS = _NO_DESCRIPTORS | frozenset({errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EBADF, errno.ENOENT})
 
 
 class LogDirectory:
@@ -167,6 +168,14 @@ def is_failing_device(error: BaseException | None) -> TypeGuard[OSError]:
     A file system that has met errors and is mounted to be read only counts, too, as does one whose process or server is gone.
     """
     return isinstance(error, OSError) and error.errno in _DEVICE_ERRORS
+
+
+def is_shortage(error: BaseException | None) -> bool:
+    """Whether something failed for want of room or of descriptors: it may be tried again later."""
+    cause = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__
+    return is_full_disk(error) or (isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTORS)
 
 
 def is_full_disk(error: BaseException | None) -> bool:

@@ -94,6 +94,16 @@ def test_limit_per_address_and_its_exceptions(log: Log) -> None:
     assert len(log.messages) == 2
 
 
+def test_connections_leave_descriptors_for_logs(log: Log) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.budget.most_connections = 1
+        assert not await (await stage.connect()).is_closed()
+        assert await (await stage.connect()).is_closed()
+
+    play(scene, connections=ConnectionLimits(max_count=5))
+    assert "there are 1 connections already, and the descriptors that are left are for logs: raise ulimit -n" in log.messages[0]
+
+
 def test_limit_of_one_listener_is_its_own(log: Log) -> None:
     async def scene(stage: Stage) -> None:
         assert not await (await stage.connect()).is_closed()

@@ -268,10 +268,11 @@ def test_a_log_that_cannot_be_opened_is_an_offline_partition() -> None:
     run_story(main)
 
 
-def test_a_log_that_a_full_disk_did_not_take_is_begun_once_there_is_room() -> None:
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE, errno.ENFILE])
+def test_a_log_that_found_no_room_or_no_descriptor_is_begun_once_there_is_some(error: int) -> None:
     async def main() -> None:
         async with running() as context:
-            context.files.fail_next("open", error=errno.ENOSPC, containing="a-", count=4)
+            context.files.fail_next("open", error=error, containing="a-", count=4)
             context.create_topic("a", partitions=3)
             assert all(context.partition(index=index).is_offline for index in range(3))
             await trio.sleep(6)
