@@ -15,7 +15,7 @@ SEED ?= 1
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up status docs test lint check unit format sim fuzz chaos kill-loop copy-loop bench bench-peers bench-platform generate kafka-libs clean
+.PHONY: help demo up status docs test lint check unit format sim fuzz chaos kill-loop copy-loop bench bench-peers bench-platform generate kafka-libs sbom clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,10 @@ bench-peers: kafka-libs $(VENV)/installed-dev  ## the node beside Apache Kafka, 
 
 bench-platform: $(VENV)/installed-dev  ## the path from a topic to a table, and what an idle installation costs; about 16 minutes
 	$(BIN)/python -m benchmarks --only platform --rounds 2
+
+sbom: $(VENV)/installed  ## which packages are installed, with their licences, as CycloneDX: build/sbom.cdx.json
+	@mkdir -p build
+	$(BIN)/python -m tools.sbom > build/sbom.cdx.json
 
 generate: $(VENV)/installed-dev  ## write the message modules anew from their schemas
 	$(BIN)/python tools/generate_messages.py
