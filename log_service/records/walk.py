@@ -167,6 +167,8 @@ def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_end
                 first = body[position]
                 if first < 0x80:
                     position += (first >> 1) + 1
+                elif position + 1 < batch_end and (second := body[position + 1]) < 0x80:
+                    position += (first + (second << 7) - 0x80 >> 1) + 2
                 else:
                     position = _jump(body, position, batch_end)
                 append(position)
@@ -176,7 +178,7 @@ def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_end
 
 
 def _jump(body: Buffer, position: int, batch_end: int) -> int:
-    """Return where the record ends whose length takes several bytes; like ``_HOPS`` where it is negative."""
+    """Return where the record ends whose length takes more than two bytes; like ``_HOPS`` where it is negative."""
     try:
         size, position = read_varint(body, position)
     except IndexError:
