@@ -18,7 +18,8 @@ TIMEOUT_MS = 10_000
 
 DECLARED: Mapping[str, str] = {
     "marts": "The project declares the mart {name}, and it was never built: that happens once what it reads has rows.",
-    "lake": "The project declares the table {name}, and nothing was committed to it yet: that happens once its topic has records.",
+    "lake": "The project declares the table {name}, and nothing was committed to it yet. `tidelog up` starts a run when "
+    "its topic has records; a run that failed is in the UI, under Runs.",
     "topics": "{name} is a topic of the project: SELECT ... FROM topics.{name}",
 }
 """What is said of a relation that is not there yet, by the first part of its asset's key."""

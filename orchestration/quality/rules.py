@@ -13,6 +13,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from orchestration.quality.conditions import validate_condition
+
 VIOLATIONS_COLUMN = "_violations"
 MAX_RULES = 62
 CHECK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
@@ -39,8 +41,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         validate_check_name(self.name)
-        if not self.condition.strip():
-            raise ValueError(f"rule {self.name} has no condition")
+        validate_condition(f"rule {self.name}", self.condition)
 
 
 def warn(name: str, condition: str, description: str = "") -> Rule:

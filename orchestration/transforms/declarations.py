@@ -5,15 +5,17 @@ Decides whether a declaration makes sense, when it is made. Knows no run.
 
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import dagster as dg
 
+from log_service.config.definition import closest_name
 from orchestration.aggregates import Aggregate, validate_aggregates
 from orchestration.quality import Rule, Suite
+from orchestration.quality.conditions import validate_condition
 from orchestration.quality.rules import validate_rules
 from orchestration.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
 from orchestration.topics import TopicSpec, validate_topic
@@ -68,6 +70,7 @@ class TopicTable:
         validate_check_names(self.rules, self.suite)
         validate_parameters(self.name, self.function, 1)
         validate_latest(self)
+        validate_known_columns(self)
 
     @property
     def kept_by(self) -> tuple[str, ...]:
@@ -216,8 +219,26 @@ def validate_latest(table: TopicTable) -> None:
         raise ValueError(
             f"latest_by of table {table.name} has to name other columns than a record's place, each once: {', '.join(table.latest_by)}"
         )
-    if table.deleted_when is not None and not table.deleted_when.strip():
-        raise ValueError(f"deleted_when of table {table.name} has no condition")
+    if table.deleted_when is not None:
+        validate_condition(f"deleted_when of table {table.name}", table.deleted_when)
+
+
+def validate_known_columns(table: TopicTable) -> None:
+    """Refuse columns that the result does not have, where the declaration itself says which it has: a choice of columns in SQL.
+
+    :raises ValueError: names the column.
+    """
+    known: Collection[str] | None = getattr(table.function, "columns", None)
+    named = {"unique_by": table.unique_by, "latest_by": table.latest_by, "aggregate_by": table.aggregate_by}
+    named["aggregates"] = tuple(one.column for one in table.aggregates if one.column is not None)
+    for argument, columns in named.items():
+        for column in columns:
+            if not column.strip():
+                raise ValueError(f"{argument} of table {table.name} names no column: {column!r}")
+            if known is not None and column not in known:
+                meant = closest_name(column, known)
+                advice = f"did you mean {meant}?" if meant else f"it has {', '.join(known)}"
+                raise ValueError(f"{argument} of table {table.name} names {column}, which the result does not have: {advice}")
 
 
 def validate_check_names(rules: Sequence[Rule], suite: Suite) -> None:

@@ -51,6 +51,7 @@ def sql_transform(
             ) from error
 
     transform.__doc__ = f"{description}\n\n```sql\n{text}\n```".strip()
+    transform.columns = None if chosen is None else tuple(chosen)  # type: ignore[attr-defined]  # of the result, where they are known
     transform.statement = text  # type: ignore[attr-defined]  # what tells one such function from another
     return transform
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestration.quality import Rule, quarantine
+from orchestration.quality.conditions import validate_condition
 from orchestration.tables import PROVENANCE
 from orchestration.topics import TopicSpec, validate_topic
 from orchestration.transforms.declarations import TopicTable
@@ -43,8 +44,8 @@ class TopicTransform:
             raise ValueError(f"{name} sends JSON, and the schema of the topic {target} is another format's: declare it with Spark's DDL")
         if self.key is not None and (not self.key.strip() or self.key in {*PROVENANCE, "_headers"}):
             raise ValueError(f"{self.key!r} cannot be the key of {name}: name a column of the result")
-        if self.deleted_when is not None and not self.deleted_when.strip():
-            raise ValueError(f"deleted_when of {name} has no condition")
+        if self.deleted_when is not None:
+            validate_condition(f"deleted_when of {name}", self.deleted_when)
         if self.is_forwarding_tombstones and self.source.fields is None:
             raise ValueError(f"{source} has no schema, so {name} is given its tombstones: a row whose _value is null is a tombstone")
 

@@ -125,6 +125,47 @@ def test_sets_of_times_are_compared_in_utc() -> None:
     assert [one.is_met for one in found] == [True]
 
 
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ("", "has no condition"),
+        ("amount >", "nothing is behind >"),
+        ("> 0", "nothing is before >"),
+        ("amount > > 0", "> and > follow each other"),
+        ("amount > 0 AND", "nothing is behind AND"),
+        ("(amount > 0", r"a \( is not closed"),
+        ("amount > 0)", r"a \) closes nothing"),
+        ("a[0) > 1]", r"a \) closes nothing"),
+        ("kind = 'web", "a quote ' is not closed"),
+        ("`odd name > 1", "a quote ` is not closed"),
+        ("amount > 0; DROP", "a condition has no ;"),
+        ("amount > 0 -- as always", "ends with a comment"),
+    ],
+)
+def test_a_condition_that_no_sql_can_be_is_refused_when_it_is_declared(condition: str, told: str) -> None:
+    """Each was told by the first run, and stopped the table."""
+    with pytest.raises(ValueError, match=told):
+        quarantine("positive", condition)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "amount > 0 AND kind IN ('a;b', 'it''s', 'x\\'(y')",
+        "size(filter(items, item -> item.price >= 0)) = 0",
+        "name RLIKE r'\\d+\\' OR note = \"(\"",
+        "amount >> 2 > 0 AND flags << 1 < 8 AND amount >>> 1 >= 0",
+        "-amount < +1 AND NOT (a <=> b)",
+        "CASE WHEN a THEN 1 ELSE 2 END = 1 -- why\n AND b",
+        "count(*) OVER () > 1 /* ( */",
+        "`odd ; name`[0]:field::INT = 1 || ''",
+        "make_date(year => 2026, month => 1, day => 31) > day",
+    ],
+)
+def test_other_conditions_are_left_to_spark(condition: str) -> None:
+    assert quarantine("fine", condition).condition == condition
+
+
 def test_numbers_that_were_observed_are_pythons_own() -> None:
     """Dagster stores no float64 of numpy's: the run of the table failed once its suite was evaluated."""
     suite = Suite(

@@ -254,6 +254,17 @@ def test_a_mistake_in_a_topic_is_told_with_its_line(project: Project, changed: t
         (("condition: paid > 0", "conditions: paid > 0"), 10, "conditions is not known here: did you mean condition?"),
         (("  topic: payments\n", ""), 3, "a table comes either from a topic or from tables"),
         (("name: clean_payments", "name: clean-payments"), 3, "'clean-payments' cannot be a table's name"),
+        (
+            ("unique_by: [id]", "unique_by: [ids]"),
+            7,
+            "unique_by of table clean_payments names ids, which the result does not have: did you mean id?",
+        ),
+        (
+            ("unique_by: [id]", "latest_by: [paid_]"),
+            7,
+            "latest_by of table clean_payments names paid_, which the result does not have: did you mean paid?",
+        ),
+        (("condition: paid > 0", "condition: paid >"), 3, "rule paid_is_positive cannot be read as SQL, 'paid >': nothing is behind >"),
         (("  unique_by: [id]\n", "  unique_by: [id]\n  latest_by: [id]\n"), 7, "cannot have both: unique_by keeps the first row"),
         (("  sql: |", "  description: |"), 3, "give the statement either as sql or as sql_file"),
     ],

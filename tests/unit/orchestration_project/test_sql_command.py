@@ -30,7 +30,7 @@ def asked(project: Path, question: str) -> str:
     ("name", "said"),
     [
         ("revenue_by_country", "The project declares the mart revenue_by_country, and it was never built"),
-        ("clean_orders", "The project declares the table clean_orders, and nothing was committed to it yet"),
+        ("clean_orders", "The project declares the table clean_orders, and nothing was committed to it yet. `tidelog up` starts a run"),
         ("orders", "orders is a topic of the project: SELECT ... FROM topics.orders"),
         ("nowhere", ""),
     ],
