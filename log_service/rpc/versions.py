@@ -50,6 +50,9 @@ class SpokenVersions:
         first, last = self.ranges.get(key, (0, -1))
         version = min(last, ours.max_version, ours.max_version if max_version is None else max_version)
         if version < max(first, ours.min_version):
+            if key == ApiKey.METADATA and ApiKey.METADATA not in self.ranges and ApiKey.VOTE in self.ranges:
+                text = "this is a controller's listener, which serves no clients: name the address of a broker's listener"
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
             theirs = f"{first}-{last}" if last >= 0 else "none"
             text = f"no common version of {ours.name}: the broker speaks {theirs}, this client {ours.min_version}-{ours.max_version}"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)

@@ -41,6 +41,12 @@ def test_an_api_that_the_peer_did_not_name_is_refused() -> None:
         peer(0, 9).choose(ApiKey.VOTE)
 
 
+def test_a_client_at_a_controllers_listener_is_told_so() -> None:
+    ranges = {int(ApiKey.VOTE): (0, 2), int(ApiKey.FETCH): (0, 17)}
+    with pytest.raises(KafkaError, match="this is a controller's listener, which serves no clients: name the address of a broker's"):
+        SpokenVersions(ranges=ranges, features={}).choose(ApiKey.METADATA)
+
+
 def test_before_anything_was_said_only_the_question_for_versions_may_be_sent() -> None:
     assert BEFORE_NEGOTIATION.choose(ApiKey.API_VERSIONS) == 3
     with pytest.raises(KafkaError):
