@@ -11,6 +11,8 @@ admin clients that ask a controller connect to it (KIP-919).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
+from os.path import normpath
 from pathlib import Path
 from typing import Final
 
@@ -308,8 +310,12 @@ def _listener_keys(values: ServerValues, texts: Mapping[str, str], host_name: st
 
 def _log_dirs(values: ServerValues) -> tuple[Path, ...]:
     names = values.items("log.dirs") if values.is_set("log.dirs") else values.items("log.dir")
-    if len(set(names)) != len(names):
+    paths = [Path(normpath(name)) for name in names]
+    if len(set(paths)) != len(names):
         raise ConfigError(f"log.dirs names a directory twice: {', '.join(names)}")
+    for inner, outer in permutations(paths, 2):
+        if outer in inner.parents:
+            raise ConfigError(f"log.dirs names {inner}, which lies in {outer}: name directories that lie beside each other")
     return tuple(Path(name) for name in names)
 
 

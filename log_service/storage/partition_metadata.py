@@ -52,8 +52,9 @@ def read_topic_id(files: Files, directory: Path) -> TopicId | None:
     whole = content.rstrip(b"\0\n")
     if len(whole) < len(_PREFIX) + _ID_DIGITS and (_PREFIX.startswith(whole) or whole.startswith(_PREFIX)):
         return None
+    spelled = whole.removeprefix(_PREFIX) if whole.startswith(_PREFIX) else b""
     try:
-        return TopicId(parse_uuid(whole.decode().removeprefix(_PREFIX.decode())))
+        return TopicId(parse_uuid(spelled.decode()))
     except ValueError as error:
         text = f"{path} is damaged: it has to say `version: 0` and `topic_id: <id>`"
         raise StorageError(text) from error

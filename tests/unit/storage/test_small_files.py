@@ -63,7 +63,8 @@ def test_partition_metadata_that_a_crash_tore_says_nothing(content: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    "content", [b"version: 1\ntopic_id: C4xaX2scTw6dU2oabR8sOw", b"version: 0\ntopic_id: C4xaX2scTw6dU2oabR8s/w", b"x"]
+    "content",
+    [b"version: 1\ntopic_id: C4xaX2scTw6dU2oabR8sOw", b"version: 0\ntopic_id: C4xaX2scTw6dU2oabR8s/w", b"C4xaX2scTw6dU2oabR8sOw", b"x"],
 )
 def test_damaged_partition_metadata_is_named(content: bytes) -> None:
     files = MemoryFiles()
