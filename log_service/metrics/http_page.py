@@ -7,11 +7,20 @@ Only GET and HEAD, no bodies, one request per connection.
 
 import re
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 MAX_HEAD_BYTES = 8 << 10
 HEAD_END = re.compile(rb"\r?\n\r?\n")
 REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP/1\.([0-9])")
-REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large"}
+HOST_LINE = re.compile(rb"^host:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    421: "Misdirected Request",
+    431: "Request Header Fields Too Large",
+}
 PLAIN_TEXT = "text/plain; charset=utf-8"
 LAST_CHUNK = b"0\r\n\r\n"
 
@@ -20,12 +29,14 @@ LAST_CHUNK = b"0\r\n\r\n"
 class PageRequest:
     """The method and the path of a request.
 
-    ``is_chunked`` tells whether the client knows chunked responses (HTTP/1.1).
+    ``is_chunked`` tells whether the client knows chunked responses (HTTP/1.1), ``hosts`` by which
+    names it reached this host.
     """
 
     path: str
     is_head: bool
     is_chunked: bool
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +60,21 @@ def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
     if method not in {b"GET", b"HEAD"}:
         return Refusal(status=405, text="only GET and HEAD are served")
     path = target.decode("ascii", "replace").partition("?")[0]
-    return PageRequest(path=path, is_head=method == b"HEAD", is_chunked=minor != b"0")
+    hosts = tuple(each.decode("ascii", "replace").lower() for each in HOST_LINE.findall(received[: end.start()]))
+    return PageRequest(path=path, is_head=method == b"HEAD", is_chunked=minor != b"0", hosts=hosts)
+
+
+def is_local_name(host: str) -> bool:
+    """Say whether a ``Host`` is an address or ``localhost``.
+
+    Any other name may be one that somebody's DNS points here (DNS rebinding).
+    """
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    try:
+        ip_address(name)
+    except ValueError:
+        return name == "localhost"
+    return True
 
 
 def page_head(content_type: str, *, is_chunked: bool) -> bytes:
@@ -73,5 +98,5 @@ def refusal_response(refusal: Refusal, *, is_head: bool = False) -> bytes:
 
 
 def _head(status: int, fields: list[str]) -> bytes:
-    lines = [f"HTTP/1.1 {status} {REASONS[status]}", *fields, "Connection: close", "", ""]
+    lines = [f"HTTP/1.1 {status} {REASONS[status]}", *fields, "X-Content-Type-Options: nosniff", "Connection: close", "", ""]
     return "\r\n".join(lines).encode("ascii")

@@ -19,6 +19,7 @@ from log_service.metrics.http_page import (
     PageRequest,
     Refusal,
     chunk,
+    is_local_name,
     page_head,
     parse_request,
     refusal_response,
@@ -104,13 +105,20 @@ class MetricsEndpoint:
             connection.close()
 
     async def _respond(self, connection: Connection, request: PageRequest | Refusal) -> None:
-        if isinstance(request, PageRequest) and request.path != PATH:
+        if isinstance(request, PageRequest) and self._is_misdirected(request):
+            text = "on a loopback address the metrics are for an address or localhost as Host"
+            await connection.send_gathered([refusal_response(Refusal(status=421, text=text), is_head=request.is_head)])
+        elif isinstance(request, PageRequest) and request.path != PATH:
             refused = refusal_response(Refusal(status=404, text=f"the metrics are at {PATH}"), is_head=request.is_head)
             await connection.send_gathered([refused])
         elif isinstance(request, Refusal):
             await connection.send_gathered([refusal_response(request)])
         else:
             await self._send_page(connection, request)
+
+    def _is_misdirected(self, request: PageRequest) -> bool:
+        """Whether the page of this machine alone is asked by a name that somebody else's DNS may have pointed here."""
+        return is_loopback(self._listener.host) and not all(map(is_local_name, request.hosts))
 
     async def _send_page(self, connection: Connection, request: PageRequest) -> None:
         await connection.send_gathered([page_head(CONTENT_TYPE, is_chunked=request.is_chunked)])
@@ -122,6 +130,11 @@ class MetricsEndpoint:
             await trio.lowlevel.checkpoint()
         if request.is_chunked:
             await connection.send_gathered([LAST_CHUNK])
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine reaches what listens on an address."""
+    return host == "::1" or host.startswith("127.")
 
 
 async def _receive(connection: Connection) -> PageRequest | Refusal | None:

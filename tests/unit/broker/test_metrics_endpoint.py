@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 
+import pytest
 import trio
 import trio.testing
 
@@ -9,7 +10,7 @@ from log_service.broker.metrics.endpoint import MAX_CONNECTION_COUNT, REQUEST_DE
 from tests.sim.network import MemoryConnection, MemoryNetwork, Weather
 
 PORT = 9404
-ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost:9404\r\n\r\n"
 Story = Callable[[MemoryNetwork], Awaitable[None]]
 
 
@@ -17,12 +18,13 @@ def small_page() -> Iterator[bytes]:
     yield from (b"a 1\n", b"", b"b 2\n")
 
 
-def play(story: Story, make_page: Callable[[], Iterator[bytes]] = small_page) -> None:
+def play(story: Story, make_page: Callable[[], Iterator[bytes]] = small_page, host: str = "127.0.0.1") -> None:
     """Run a story beside an endpoint."""
 
     async def main() -> None:
         network = MemoryNetwork(weather=Weather(window_bytes=4_096))
         listener = await network.listen("127.0.0.1", PORT)
+        listener.host = host
         async with trio.open_nursery() as nursery:
             await nursery.start(MetricsEndpoint(listener, make_page).run)
             await story(network)
@@ -42,9 +44,9 @@ async def everything(connection: MemoryConnection) -> bytes:
     return received
 
 
-async def ask(network: MemoryNetwork) -> bytes:
+async def ask(network: MemoryNetwork, asked: bytes = ASK) -> bytes:
     connection = await connect(network)
-    await connection.send_gathered([ASK])
+    await connection.send_gathered([asked])
     return await everything(connection)
 
 
@@ -55,6 +57,33 @@ def test_the_page_comes_in_chunks_and_the_connection_ends() -> None:
         assert body == b"4\r\na 1\n\r\n4\r\nb 2\n\r\n0\r\n\r\n", "an empty chunk would end the page"
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    "host", [b"rebound.example:9404", b"127.0.0.1.rebound.example", b"localhost.example", b"", b"localhost\r\nHost: evil"]
+)
+def test_a_name_that_somebody_s_dns_points_here_is_refused(host: bytes) -> None:
+    async def story(network: MemoryNetwork) -> None:
+        told = await ask(network, ASK.replace(b"localhost:9404", host))
+        assert told.startswith(b"HTTP/1.1 421 ")
+        assert b"a 1" not in told
+
+    play(story)
+
+
+@pytest.mark.parametrize("host", [b"127.0.0.1:9404", b"[::1]:9404", b"LOCALHOST", b"10.0.0.1"])
+def test_addresses_of_this_host_are_served(host: bytes) -> None:
+    async def story(network: MemoryNetwork) -> None:
+        assert (await ask(network, ASK.replace(b"localhost:9404", host))).startswith(b"HTTP/1.1 200 ")
+
+    play(story)
+
+
+def test_a_page_for_others_is_served_by_their_names() -> None:
+    async def story(network: MemoryNetwork) -> None:
+        assert (await ask(network, ASK.replace(b"localhost", b"node1.example"))).startswith(b"HTTP/1.1 200 ")
+
+    play(story, host="10.0.0.1")
 
 
 def test_who_does_not_finish_asking_is_dropped() -> None:

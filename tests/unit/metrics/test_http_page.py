@@ -8,7 +8,7 @@ from log_service.metrics.http_page import MAX_HEAD_BYTES, PageRequest, Refusal, 
 def test_a_request_is_read_once_its_head_is_complete() -> None:
     whole = b"GET /metrics?a=b HTTP/1.1\r\nHost: x\r\n\r\n"
     assert all(parse_request(whole[:length]) is None for length in range(len(whole)))
-    assert parse_request(whole) == PageRequest(path="/metrics", is_head=False, is_chunked=True)
+    assert parse_request(whole) == PageRequest(path="/metrics", is_head=False, is_chunked=True, hosts=("x",))
 
 
 def test_old_clients_and_head_requests_are_told_apart() -> None:
