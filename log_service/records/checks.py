@@ -153,24 +153,16 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
                 wrong = rules.judge(rules.base_timestamp + (delta >> 1 ^ -(delta & 1)), is_keyless=plain[position] == _NULL)
                 if wrong is not None:
                     judge.add(index, *wrong)
-            number, position = plain[position], position + 1  # of the key
-            if number > 0x7F:
-                number, position = number + (plain[position] << 7) - 0x80, position + 1
-                if number > 0x3FFF:
-                    number, position = continue_varint(plain, position, number)
-            if not number & 1:
-                position += number >> 1
-            elif number != _NULL:
-                raise malformed(index, "the length of its key is negative")
-            number, position = plain[position], position + 1  # of the value
-            if number > 0x7F:
-                number, position = number + (plain[position] << 7) - 0x80, position + 1
-                if number > 0x3FFF:
-                    number, position = continue_varint(plain, position, number)
-            if not number & 1:
-                position += number >> 1
-            elif number != _NULL:
-                raise malformed(index, "the length of its value is negative")
+            for _ in (0, 1):  # key and value
+                number, position = plain[position], position + 1
+                if number > 0x7F:
+                    number, position = number + (plain[position] << 7) - 0x80, position + 1
+                    if number > 0x3FFF:
+                        number, position = continue_varint(plain, position, number)
+                if not number & 1:
+                    position += number >> 1
+                elif number != _NULL:
+                    raise malformed(index, "the length of its key or value is negative")
             if plain[position]:
                 count, position = read_varint(plain, position)
                 if not 0 <= count <= max(end - position, 0) // 2:
