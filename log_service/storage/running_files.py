@@ -43,13 +43,15 @@ from pathlib import Path
 from threading import RLock
 
 from log_service.common.env import Files
-from log_service.common.types import TopicPartition
+from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition
 from log_service.storage import page_cache
 from log_service.storage.checkpoint_writer import ALL_CHECKPOINTS
 from log_service.storage.log_directory import LogDirectory, is_full_disk
 from log_service.storage.running_logs import Extent, RunningLogs
 
 RUNNING_FILE = "tidelog-running"
+VOTES = f"{CLUSTER_METADATA_TOPIC}-0/quorum-state"
+"""Goes with the metadata log, which the logs of partitions do not tell of."""
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +148,7 @@ class RunningFiles:
                     self._write_list(directory, broker_epoch, extents.get(directory.path, {}))
 
     def _write_list(self, directory: LogDirectory, broker_epoch: int, extents: Mapping[TopicPartition, Extent]) -> bool:
-        checkpoints = [name for name in ALL_CHECKPOINTS if self._files.exists(directory.path / name)]
+        checkpoints = [name for name in (*ALL_CHECKPOINTS, VOTES) if self._files.exists(directory.path / name)]
         try:
             self._lists[directory].begin(broker_epoch, extents, checkpoints)
         except OSError as error:

@@ -11,7 +11,7 @@ import pytest
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from log_service.storage.log_directory import LogDirectory
-from log_service.storage.running_files import RUNNING_FILE
+from log_service.storage.running_files import RUNNING_FILE, VOTES
 from log_service.storage.running_logs import RUNNING_LOGS_FILE, Extent, RunningLogs, read_running_logs
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, A, B, Node, run
@@ -335,6 +335,19 @@ def test_a_follower_goes_on_from_the_end_of_a_log_that_ends_too_early() -> None:
     node = started(files)
     node.manager.begin_anew(A)
     assert node.manager.create_log(A, ID_A, node.config, is_new=False).log_end_offset == 6
+
+
+def test_a_node_whose_metadata_log_is_gone_says_so_and_does_not_claim_its_run(caplog: pytest.LogCaptureFixture) -> None:
+    """It forgot its votes, and what it told the quorum to be safe."""
+    node = Node()
+    run(node.manager.load)
+    node.files.make_directory(FIRST / "__cluster_metadata-0")
+    node.files.write_atomically(FIRST / VOTES, b"{}")
+    node.manager.note_registered(EPOCH)
+    files = killed(node)
+    files.remove_tree(FIRST / "__cluster_metadata-0")
+    assert previous_epoch(files) == -1
+    assert "/first/__cluster_metadata-0/quorum-state is missing" in caplog.text
 
 
 def test_a_lost_log_stays_lost_through_later_runs_until_it_is_brought_back() -> None:
