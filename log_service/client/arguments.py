@@ -1,7 +1,7 @@
-"""Checks of the topics, partitions, groups and offsets that callers hand in, made before any request.
+"""Check topics, partitions, groups and offsets of callers before any request is sent.
 
-A text where several names are expected is refused, because its letters would be taken for names; so is a value that no request can carry.
-Only the cluster knows whether a topic exists.
+A single text in place of several names is refused, because its letters would be taken for names. A
+value that no request can carry is refused, too. Only the cluster knows whether a topic exists.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
 
 def topic_name(name: Any) -> str:
-    """Return a topic's name.
+    """Return a valid topic name.
 
     Raises:
         TypeError: it is not text.
@@ -36,10 +36,10 @@ def topic_name(name: Any) -> str:
 
 
 def names(named: Iterable[str], what: str) -> tuple[str, ...]:
-    """Return several names of ``what`` (topics, groups).
+    """Return several names as a tuple. ``what`` (topics, groups) appears in the error text.
 
     Raises:
-        TypeError: they are one text, or one of them is none.
+        TypeError: the argument is a single text, or an item is not text.
     """
     if isinstance(named, str | bytes):
         raise TypeError(f"{what} are named by several texts, such as [{named!r}], not by one")
@@ -51,7 +51,7 @@ def names(named: Iterable[str], what: str) -> tuple[str, ...]:
 
 
 def partitions(named: Iterable[Any]) -> list[TopicPartition]:
-    """Return partitions that there can be.
+    """Return valid partitions as a list.
 
     Raises:
         TypeError: one is not a ``TopicPartition`` of a text and a whole number.
@@ -68,10 +68,11 @@ def partitions(named: Iterable[Any]) -> list[TopicPartition]:
 
 
 def by_partition(given: Mapping[TopicPartition, T], what: str) -> Mapping[TopicPartition, T]:
-    """Return ``what`` (offsets, times) of partitions that there can be.
+    """Return a mapping by valid partition. ``what`` (offsets, times) appears in the error text.
 
     Raises:
-        TypeError: it is no mapping, or as ``partitions``. ValueError: as ``partitions``.
+        TypeError: it is no mapping, or as ``partitions``.
+        ValueError: as ``partitions``.
     """
     if not isinstance(given, Mapping):
         raise TypeError(f"{what} are given by partition, such as {{TopicPartition('t', 0): 5}}, not as {given!r}")
@@ -83,7 +84,7 @@ def values(given: Iterable[Any]) -> Iterable[Any]:
     """Return the values of several records.
 
     Raises:
-        TypeError: they are one text, whose letters would be taken for values.
+        TypeError: the argument is a single text, whose letters would be taken for values.
     """
     if isinstance(given, str | bytes | bytearray | memoryview):
         raise TypeError(f"values are several, such as [{given!r}], not one: send() takes one")
@@ -91,10 +92,10 @@ def values(given: Iterable[Any]) -> Iterable[Any]:
 
 
 def all_of(kind: type[T], given: Iterable[Any], what: str) -> list[T]:
-    """Return ``what`` (topics, resources) as a list of values of one class.
+    """Return a list of values of one class. ``what`` (topics, resources) appears in the error text.
 
     Raises:
-        TypeError: they are one such value, or one of them is none.
+        TypeError: the argument is one such value, or an item is of another class.
     """
     if isinstance(given, kind | str | bytes):
         raise TypeError(f"{what} are several of {kind.__name__}, such as [{kind.__name__}(...)], not {given!r}")
@@ -106,7 +107,7 @@ def all_of(kind: type[T], given: Iterable[Any], what: str) -> list[T]:
 
 
 def offset(given: Any) -> int:
-    """Return an offset that a log can have.
+    """Return a valid offset.
 
     Raises:
         TypeError: it is no whole number.
@@ -119,10 +120,10 @@ def offset(given: Any) -> int:
 
 
 def whole_number(given: Any, what: str) -> int:
-    """Return a whole number.
+    """Return a whole number. ``what`` appears in the error text.
 
     Raises:
-        TypeError: it is none; the text says that ``what`` is one.
+        TypeError: it is not a whole number.
     """
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise TypeError(f"{what} is a whole number, not {given!r}")
@@ -130,7 +131,7 @@ def whole_number(given: Any, what: str) -> int:
 
 
 def record_limit(given: Any) -> int:
-    """Return how many records a poll may return.
+    """Return the maximum number of records of a poll.
 
     Raises:
         TypeError: it is no whole number.
@@ -143,11 +144,12 @@ def record_limit(given: Any) -> int:
 
 
 def offset_metadata(given: Any) -> str:
-    """Return what is kept beside a committed offset.
+    """Return the metadata of a committed offset.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: it is longer than a request can carry; a broker takes 4,096 bytes unless ``offset.metadata.max.bytes`` says otherwise.
+        TypeError: it is not text.
+        ValueError: it is longer than a request can carry. A broker takes 4,096 bytes unless
+            ``offset.metadata.max.bytes`` says otherwise.
     """
     if not isinstance(given, str):
         raise TypeError(f"the metadata of an offset is text, not {type(given).__name__}")
@@ -158,10 +160,10 @@ def offset_metadata(given: Any) -> str:
 
 
 def limit_s(timeout_ms: float | None) -> float:
-    """Return the seconds that a call may wait, for ever where none is given.
+    """Return the time limit of a call in seconds, infinity for None.
 
     Raises:
-        TypeError: it is no number.
+        TypeError: it is not a number.
         ValueError: it is negative.
     """
     if timeout_ms is None:
@@ -174,7 +176,7 @@ def limit_s(timeout_ms: float | None) -> float:
 
 
 def isolation_of(level: str) -> int:
-    """Return the wire's number of an isolation level.
+    """Return the number of an isolation level in the protocol.
 
     Raises:
         ConfigError: there is no such level.

@@ -1,8 +1,9 @@
-"""The bytes that members of a consumer group exchange through the coordinator: subscriptions and assignments, as every Kafka client writes
-them.
+"""Encode and decode subscriptions and assignments of classic consumer groups.
 
-The client writes version 3 of the subscription (owned partitions, generation and rack, KIP-792, KIP-881) and version 1 of the assignment.
-It reads every version; a newer one is read as the newest that is known here.
+Members exchange these bytes through the coordinator, in the format of every Kafka client. The
+client writes version 3 of the subscription (owned partitions, generation and rack, KIP-792,
+KIP-881) and version 1 of the assignment. It reads every version. A newer version is read as the
+newest known one.
 """
 
 from collections.abc import Iterable
@@ -31,7 +32,11 @@ _INT32 = Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member wants and has. ``generation_id`` is the one in which it owned ``owned``, -1 where it does not tell."""
+    """Topics that a member wants and partitions that it owns.
+
+    ``generation_id`` is the generation in which it owned ``owned``, -1 if the member does not tell
+    it.
+    """
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -41,7 +46,7 @@ class Subscription:
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Return a subscription's bytes, version first."""
+    """Return the bytes of a subscription, version first."""
     message = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
         user_data=subscription.user_data,
@@ -55,7 +60,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(encoded: bytes) -> Subscription:
-    """Read a subscription.
+    """Decode a subscription.
 
     Raises:
         ProtocolError: the bytes are no such message.
@@ -69,7 +74,7 @@ def decode_subscription(encoded: bytes) -> Subscription:
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """Return an assignment's bytes, version first."""
+    """Return the bytes of an assignment, version first."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _grouped(partitions)
@@ -80,7 +85,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(encoded: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions of an assignment; no bytes are no partitions.
+    """Return the partitions of an assignment. Empty bytes are an empty assignment.
 
     Raises:
         ProtocolError: the bytes are no such message.
@@ -109,13 +114,14 @@ def _grouped(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]
     return list(grouped.items())
 
 
-# What sticky assignors keep in the user data
+# User data of the sticky assignors
 
 
 def subscription_for(assignor: str, topics: Iterable[str], owned: Iterable[TopicPartition], generation_id: int, rack: str) -> Subscription:
-    """Return what a member tells about itself to one assignor.
+    """Return the subscription that a member sends for one assignor.
 
-    An eager assignor is told of no owned partitions, for they were given up; ``sticky`` finds the ones before in its user data (KIP-54).
+    An eager assignor gets no owned partitions, because the member gave them up before joining.
+    ``sticky`` finds the previous ones in its user data (KIP-54).
     """
     previous = tuple(owned)
     user_data = None
@@ -133,7 +139,11 @@ def subscription_for(assignor: str, topics: Iterable[str], owned: Iterable[Topic
 
 
 def with_previous_assignment(assignor: str, subscription: Subscription) -> Subscription:
-    """Return a member's subscription as the leader's assignor needs it: owned partitions and generation from wherever they were told."""
+    """Return a member's subscription with owned partitions and generation filled in from its user
+    data.
+
+    The sticky assignors need both, and some versions carry them in the user data only.
+    """
     if not subscription.user_data:
         return subscription
     if assignor == STICKY:
@@ -155,7 +165,10 @@ def _encode_previous(owned: Iterable[TopicPartition], generation_id: int) -> byt
 
 
 def _decode_previous(user_data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """Read what ``_encode_previous`` (or another client) wrote; bytes that make no sense are a member without a past."""
+    """Decode the output of ``_encode_previous``, also of another client.
+
+    Malformed bytes count as a member that owned nothing.
+    """
     owned: list[TopicPartition] = []
     try:
         (topic_count,), position = _INT32.unpack_from(user_data), 4

@@ -1,9 +1,11 @@
-"""What producer and consumer count about themselves, under the names that Kafka's clients use.
+"""Metrics of producers and consumers, under the names that Kafka's clients use.
 
-Counts are made per request, per batch and per poll, never per record. ``metrics()`` of a client returns one frozen value; ``named()`` of it
-gives the names with dashes, as dashboards have them. Knows no network.
+Counters change per request, per batch and per poll, never per record. ``metrics()`` of a client
+returns one frozen value. Its ``named()`` gives the names with dashes that dashboards use. Knows no
+network.
 
-Invariants: totals only grow; averages and maxima are of the last 30 to 60 seconds, and 0 where nothing happened; times are in ms.
+Invariants: totals only grow. Averages and maxima cover the last 30 to 60 seconds and are 0 if
+nothing happened. Times are in ms.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +19,10 @@ WINDOW_MS = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientMetrics:
-    """What every client counts. ``*_byte_total`` are bytes on the wire, ``metadata_age`` is in seconds."""
+    """Metrics of every client.
+
+    ``*_byte_total`` are bytes on the wire, ``metadata_age`` is in seconds.
+    """
 
     connection_count: int
     connection_creation_total: int
@@ -27,14 +32,14 @@ class ClientMetrics:
     metadata_age: float
 
     def named(self) -> dict[str, float]:
-        """Return every plain number by Kafka's name for it, such as ``record-send-total``."""
+        """Return every plain number under Kafka's name, such as ``record-send-total``."""
         values = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         return {name.replace("_", "-"): value for name, value in values.items() if isinstance(value, int | float)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProduceMetrics:
-    """What a producer counts for one topic. ``byte_total`` is of batches as they were sent."""
+    """Metrics of a producer for one topic. ``byte_total`` counts batches as they were sent."""
 
     record_send_total: int = 0
     record_error_total: int = 0
@@ -44,7 +49,11 @@ class TopicProduceMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerMetrics(ClientMetrics):
-    """``record_send_total`` counts acknowledged records, ``record_queue_time_*`` the time from a batch's first record to its request."""
+    """Metrics of a producer.
+
+    ``record_send_total`` counts acknowledged records. ``record_queue_time_*`` is the time from the
+    first record of a batch to its request.
+    """
 
     record_send_total: int
     record_error_total: int
@@ -70,7 +79,11 @@ class ProducerMetrics(ClientMetrics):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMetrics(ClientMetrics):
-    """``records_lag`` is by partition, as of its last fetch; ``last_poll_seconds_ago`` is -1 before the first poll."""
+    """Metrics of a consumer.
+
+    ``records_lag`` is by partition, as of its last fetch. ``last_poll_seconds_ago`` is -1 before
+    the first poll.
+    """
 
     records_consumed_total: int
     bytes_consumed_total: int
@@ -101,7 +114,7 @@ class ConsumerMetrics(ClientMetrics):
 
 
 class Spread:
-    """Average and maximum of one quantity over this window and the one before."""
+    """Average and maximum of one quantity over the current window and the one before."""
 
     __slots__ = ("_before", "_count", "_highest", "_started_ms", "_sum")
 
@@ -119,13 +132,13 @@ class Spread:
         self._highest = max(self._highest, value)
 
     def average(self, now_ms: int) -> float:
-        """Return the average, 0 where nothing was counted lately."""
+        """Return the average, 0 if nothing was counted lately."""
         self._turn_if_over(now_ms)
         count = self._count + self._before[0]
         return (self._sum + self._before[1]) / count if count else 0.0
 
     def maximum(self, now_ms: int) -> float:
-        """Return the highest value, 0 where nothing was counted lately."""
+        """Return the highest value, 0 if nothing was counted lately."""
         self._turn_if_over(now_ms)
         return max(self._highest, self._before[2])
 
@@ -150,7 +163,7 @@ class _TopicCounts:
 
 @dataclass(slots=True)
 class ProducerMeter:
-    """What a producer counts while it works; ``is_on`` false counts nothing."""
+    """Collects the metrics of a producer. Counts nothing if ``is_on`` is false."""
 
     now_ms: Callable[[], int]
     is_on: bool = True
@@ -164,7 +177,7 @@ class ProducerMeter:
     throttle: Spread = field(default_factory=Spread)
 
     def note_sent(self, topic: str, size_bytes: int, queued_ms: float) -> None:
-        """Count a batch that leaves."""
+        """Count a batch that is sent."""
         if self.is_on:
             now_ms = self.now_ms()
             self.queue_time.add(queued_ms, now_ms)
@@ -172,7 +185,7 @@ class ProducerMeter:
             self._of(topic).byte += size_bytes
 
     def note_settled(self, topic: str, record_count: int, *, is_error: bool) -> None:
-        """Count the records of a batch that was acknowledged, or given up."""
+        """Count the records of a batch that was acknowledged or given up."""
         if self.is_on:
             if is_error:
                 self._of(topic).error += record_count
@@ -189,7 +202,7 @@ class ProducerMeter:
         self.split_count += self.is_on
 
     def note_request(self, started_ms: int, record_count: int, throttle_time_ms: int) -> None:
-        """Count a request whose response came."""
+        """Count a request that got its response."""
         if self.is_on:
             now_ms = self.now_ms()
             self.request_count += 1
@@ -209,7 +222,7 @@ class ProducerMeter:
     def metrics(
         self, common: ClientMetrics, *, in_flight: int, waiting: int, buffer_total_bytes: int, buffered_bytes: int
     ) -> ProducerMetrics:
-        """Return everything as of now."""
+        """Return all metrics as of now."""
         now_ms = self.now_ms()
         return ProducerMetrics(
             **{declared.name: getattr(common, declared.name) for declared in fields(common)},
@@ -244,7 +257,7 @@ class ProducerMeter:
 
 @dataclass(slots=True)
 class ConsumerMeter:
-    """What a consumer counts while it works; ``is_on`` false counts nothing."""
+    """Collects the metrics of a consumer. Counts nothing if ``is_on`` is false."""
 
     now_ms: Callable[[], int]
     is_on: bool = True
@@ -274,7 +287,7 @@ class ConsumerMeter:
             self.polled_ms = now_ms
 
     def note_fetch(self, started_ms: int, response: FetchResponse) -> None:
-        """Count a fetch whose response came."""
+        """Count a fetch that got its response."""
         if self.is_on:
             now_ms = self.now_ms()
             sizes = (len(each.records) for topic in response.responses for each in topic.partitions if each.records is not None)
@@ -284,19 +297,19 @@ class ConsumerMeter:
             self.fetch_throttle.add(response.throttle_time_ms, now_ms)
 
     def note_consumed(self, record_count: int, size_bytes: int) -> None:
-        """Count records that a poll returned, and the bytes of responses that were read to their end."""
+        """Count records that a poll returned, and the bytes of responses that were fully read."""
         if self.is_on:
             self.record_count += record_count
             self.byte_count += size_bytes
 
     def note_commit(self, started_ms: int) -> None:
-        """Count a commit that the coordinator took."""
+        """Count a commit that the coordinator accepted."""
         if self.is_on:
             self.commit_count += 1
             self.commit_latency.add(self.now_ms() - started_ms, self.now_ms())
 
     def note_heartbeat(self, started_ms: int) -> None:
-        """Count a heartbeat whose response came."""
+        """Count a heartbeat that got its response."""
         if self.is_on:
             self.heartbeat_count += 1
             self.heartbeat_latency.add(self.now_ms() - started_ms, self.now_ms())
@@ -306,7 +319,7 @@ class ConsumerMeter:
         self.join_count += self.is_on
 
     def note_rebalance(self, started_ms: int, *, is_failed: bool) -> None:
-        """Count a join that ended, with an assignment or for good."""
+        """Count a join that ended with an assignment or failed for good."""
         if self.is_on:
             self.rebalance_count += not is_failed
             self.failed_rebalance_count += is_failed
@@ -315,7 +328,7 @@ class ConsumerMeter:
     def metrics(
         self, common: ClientMetrics, lags: Mapping[TopicPartition, int], buffered_bytes: int, partition_count: int
     ) -> ConsumerMetrics:
-        """Return everything as of now."""
+        """Return all metrics as of now."""
         now_ms = self.now_ms()
         return ConsumerMetrics(
             **{declared.name: getattr(common, declared.name) for declared in fields(common)},

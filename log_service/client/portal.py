@@ -1,12 +1,14 @@
-"""One trio run in a thread of its own, and calls into it from other threads.
+"""Run trio in a background thread and take calls from other threads.
 
-A call from another thread runs in the trio thread while the caller waits; an exception that interrupts the wait cancels the call. A caller
-that cannot wait, such as an event loop, hands in an ``Outcome`` instead. Knows no clients and no event loops.
+A call from another thread runs in the trio thread while the caller waits. An exception that
+interrupts the wait cancels the call. A caller that cannot wait, such as an event loop, passes an
+``Outcome`` instead. Knows no clients and no event loops.
 
-Invariants: every call that was accepted ends with a result or an error, also when the run ends. Closing cancels the calls that are under
-way; those that come while the client closes are served until it has closed, because its callbacks may call it. The thread ends with
-``close``, and it is a daemon: it never keeps a process alive. A forked process has no such thread: there every call is refused, and closing
-does nothing.
+Invariants: every accepted call ends with a result or an error, also when the run ends. Closing
+cancels the calls in progress. Calls that arrive while the client closes are served until it has
+closed, because its callbacks may call it. The thread ends with ``close``. It is a daemon, so it
+never keeps a process alive. A forked process has no such thread, so every call there is refused and
+closing does nothing.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -26,20 +28,26 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 END_S = 1.0
-"""For so long Ctrl-C waits for the call that it has cancelled: a callback of the application may take longer over that."""
+"""How long Ctrl-C waits for the call that it cancelled.
+
+A callback of the application may take longer.
+"""
 
 
 class Outcome(Protocol[T_contra]):
-    """The place where the result of a call arrives, set once, in the trio thread; ``concurrent.futures.Future`` is one."""
+    """Receives the result of a call, once, in the trio thread.
+
+    ``concurrent.futures.Future`` is one.
+    """
 
     def set_result(self, result: T_contra, /) -> None:
-        """Take what the function returned."""
+        """Take the return value of the function."""
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Take what the function raised."""
+        """Take the exception of the function."""
 
     def cancel(self) -> object:
-        """Hear that the function was cancelled, or never ran."""
+        """Note that the function was cancelled, or never ran."""
 
 
 class Departed(Exception):  # noqa: N818 - it says what happened in the caller's thread, where it is raised by its own name
@@ -47,11 +55,11 @@ class Departed(Exception):  # noqa: N818 - it says what happened in the caller's
 
 
 class DepartedAtOnce(BaseException):
-    """Ctrl-C or an exit left the caller's ``with`` block: nothing may take long now."""
+    """Ctrl-C or an exit left the caller's ``with`` block. Closing must not take long."""
 
 
 class Portal(Generic[C]):
-    """Runs ``async with opened as client`` in a background thread for as long as it is open."""
+    """Run ``async with opened as client`` in a background thread for as long as it is open."""
 
     def __init__(self, opened: AbstractAsyncContextManager[C], name: str) -> None:
         self._opened = opened
@@ -75,14 +83,15 @@ class Portal(Generic[C]):
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are taken."""
+        """Whether calls are accepted."""
         return self.is_running and self.is_here
 
     def require_open(self) -> None:
-        """Raise unless calls are taken.
+        """Raise unless calls are accepted.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the client is closed, or belongs to the process that this one was forked from.
+            KafkaError: INVALID_REQUEST, the client is closed, or belongs to the parent process of a
+                fork.
         """
         if self._process_id != getpid():
             text = f"the client was opened in process {self._process_id} and this is its child {getpid()}: open one after the fork"
@@ -91,7 +100,9 @@ class Portal(Generic[C]):
             raise closed()
 
     def require_other_thread(self) -> None:
-        """Raise if the caller is the client's own thread: a delivery callback that waits would wait for itself.
+        """Raise if the caller is the client's own thread.
+
+        A delivery callback that waits there would wait for itself.
 
         Raises:
             KafkaError: INVALID_REQUEST.
@@ -102,7 +113,9 @@ class Portal(Generic[C]):
     # Opening and closing
 
     def start(self) -> "Future[C]":
-        """Start the thread, and return without waiting: the future has the opened client, or what opening it raised.
+        """Start the thread and return without waiting.
+
+        The future gets the opened client, or the exception that opening it raised.
 
         Raises:
             KafkaError: INVALID_REQUEST, it was opened before.
@@ -114,28 +127,35 @@ class Portal(Generic[C]):
         return self._started
 
     def open(self) -> C:
-        """Start the thread and return the opened client. Raises as ``start``, and what opening it raised."""
+        """Start the thread and return the opened client.
+
+        Raises as ``start``, and any exception that opening the client raised.
+        """
         return self.start().result()
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Let the client close, and return without waiting: ``ended`` is set when its thread ends. Idempotent.
+        """Start to close the client and return without waiting. Idempotent.
 
-        ``error`` is what left the ``with`` block: the client's own block is then left with an exception as well.
+        ``ended`` is set when the thread ends. ``error`` is the exception that left the ``with``
+        block. The client's own block then ends with an exception, too.
         """
         if not self.is_here or self._thread.ident is None:
             return
         if error is not None:
             self._departure = Departed() if isinstance(error, Exception) else DepartedAtOnce()
-        self._is_stopping = True  # first: where the client is not open yet, it looks at this once it is
+        self._is_stopping = True  # first, because a client that is still opening looks at this afterwards
         self.post(self._stop.set)
 
     def hurry(self) -> None:
-        """Let nothing take long any more while the client closes."""
+        """Cancel everything that takes long while the client closes."""
         if self.is_here:
             self.post(self._haste.cancel)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Close the client and wait for the thread; raises what closing raised. Idempotent. ``error`` as for ``stop``."""
+        """Close the client and wait for the thread. Idempotent.
+
+        Raises the exception that closing raised. ``error`` as for ``stop``.
+        """
         if not self.is_here:
             return
         if self._thread.ident is not None:
@@ -149,21 +169,26 @@ class Portal(Generic[C]):
     # Calls
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Run an async function in the trio thread and return its result, or raise what it raised; Ctrl-C cancels it.
+        """Run an async function in the trio thread and return its result. Ctrl-C cancels it.
+
+        An exception of the function is raised here.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the client is closed, of another process, or the caller is its own thread.
+            KafkaError: INVALID_REQUEST, the client is closed or of another process, or the caller
+                is its own thread.
         """
         return self._begin(function).result()
 
     def _begin(self, function: Callable[[], Awaitable[T]]) -> "_Call[T]":
-        """Run an async function in the trio thread, and return without waiting for it. Raises as ``call``."""
+        """Run an async function in the trio thread without waiting for it. Raises as ``call``."""
         self.require_other_thread()
         future: Future[T] = Future()
         return _Call(future, self.begin(function, future), self.post)
 
     def begin(self, function: Callable[[], Awaitable[T]], outcome: Outcome[T]) -> trio.CancelScope:
-        """Run an async function in the trio thread, and return the scope that cancels it there; ``outcome`` hears how it ended.
+        """Run an async function in the trio thread and return the scope that cancels it there.
+
+        ``outcome`` gets the result.
 
         Raises:
             KafkaError: INVALID_REQUEST, the client is closed, or of another process.
@@ -173,7 +198,7 @@ class Portal(Generic[C]):
         return scope
 
     def call_sync(self, function: Callable[[], T]) -> T:
-        """Run a plain function in the trio thread and return its result, or raise what it raised. Raises as ``call``."""
+        """Run a plain function in the trio thread and return its result. Raises as ``call``."""
 
         async def run() -> T:
             await trio.lowlevel.checkpoint()
@@ -182,7 +207,7 @@ class Portal(Generic[C]):
         return self.call(run)
 
     def submit(self, function: Callable[[], None]) -> None:
-        """Run a plain function in the trio thread, soon; it must not raise.
+        """Run a plain function in the trio thread soon. It must not raise.
 
         Raises:
             KafkaError: INVALID_REQUEST, the client is closed.
@@ -192,9 +217,10 @@ class Portal(Generic[C]):
             raise closed()
 
     def post(self, function: Callable[[], object]) -> bool:
-        """Run a plain function in the trio thread, soon, also while the client closes; false where the run is over, or another process's.
+        """Run a plain function in the trio thread soon, also while the client closes.
 
-        In a forked process a lock of the run may be held by a thread that is not there.
+        Returns false if the run is over or belongs to another process. In a forked process, a
+        thread that no longer exists may hold a lock of the run.
         """
         if self._token is None or not self.is_here:
             return False
@@ -205,9 +231,10 @@ class Portal(Generic[C]):
         return True
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
-        """Yield what an async generator yields that runs in the trio thread; it is closed there, also when the iteration is given up.
+        """Yield the items of an async generator that runs in the trio thread.
 
-        While the caller looks at one item, the next is made.
+        The generator is closed there, also if the iteration is abandoned. The next item is made
+        while the caller looks at one.
         """
         steps = Steps(source)
         ahead = self._begin(steps.step)
@@ -240,7 +267,7 @@ class Portal(Generic[C]):
                 result = await function()
                 is_told = True
                 outcome.set_result(result)
-        except Exception as error:  # noqa: BLE001 - it belongs to the caller, in the other thread
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller in the other thread
             is_told = True
             outcome.set_exception(error)
         finally:
@@ -250,7 +277,7 @@ class Portal(Generic[C]):
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the portal is opened or closed
+        except BaseException as error:  # noqa: BLE001 - raised where the portal is opened or closed
             if self._started.done():
                 self._failure = error
             else:
@@ -272,7 +299,10 @@ class Portal(Generic[C]):
             raise _only(group) from None
 
     async def _serve(self, late_calls: trio.Nursery) -> None:
-        """Have the client open until ``stop``; calls that come while it closes are tasks of ``late_calls``."""
+        """Keep the client open until ``stop``.
+
+        Calls that arrive while it closes run in ``late_calls``.
+        """
         async with self._opened as client:
             async with trio.open_nursery() as calls:
                 self._nursery = calls
@@ -282,7 +312,7 @@ class Portal(Generic[C]):
                 try:
                     if not self._is_stopping:
                         await self._stop.wait()
-                finally:  # also where a task of the client fails, which cancels this one
+                finally:  # also if a task of the client fails, which cancels this one
                     calls.cancel_scope.cancel()
                     self._nursery = late_calls
             if self._departure is not None:
@@ -290,7 +320,7 @@ class Portal(Generic[C]):
 
 
 class _Call(Generic[T]):
-    """A function that runs in the trio thread, and the place where its result arrives."""
+    """A function that runs in the trio thread, with its result."""
 
     def __init__(self, future: "Future[T]", scope: trio.CancelScope, post: Callable[[Callable[[], object]], bool]) -> None:
         self._future = future
@@ -298,7 +328,10 @@ class _Call(Generic[T]):
         self._post = post
 
     def result(self) -> T:
-        """Wait for the result and return it, or raise what the function raised; Ctrl-C cancels the function, and gives it time to end."""
+        """Wait for the result and return it, or raise the exception of the function.
+
+        Ctrl-C cancels the function and gives it time to end.
+        """
         try:
             return self._future.result()
         except CancelledError:
@@ -310,7 +343,7 @@ class _Call(Generic[T]):
             raise
 
     def abandon(self) -> None:
-        """Cancel the function, and return when it has ended; its result is dropped."""
+        """Cancel the function and return when it has ended. Its result is dropped."""
         self._post(self._scope.cancel)
         with suppress(Exception):
             self._future.result()
@@ -323,7 +356,7 @@ class Steps(Generic[T]):
         self._source = source
 
     async def step(self) -> T:
-        """Return the next item; raises StopAsyncIteration at the end."""
+        """Return the next item. Raises StopAsyncIteration at the end."""
         return await anext(self._source)
 
     async def close(self) -> None:
@@ -334,7 +367,7 @@ class Steps(Generic[T]):
 
 
 def _only(error: BaseException) -> BaseException:
-    """Return the one exception that nested groups hold, or the group where there are several."""
+    """Return the single exception in nested groups, or the group if there are several."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

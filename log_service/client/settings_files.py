@@ -1,6 +1,6 @@
-"""The settings of clients outside of a program: a properties file as Kafka's tools take it, and variables of the environment.
+"""Read client settings from a properties file in Kafka's format and from environment variables.
 
-Reads the file that is named; ``config.client_properties`` decides what its text and the variables mean.
+``config.client_properties`` interprets the text of the file and the variables.
 """
 
 import os
@@ -17,20 +17,23 @@ READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def settings_from_file(path: Path | str) -> dict[str, Any]:
-    """Return the settings of a properties file with Kafka's keys, for ``BlockingAdmin(servers, **settings)`` and its like.
+    """Return the settings of a properties file with Kafka's keys.
 
-    Keys that are not of every client, such as serializers, are left aside.
+    They are keyword arguments, as in ``BlockingAdmin(servers, **settings)``. Keys that not every
+    client has, such as serializers, are ignored.
 
     Raises:
-        ConfigError: it cannot be read, is no properties file, or a value is none of its key.
+        ConfigError: the file cannot be read, is no properties file, or has a value that its key
+            does not allow.
     """
     return read_settings_file(path).settings
 
 
 def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the settings that the environment (None: this process's) asks for.
+    """Return the settings that the environment asks for. None: the environment of this process.
 
-    ``TIDELOG_CLIENT_CONFIG`` names a properties file; variables such as ``TIDELOG_SASL_PASSWORD`` hold over it.
+    ``TIDELOG_CLIENT_CONFIG`` names a properties file. Variables such as ``TIDELOG_SASL_PASSWORD``
+    override it.
 
     Raises:
         ConfigError: as ``settings_from_file``.
@@ -41,7 +44,11 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[
 
 
 class SettingsFile(NamedTuple):
-    """What a file says, whether others than its owner may read it, and what is to be told of keys that no client has."""
+    """Content of a settings file.
+
+    ``is_open``: users other than its owner may read the file. ``warning``: a text about keys that
+    no client has, None without such keys.
+    """
 
     settings: dict[str, Any]
     is_open: bool
@@ -49,18 +56,21 @@ class SettingsFile(NamedTuple):
 
 
 def read_settings_file(path: Path | str) -> SettingsFile:
-    """Return what a file says. Raises as ``settings_from_file``."""
+    """Return the content of a settings file. Raises as ``settings_from_file``."""
     text, is_open = _read(path)
     return SettingsFile(settings_of_file(text, str(path)), is_open, unknown_warning(text))
 
 
 def servers_from_file(path: Path | str) -> str | None:
-    """Return the ``bootstrap.servers`` of a properties file; None where it names none. Raises as ``settings_from_file``."""
+    """Return the ``bootstrap.servers`` of a properties file, None without that key.
+
+    Raises as ``settings_from_file``.
+    """
     return servers_of_file(_read(path)[0])
 
 
 def _read(path: Path | str) -> tuple[str, bool]:
-    """Return the text of a file, and whether others than its owner may read it."""
+    """Return the text of a file, and whether users other than its owner may read it."""
     try:
         with Path(path).open("rb") as file:
             mode, content = os.fstat(file.fileno()).st_mode, file.read(MAX_FILE_BYTES)
