@@ -1,12 +1,14 @@
-"""The assignors that the leader of a classic group runs, by the names under which every Kafka client knows them.
+"""Assign partitions to members, as the leader of a classic group does.
 
-An assignor gives each partition to a member, from the members' subscriptions and the partition counts. ``range`` and ``roundrobin`` place
-all partitions anew each time. ``sticky`` and ``cooperative-sticky`` move as few as balance and racks allow (``sticky_assignment``), and
-balance comes before racks (KIP-881). The cooperative one gives no member a partition that another still owns: the owner gives it up first,
-and the next round places it (KIP-429).
+The assignors have the names that every Kafka client knows. An assignor decides from the members'
+subscriptions and the partition counts. ``range`` and ``roundrobin`` assign all partitions anew each
+time. ``sticky`` and ``cooperative-sticky`` move as few as balance and racks allow
+(``sticky_assignment``). Balance comes before racks (KIP-881). The cooperative one gives no member a
+partition that another still owns. The owner gives it up first, and the next rebalance assigns it
+(KIP-429).
 
-Invariants: every partition of a subscribed topic goes to exactly one member that wants it (under the cooperative one: at most one); the
-result depends on the arguments alone, not on their order.
+Invariants: every partition of a subscribed topic goes to exactly one member that wants it (under
+the cooperative one, at most one). The result depends on the arguments alone, not on their order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,27 +32,33 @@ class Member:
 
     @property
     def order(self) -> tuple[int, str]:
-        """Static members first, by their names: their place survives a restart."""
+        """Sort key that puts static members first, because their place survives a restart."""
         return (1, self.member_id) if self.group_instance_id is None else (0, self.group_instance_id)
 
 
 Assignment = dict[str, list[TopicPartition]]
 Racks = Mapping[TopicPartition, frozenset[str]]
-"""The racks in which a partition has replicas; nothing where no broker told."""
+"""Racks of the replicas of each partition. A partition is missing if no broker told its racks."""
 
 NO_RACKS: Racks = MappingProxyType({})
 
 
 class Assign(Protocol):
-    """Places the partitions of topics, given by their counts; ``racks`` matters to all but ``roundrobin``."""
+    """Assign the partitions of topics, given by their counts.
+
+    All but ``roundrobin`` use ``racks``.
+    """
 
     def __call__(self, members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
-        """Return what each member gets."""
+        """Return the partitions of each member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignor:
-    """An assignor by its name; a cooperative one leaves members what they have while the group rebalances."""
+    """An assignor with its name.
+
+    Under a cooperative one, members keep partitions during a rebalance.
+    """
 
     name: str
     assign: Assign
@@ -58,10 +66,12 @@ class Assignor:
 
 
 def assign_range(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
-    """Split each topic into runs of partitions, one per member that wants it; the first members get one more.
+    """Split each topic into runs of partitions, one per member that wants it.
 
-    Topics of one size that the same members want are split alike. Where racks make a difference to some topic, members get partitions with
-    a replica in their own rack first, as far as their share goes, and then what is left (KIP-881); a member without a rack is near to all.
+    The first members get one partition more. Topics of one size that the same members want are
+    split alike. If racks make a difference to some topic, members first get partitions with a
+    replica in their own rack, up to their share, and then the remaining ones (KIP-881). A member
+    without a rack is near to all.
     """
     ordered = sorted(members, key=lambda member: member.order)
     assignment: Assignment = {member.member_id: [] for member in ordered}
@@ -82,7 +92,7 @@ def assign_range(members: Iterable[Member], counts: Mapping[str, int], racks: Ra
 
 
 class _Split:
-    """The numbers of partitions that ``topics`` have in common, and the members that take them."""
+    """The partition numbers that ``topics`` have in common, and the members that take them."""
 
     def __init__(self, takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks) -> None:
         self.topics = topics
@@ -93,12 +103,18 @@ class _Split:
         self._runs: dict[str, list[int]] = {member.member_id: [] for member in takers}
 
     def is_rack_sensitive(self, topic: str) -> bool:
-        """Whether members and partitions of a topic share racks, and not every partition is in all of them."""
+        """Return whether members and partitions of a topic share racks that some partition is not
+        in.
+        """
         found = [self._racks.get(TopicPartition(topic, number), frozenset()) for number in self._free]
         return is_rack_sensitive((member.subscription.rack for member in self._takers), found)
 
     def take_near(self) -> None:
-        """Give members what is in their racks: of one topic to each in turn, of several to the first that has room, number by number."""
+        """Give members partitions in their racks.
+
+        Of one topic, each member takes its share in turn. Of several topics, each number goes to
+        the first member that has room.
+        """
         if len(self.topics) == 1:
             for member in self._takers if self.is_rack_sensitive(self.topics[0]) else ():
                 near = [number for number in self._free if self._is_near(member, number)]
@@ -110,7 +126,7 @@ class _Split:
                 self._take(taker, [number])
 
     def take_rest(self) -> dict[str, list[int]]:
-        """Give out what is left, in order. Returns the numbers of all members."""
+        """Assign the remaining numbers in order. Returns the numbers of all members."""
         for member in self._takers:
             self._take(member, self._free[: self._room(member)])
         return self._runs
@@ -131,7 +147,10 @@ class _Split:
 
 
 def assign_round_robin(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:  # noqa: ARG001 - one shape for all
-    """Deal all partitions of all topics out in turn, passing over members that do not want the topic."""
+    """Deal all partitions of all topics out in turn.
+
+    Members that do not want a topic are skipped.
+    """
     ordered = sorted(members, key=lambda member: member.order)
     assignment: Assignment = {member.member_id: [] for member in ordered}
     turn = cycle(ordered)
@@ -145,7 +164,7 @@ def assign_round_robin(members: Iterable[Member], counts: Mapping[str, int], rac
 
 
 def assign_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
-    """Leave members what they have as far as balance and racks allow, and spread the rest."""
+    """Keep the current assignment as far as balance and racks allow, and spread the rest."""
     ordered = sorted(members, key=lambda member: member.order)
     wanted = {topic for member in ordered for topic in member.subscription.topics}
     partitions = _partitions(counts, wanted)
@@ -158,7 +177,10 @@ def assign_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: R
 
 
 def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
-    """``assign_sticky``, but a partition that another member owns stays unassigned until its owner has given it up."""
+    """Assign as ``assign_sticky``, except for partitions that another member still owns.
+
+    They stay unassigned until their owner has given them up.
+    """
     ordered = sorted(members, key=lambda member: member.order)
     owners: dict[TopicPartition, set[str]] = {}
     for member in ordered:
@@ -171,7 +193,10 @@ def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, in
 
 
 def current_owners(members: Iterable[Member]) -> dict[TopicPartition, str]:
-    """Return the owners of partitions; of several claims the one of the newest generation holds, of two in the same generation none."""
+    """Return the current owner of each partition.
+
+    The claim of the newest generation wins. Two claims in the same generation cancel each other.
+    """
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member in members:
         for partition in member.subscription.owned:
@@ -186,7 +211,10 @@ def current_owners(members: Iterable[Member]) -> dict[TopicPartition, str]:
 
 
 def is_rack_sensitive(member_racks: Iterable[str | None], partition_racks: Sequence[frozenset[str]]) -> bool:
-    """Whether racks make a difference: members and partitions share some, and not every partition is in all of them."""
+    """Return whether members and partitions share racks that some partition is not in.
+
+    Otherwise racks make no difference.
+    """
     everywhere = frozenset[str]().union(*partition_racks)
     return any(rack in everywhere for rack in member_racks if rack) and any(each != everywhere for each in partition_racks)
 

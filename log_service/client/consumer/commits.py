@@ -1,13 +1,15 @@
-"""Committing offsets for one consumer: with or without waiting, when the application asks or every so often.
+"""Commit offsets for one consumer, on request or automatically, with or without waiting.
 
-Decides which offsets are worth a request, and what a refusal means to the caller and to the membership. Commits of one consumer leave one
-after the other, so that an older offset never overwrites a newer one.
+Decides which offsets to send, and what an error means to the caller and to the membership. Commits
+of one consumer are sent in order, so an older offset never overwrites a newer one.
 
-The coordinator refuses to commit for a topic that was deleted, and says that trying again may help. An application hears of that once its
-time is up; an automatic commit leaves out the partitions of topics that the newest metadata says do not exist.
+The coordinator refuses to commit for a topic that was deleted, with a retriable error. The
+application gets that error when its time is up. An automatic commit leaves out the partitions of
+topics that the newest metadata does not contain.
 
-A position is committed for the topic that it is of, by the topic's id where the broker takes ids. It is left out once the topic was deleted
-and created anew, because it would skip records of the new one.
+A position belongs to one topic and is committed by the id of that topic, if the broker takes ids.
+It is left out once the topic was deleted and created anew, because it would skip records of the new
+topic.
 """
 
 import logging
@@ -35,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
-"""Called once with the offsets and the error, None where they were committed; it must not block."""
+"""Called once with the offsets and the error, None on success. It must not block."""
 
 GROUP_WENT_ON = {
     ErrorCode.UNKNOWN_MEMBER_ID: "the group goes on without this member (it did not poll or beat in time): its partitions belong to others",
@@ -48,9 +50,9 @@ TOPIC_IS_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNO
 
 
 class _Batch:
-    """Offsets that leave as one request, of which topics they are, and what waits for them.
+    """Offsets for one request, the ids of their topics, and the callbacks that wait for them.
 
-    For the partitions in ``automatic`` no application asked.
+    No application asked to commit the partitions in ``automatic``.
     """
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class _Batch:
 
 
 class Committer:
-    """Commits for one consumer."""
+    """Commits offsets for one consumer."""
 
     def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, subscriptions: Subscriptions, meter: ConsumerMeter) -> None:
         self._cluster = cluster
@@ -79,17 +81,20 @@ class Committer:
         self._membership: CommittingMember | None = None
 
     def commit_as(self, membership: CommittingMember | None) -> None:
-        """Commit as that member of the group from now on; None: as no member, where partitions were assigned by hand."""
+        """Commit as that member of the group from now on.
+
+        None: partitions were assigned by hand.
+        """
         self._membership = membership
 
     @property
     def is_automatic(self) -> bool:
-        """Whether positions are committed without being asked for."""
+        """Whether positions are committed automatically."""
         return self._config.enable_auto_commit and self._config.group_id is not None
 
     @property
     def due_ms(self) -> int:
-        """When the next automatic commit is due."""
+        """Time of the next automatic commit."""
         return self._committed_ms + self._config.auto_commit_interval_ms
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -102,7 +107,10 @@ class Committer:
         return {each: offset for each, offset in positions.items() if self._committed.get(each) != offset}
 
     def with_epochs(self, offsets: Offsets) -> Offsets:
-        """Return offsets, those without a leader epoch that are positions with the epoch that is known of the position."""
+        """Return the offsets with leader epochs filled in.
+
+        An offset without an epoch that equals the position gets the epoch of the position.
+        """
         return {each: self._with_epoch(each, offset) for each, offset in offsets.items()}
 
     def _with_epoch(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> OffsetAndMetadata:
@@ -112,11 +120,12 @@ class Committer:
         return replace(offset, leader_epoch=state.leader_epoch)
 
     async def commit(self, offsets: Offsets, timeout_ms: int) -> None:
-        """Commit, trying again until ``timeout_ms`` have passed.
+        """Commit, and retry until ``timeout_ms`` have passed.
 
         Raises:
-            KafkaError: INVALID_GROUP_ID, the consumer has no group; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
-                FENCED_INSTANCE_ID, the group went on; OFFSET_METADATA_TOO_LARGE and others.
+            KafkaError: INVALID_GROUP_ID, the consumer has no group. UNKNOWN_MEMBER_ID,
+                ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS or FENCED_INSTANCE_ID, the member lost its
+                place in the group. OFFSET_METADATA_TOO_LARGE and others.
         """
         if self._config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
@@ -126,11 +135,14 @@ class Committer:
     async def _commit_in_turn(self, batch: _Batch, timeout_ms: int) -> None:
         left_ms = self._cluster.countdown(timeout_ms)
         with trio.move_on_after(timeout_ms / 1_000):
-            await self._is_idle.wait()  # what was committed without waiting goes first
+            await self._is_idle.wait()  # commits without waiting go first
         await self._commit_now(batch, left_ms)
 
     def commit_soon(self, offsets: Offsets, on_commit: CommitCallback | None) -> None:
-        """Commit after all commits before, without waiting; what has not left yet goes out as one request."""
+        """Commit after all earlier commits, without waiting.
+
+        Offsets that are not sent yet share one request.
+        """
         if not offsets and on_commit is None:
             return
         soon = self._collect(offsets)
@@ -154,7 +166,10 @@ class Committer:
         return self._note(self._soon[-1], offsets)
 
     def _note(self, batch: _Batch, offsets: Offsets) -> _Batch:
-        """Add offsets, and of which topics they are: by the time that the batch leaves, the partitions may be of new topics."""
+        """Add offsets and the ids of their topics.
+
+        The ids are taken now, because the partitions may be of new topics when the batch is sent.
+        """
         batch.offsets.update(offsets)
         for each in offsets:
             state = self._subscriptions.get(each)
@@ -163,7 +178,7 @@ class Committer:
         return batch
 
     async def run(self) -> None:
-        """Send what is to be committed soon, for ever."""
+        """Send the commits of ``commit_soon``, for ever."""
         while True:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
@@ -172,11 +187,14 @@ class Committer:
             self._is_idle.set()
 
     async def settle_soon(self) -> None:
-        """Wait until nothing is to be committed soon."""
+        """Wait until all commits of ``commit_soon`` are done."""
         await self._is_idle.wait()
 
     async def _commit_quietly(self, soon: _Batch) -> None:
-        """Commit; failing is not the end: others will read those records again."""
+        """Commit and log an error.
+
+        It is not fatal, because other members read those records again.
+        """
         failure: KafkaError | None = None
         try:
             if soon.offsets:
@@ -198,7 +216,11 @@ class Committer:
         self._committed.update(committed)
 
     def _without_gone(self, batch: _Batch) -> Offsets:
-        """Leave out automatic commits for topics that do not exist, and every commit for a topic that was deleted and created anew."""
+        """Return the offsets without those of deleted topics.
+
+        Automatic commits for topics that do not exist are left out. Every commit for a topic that
+        was deleted and created anew is left out.
+        """
         view = self._cluster.view
         unknown = (each for each in batch.automatic if each.topic not in view.topics)
         gone = {each for each in unknown if view.errors.get(each.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) in TOPIC_IS_GONE}
@@ -209,9 +231,10 @@ class Committer:
         return {each: offset for each, offset in batch.offsets.items() if each not in gone and each.topic not in replaced}
 
     async def _commit_in_newest_epoch(self, batch: _Batch, left_ms: Callable[[], int]) -> Offsets:
-        """Commit; where the coordinator has moved the member on meanwhile, commit again in the epoch that it tells (KIP-848).
+        """Commit, and commit again if the coordinator has raised the member epoch meanwhile
+        (KIP-848).
 
-        Before each attempt what has gone is left out. Returns what was committed.
+        Offsets of deleted topics are left out before each attempt. Returns the committed offsets.
         """
         while True:
             try:
@@ -227,12 +250,18 @@ class Committer:
                     raise
 
     def start_interval(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what is to be committed automatically now, before anything more is handed out; the next time is an interval later."""
+        """Return the offsets to commit automatically now, and start the next interval.
+
+        This runs before more records are returned.
+        """
         self._committed_ms = self._cluster.env.clock.monotonic_ms()
         return self.consumed() if self.is_automatic else {}
 
     async def commit_consumed(self) -> None:
-        """Commit the positions, if that is automatic; failing is not the end: others will read those records again."""
+        """Commit the positions if automatic commits are on. An error is logged.
+
+        It is not fatal, because other members read those records again.
+        """
         offsets = self.start_interval()
         if not offsets:
             return
@@ -247,7 +276,7 @@ class Committer:
         self._quiet.warning(error.code, "group %s: commit of %d partitions: %s", self._config.group_id, partition_count, error)
 
     def forget(self) -> None:
-        """Forget what is committed, because the partitions changed: other members may have committed meanwhile."""
+        """Forget committed offsets, because other members may have committed after a rebalance."""
         self._committed.clear()
 
     async def _commit_once(self, offsets: Offsets, topic_ids: Mapping[str, TopicId]) -> Offsets:

@@ -1,13 +1,15 @@
-"""The consumer: reads records of partitions that the application or a group assigned, and commits how far it came.
+"""Read records of assigned partitions and commit offsets.
 
-Decides what one ``poll`` does and in which order: it heeds the group, returns what is ready, else waits. Fetching, finding positions,
-joining and heartbeats go on in tasks of their own. They never change the assignment: that happens inside ``poll`` only.
+Decides the order of steps in one ``poll``: it advances the group membership, then returns ready
+records, or else waits. Fetching, finding positions, joining and heartbeats run in their own tasks.
+They never change the assignment. Only ``poll`` does.
 
-A poll that has returned records is followed by one that raises first, every other one returns records first: so neither the records of
-partitions nor the errors of others wait for ever, however long the application waits between two polls.
+A poll that follows one with records raises pending errors first. Every other poll returns records
+first. So neither records nor errors wait for ever, however long the application waits between two
+polls.
 
-Invariants: the position of a partition is behind the last record that ``poll`` returned of it; what is committed automatically was returned
-by a ``poll`` before the one that commits it.
+Invariants: the position of a partition is behind the last record that ``poll`` returned of it.
+Automatic commits contain only records that an earlier ``poll`` returned.
 """
 
 import logging
@@ -46,15 +48,21 @@ from log_service.security.outgoing import outgoing_security
 logger = logging.getLogger(__name__)
 
 ConsumerInterceptor = Callable[[list[ConsumerRecord]], list[ConsumerRecord]]
-"""Sees what a poll returns, and may change it or leave records out. Where it raises, the poll does, and those records are read again."""
+"""Sees the records of a poll and may change them or leave some out.
+
+An exception is raised by the poll, and those records are read again.
+"""
 
 
 class Consumer:
-    """Reads records; ``async with`` opens and closes it. Settings are those of ``ConsumerConfig``, as keywords.
+    """Reads records.
 
-    Deserializers turn keys and values into what the application works with, ``interceptors`` see what each poll returns: plain functions.
-    Leaving the block commits what was polled (where that is automatic) unless an exception leaves it: then the last records polled may
-    not have been worked on, and are read again.
+    ``async with`` opens and closes it. Settings are those of ``ConsumerConfig``, as keywords.
+
+    Deserializers turn keys and values into objects of the application. ``interceptors`` see the
+    records of each poll. All are plain functions. Leaving the block commits the polled records if
+    commits are automatic. If an exception leaves the block, nothing is committed, because the
+    application may not have processed the last records. They are read again.
     """
 
     def __init__(
@@ -82,7 +90,7 @@ class Consumer:
         self._rebalancer: GroupSteps | None = None
         self._membership: Membership | ConsumerMembership | None = None
         self._is_leaving = False
-        self._next: tuple[RebalanceCallbacks, str] | None = None  # of what is subscribed while the membership before leaves
+        self._next: tuple[RebalanceCallbacks, str] | None = None  # the subscription made while the earlier membership leaves
         self._is_auto_commit_told = False
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
@@ -127,7 +135,10 @@ class Consumer:
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """The client's view of its cluster. Raises KafkaError (INVALID_REQUEST) once the consumer is closed."""
+        """The client's view of its cluster.
+
+        Raises KafkaError (INVALID_REQUEST) once the consumer is closed.
+        """
         self._require_open()
         return self._cluster
 
@@ -141,16 +152,19 @@ class Consumer:
         on_revoked: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Read these topics together with the other members of the group; replaces an earlier subscription.
+        """Read these topics together with the other members of the group.
 
-        A compiled pattern stands for all topics whose whole name matches it, now and later: new ones are noticed within
-        ``metadata_max_age_ms``. Internal topics are left out unless ``exclude_internal_topics`` is False. A ``SubscriptionPattern`` is
-        matched by the broker, for ``group_protocol="consumer"`` alone: the client then hears of the topics that it is assigned only.
+        A new subscription replaces the earlier one. A compiled pattern stands for all topics whose
+        whole name matches it, now and later. New topics are noticed within ``metadata_max_age_ms``.
+        Internal topics are left out unless ``exclude_internal_topics`` is False. The broker matches
+        a ``SubscriptionPattern``, which needs ``group_protocol="consumer"``. The client then learns
+        only of the topics that it is assigned.
 
         Raises:
-            ConfigError: the consumer has no ``group_id``, partitions were assigned by hand, or its protocol knows no patterns of brokers.
-            KafkaError: the topics that a pattern is to match cannot be listed.
-            TypeError: the topics are one text, or one of them is none.
+            ConfigError: the consumer has no ``group_id``, partitions were assigned by hand, or the
+                group protocol has no patterns matched by brokers.
+            KafkaError: the topics for a pattern cannot be listed.
+            TypeError: the topics are one text, or one of them is not text.
         """
         self._require_open()
         if self.config.group_id is None:
@@ -176,12 +190,12 @@ class Consumer:
         await trio.lowlevel.checkpoint()
 
     def _take_part(self, callbacks: RebalanceCallbacks, regex: str) -> None:
-        """Have the steps of a member of the group that wants the subscribed topics; the consumer becomes one if it is none yet."""
+        """Subscribe through a group membership, and start one if there is none yet."""
         self._rebalancer = self._steps(callbacks, regex)
         self._rebalancer.subscribed("the subscription changed")
 
     def _steps(self, callbacks: RebalanceCallbacks, regex: str) -> GroupSteps:
-        """Return the steps of a member in the protocol that the consumer speaks."""
+        """Return the steps of a member in the configured group protocol."""
         membership: Membership | ConsumerMembership
         if self._membership is not None:
             membership = self._membership
@@ -198,7 +212,9 @@ class Consumer:
         )
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group; those that were read before stay where they are.
+        """Read exactly these partitions, without a group.
+
+        Partitions that were read before keep positions.
 
         Raises:
             ConfigError: the consumer is subscribed.
@@ -213,7 +229,9 @@ class Consumer:
         self._positions.find_missing()
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions, and leave the group; also where it is cancelled, or ``on_revoked`` raises."""
+        """Give up all partitions and leave the group, also if cancelled or if ``on_revoked``
+        raises.
+        """
         rebalancer = self._rebalancer
         self._is_leaving, self._next = rebalancer is not None, None
         try:
@@ -224,7 +242,7 @@ class Consumer:
                 self._note_left()
 
     def _note_left(self) -> None:
-        """Read nothing any more, except what another task has subscribed meanwhile."""
+        """Stop reading, unless another task has subscribed meanwhile."""
         self._is_leaving = False
         self._subscriptions.revoke(self._subscriptions.assigned)
         if self._membership is None:
@@ -238,10 +256,13 @@ class Consumer:
             self._take_part(*self._next)
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Let the group rebalance when this consumer polls next, as something changed that only the application knows (KIP-568, KIP-800).
+        """Let the group rebalance at the next poll of this consumer (KIP-568, KIP-800).
+
+        Use it when something changed that only the application knows.
 
         Raises:
-            ConfigError: the consumer is not subscribed, or the broker assigns (``group_protocol="consumer"``).
+            ConfigError: the consumer is not subscribed, or the broker assigns
+                (``group_protocol="consumer"``).
         """
         self._require_open()
         if self._membership is None:
@@ -252,30 +273,34 @@ class Consumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read now, sorted."""
+        """The assigned partitions, sorted."""
         return self._subscriptions.assigned
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed."""
+        """The subscribed topics."""
         return self._subscriptions.topics
 
     # Records
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
-        """Return records, at most ``max_records`` (default ``max_poll_records``), as soon as there are any; none after ``timeout_ms``.
+        """Return up to ``max_records`` records as soon as there are any, none after ``timeout_ms``.
 
-        Rebalance callbacks are called in here. A cancelled poll loses nothing, nor does one that raises. What a partition failed with is
-        raised where no records are ready, and by the poll behind one that returned some: an error keeps no other partition waiting, and
-        records keep no error waiting.
+        The default of ``max_records`` is ``max_poll_records``. Rebalance callbacks run inside the
+        poll. A poll that is cancelled or raises loses no records. An error of a partition is raised
+        if no records are ready, or by the poll after one that returned records. So an error keeps
+        no other partition waiting, and records keep no error waiting.
 
-        Topics that the cluster refuses (no right to them, no such names) are raised together, each time that it says so; one that is
-        subscribed by name and not there yet is logged.
+        Topics that the cluster refuses (no access, invalid names) are raised together, each time
+        that the cluster refuses them. A topic that is subscribed by name and does not exist yet is
+        logged.
 
         Raises:
-            RecordDeserializationError: a deserializer failed; polling again meets the same record, seeking behind it skips it.
+            RecordDeserializationError: a deserializer failed. Polling again meets the same record,
+                seeking behind it skips it.
             TypeError, ValueError: ``max_records`` is no positive whole number.
-            KafkaError: what a fetch, a position or the group failed with for good; INVALID_REQUEST, it is closed, or polled already.
+            KafkaError: a fetch, a position or the group failed for good. INVALID_REQUEST, the
+                consumer is closed, or another task polls it.
         """
         self._require_open()
         if self._is_polling:
@@ -309,7 +334,10 @@ class Consumer:
                 self._membership.note_poll(is_polling=False)
 
     def wakeup(self) -> None:
-        """End the poll that waits, or else the next one, at once, with no records if none are ready."""
+        """End the waiting poll at once, or else the next one.
+
+        It returns the ready records, or none.
+        """
         self._is_woken = True
         self._note_change()
 
@@ -317,7 +345,10 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record, waiting for ever; the position is behind it, so leaving the loop skips nothing. ``poll`` is faster."""
+        """Return the next record, waiting for ever. ``poll`` is faster.
+
+        The position is behind the record, so leaving the loop skips nothing.
+        """
         while True:
             records = await self.poll(max_records=1, timeout_ms=self.config.default_api_timeout_ms)
             if records:
@@ -326,22 +357,23 @@ class Consumer:
     # Positions
 
     async def position(self, topic_partition: TopicPartition) -> int:
-        """Return the offset of the next record that ``poll`` would return, finding it if need be.
+        """Return the offset of the next record that ``poll`` would return, finding it if necessary.
 
         Raises:
             ValueError: the partition is not assigned.
-            KafkaError: OFFSET_OUT_OF_RANGE, there is none and ``auto_offset_reset`` is none.
+            KafkaError: OFFSET_OUT_OF_RANGE, there is no position and ``auto_offset_reset`` is none.
         """
         self._require_open()
         return await self._positions.position(topic_partition)
 
     async def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        """Read on at ``offset``; records fetched already are dropped.
+        """Continue reading at ``offset``. Records that were fetched already are dropped.
 
-        ``leader_epoch`` of the record before it, where it is known (a commit carries it), lets a truncation be noticed (KIP-320).
+        ``leader_epoch`` is the epoch of the record before it, if known. A commit carries it. It
+        lets the consumer detect a truncation (KIP-320).
 
         Raises:
-            ValueError: the partition is not assigned, or there can be no such offset.
+            ValueError: the partition is not assigned, or the offset is not valid.
             TypeError: the offset or the epoch is no whole number.
         """
         self._subscriptions.of(topic_partition).seek(arguments.offset(offset), index(leader_epoch))
@@ -349,30 +381,41 @@ class Consumer:
         await trio.lowlevel.checkpoint()
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Read on at the log start offset of these partitions (default: all that are assigned)."""
+        """Continue reading at the log start offset of these partitions (default: all assigned)."""
         self._require_open()
         await self._positions.move_to(partitions, Start.EARLIEST)
 
     async def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Read on at the end of these partitions (default: all): the high watermark, or the last stable offset with read_committed."""
+        """Continue reading at the end of these partitions (default: all assigned).
+
+        The end is the high watermark, or the last stable offset with read_committed.
+        """
         self._require_open()
         await self._positions.move_to(partitions, Start.LATEST)
 
     async def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Read on at what the group has committed (default: of all that are assigned), as after a transaction that was aborted.
+        """Continue reading at the committed offsets of the group (default: all assigned
+        partitions).
 
-        ``auto_offset_reset`` decides where nothing is committed.
+        Use it after an aborted transaction. ``auto_offset_reset`` decides for partitions without a
+        commit.
         """
         self._require_open()
         await self._positions.move_to(partitions, Start.COMMITTED)
 
     async def seek_to_time(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Read on at the first record whose timestamp is at least that; at the end where there is none. Returns the offsets."""
+        """Continue reading at the first record with at least this timestamp, or else at the end.
+
+        Returns the offsets.
+        """
         self._require_open()
         return await self._positions.move_to_times(times_ms)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these partitions until ``resume``; they stay assigned. Raises ValueError if one is not."""
+        """Return no records of these partitions until ``resume``. They stay assigned.
+
+        Raises ValueError if one is not assigned.
+        """
         for each in partitions:
             self._subscriptions.of(each).is_paused = True
 
@@ -385,20 +428,24 @@ class Consumer:
 
     @property
     def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return self._subscriptions.paused
 
-    # Where partitions begin and end; they need not be assigned
+    # Begin and end of partitions, which need not be assigned
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
-        """Return how many offsets lie between the position and the end that a reader sees, as of the last fetch: no request is made.
+        """Return the number of offsets between the position and the end, as of the last fetch.
 
-        None before the first response. Raises ValueError if the partition is not assigned.
+        The end is the one that a reader sees. No request is made. Returns None before the first
+        response. Raises ValueError if the partition is not assigned.
         """
         return self._subscriptions.of(topic_partition).lag(is_stable_only=bool(self.config.isolation))
 
     async def current_lag(self, topic_partition: TopicPartition) -> int:
-        """Return the lag; asks for position and end where no fetch has told them yet. Raises as ``position``."""
+        """Return the lag. Asks for position and end if no fetch has told them yet.
+
+        Raises as ``position``.
+        """
         known = self.lag(topic_partition)
         if known is not None:
             return known
@@ -406,43 +453,55 @@ class Consumer:
         return max((await self.end_offsets([topic_partition]))[topic_partition] - position, 0)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log start offsets. Raises KafkaError (``ItemsFailed``) where there is no such partition."""
+        """Return the log start offsets.
+
+        Raises KafkaError (``ItemsFailed``) if a partition does not exist.
+        """
         self._require_open()
         return await self._positions.ends(partitions, OffsetSpec.earliest())
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the ends that a reader sees: high watermarks, or last stable offsets with read_committed. Raises as the beginnings."""
+        """Return the end offsets that a reader sees. Raises as ``beginning_offsets``.
+
+        They are high watermarks, or last stable offsets with read_committed.
+        """
         self._require_open()
         return await self._positions.ends(partitions, OffsetSpec.latest())
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        """Return the first record, by partition, whose timestamp is at least that; its offset is -1 where there is none."""
+        """Return the first record of each partition with at least this timestamp.
+
+        Its offset is -1 if there is none.
+        """
         self._require_open()
         return await self._positions.list_offsets(
             {each: OffsetSpec.at(time_ms) for each, time_ms in arguments.by_partition(times_ms, "times").items()}
         )
 
     async def partitions_for(self, topic: str) -> int:
-        """Return how many partitions a topic has. Raises KafkaError if there is none."""
+        """Return the partition count of a topic. Raises KafkaError if the topic does not exist."""
         return (await self.cluster.topic(topic, self.config.default_api_timeout_ms)).partition_count
 
     # Commits
 
     async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
-        """Commit these offsets (default: behind all records that ``poll`` returned): the next ones to read.
+        """Commit these offsets of the next records to read (default: behind all polled records).
 
-        An offset that is the position is committed with the leader epoch of the record before it (KIP-320). Who reads on there knows by
-        it of a leader that has not heard of its successor.
+        An offset that equals the position is committed with the leader epoch of the record before
+        it (KIP-320). A reader that continues there uses the epoch to detect a leader that has not
+        heard of its successor.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS: the group went on; INVALID_GROUP_ID: there is none.
-            TypeError, ValueError: there can be no such partition or offset.
+            KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS, the member
+                lost its place in the group. INVALID_GROUP_ID, the consumer has no group.
+            TypeError, ValueError: a partition or an offset is not valid.
         """
         self._require_open()
         await self._committer.commit(self._to_commit(positions), self.config.default_api_timeout_ms)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what ``commit`` commits by itself: the offsets behind all records that ``poll`` returned, where not committed yet.
+        """Return the offsets that ``commit`` commits by default: behind all polled records, if not
+        yet committed.
 
         Raises:
             KafkaError: INVALID_REQUEST, the consumer is closed.
@@ -453,11 +512,14 @@ class Consumer:
     def commit_soon(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, on_commit: CommitCallback | None = None
     ) -> None:
-        """Commit without waiting; ``on_commit`` hears how it went. Commits keep their order, and closing waits for them.
+        """Commit without waiting. ``on_commit`` gets the result.
+
+        Commits keep their order, and closing waits for them.
 
         Raises:
             KafkaError: INVALID_REQUEST, the consumer is closed.
-            TypeError, ValueError: there can be no such partition or offset; ``on_commit`` cannot be called.
+            TypeError, ValueError: a partition or an offset is not valid, or ``on_commit`` cannot be
+                called.
         """
         self._require_open()
         if on_commit is not None and not callable(on_commit):
@@ -465,7 +527,7 @@ class Consumer:
         self._committer.commit_soon(self._to_commit(positions), on_commit)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what the group committed; partitions without a commit are left out.
+        """Return the committed offsets of the group. Partitions without a commit are left out.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, the consumer has no group.
@@ -476,11 +538,12 @@ class Consumer:
         return dict(await self._positions.committed(arguments.partitions(partitions)))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return who this consumer is in its group now, for ``Producer.send_offsets_to_transaction`` (KIP-447).
+        """Return the group membership for ``Producer.send_offsets_to_transaction`` (KIP-447).
 
-        Ask for it for each transaction: it changes with every rebalance, once ``poll`` has taken that over. A member that its group has
-        forgotten meanwhile is told by its old name, so that the transaction is refused its offsets. A consumer that commits by itself is
-        warned of: the records of an aborted transaction would not be read again.
+        Call it for each transaction, because it changes with every rebalance, once ``poll`` has
+        taken that over. If the group has dropped this member, its old id is returned, so that the
+        transaction fails to commit the offsets. A consumer with automatic commits logs a warning,
+        because the records of an aborted transaction would not be read again.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, the consumer has no group.
@@ -503,15 +566,15 @@ class Consumer:
         )
 
     def metrics(self) -> ConsumerMetrics:
-        """Return what the consumer counted so far; see ``metrics``."""
+        """Return the metrics of the consumer so far; see ``metrics``."""
         lags = {state.topic_partition: self.lag(state.topic_partition) for state in self._subscriptions}
         known = {each: lag for each, lag in lags.items() if lag is not None}
         return self._meter.metrics(self._cluster.metrics(), known, self._fetcher.buffered_bytes, len(self._subscriptions))
 
-    # Inside
+    # Internal steps
 
     async def _advance(self) -> None:
-        """Everything that has to happen before records may be handed out."""
+        """Run the steps that come before records may be returned."""
         if self._rebalancer is not None and not self._is_leaving:
             if self._cluster.view.version != self._view_version:
                 self._view_version = self._cluster.view.version
@@ -528,15 +591,18 @@ class Consumer:
         self._fetcher.wake()
 
     def _raise_errors(self) -> None:
-        """Raise what topics and partitions failed with for good, one error at a time."""
+        """Raise permanent errors of topics and partitions, one at a time."""
         self._raise_refusal()
         self._positions.raise_error()
         self._fetcher.raise_error()
 
     def _raise_refusal(self) -> None:
-        """Raise where the cluster refuses topics that are read, each time that it says so; what is subscribed and not there may come."""
+        """Raise if the cluster refuses topics that are read, once per refusal.
+
+        Subscribed topics that do not exist are not raised, because they may be created later.
+        """
         view = self._cluster.view
-        if view.errors is self._refusals or self._pattern is not None:  # a view that changes without a response keeps them
+        if view.errors is self._refusals or self._pattern is not None:  # a view that changed without a response keeps its errors
             return
         self._refusals = view.errors
         self._warn_of_missing()
@@ -547,13 +613,13 @@ class Consumer:
             raise KafkaError(next(iter(refused.values())), f"topics cannot be read: {named}")
 
     def _warn_of_missing(self) -> None:
-        """Log once which topics are subscribed by name and not there."""
+        """Log each topic once that is subscribed by name and does not exist."""
         view, subscribed = self._cluster.view, self._subscriptions.topics
         missing = frozenset(topic for topic in subscribed if view.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for topic in sorted(missing - self._missing):
             text = "group %s: the topic %s is subscribed and not there: nothing comes of it until it is created"
             logger.warning(text, self.config.group_id, topic)
-        self._missing = missing | (self._missing & subscribed).difference(view.topics)  # it may tell of others alone
+        self._missing = missing | (self._missing & subscribed).difference(view.topics)  # a response may name other topics only
 
     async def _wait_for_change(self, deadline: float) -> None:
         if self._committer.is_automatic and self._committer.consumed():
@@ -563,7 +629,7 @@ class Consumer:
             await self._changed.wait()
 
     async def _list_topics(self) -> None:
-        """Know all topics of the cluster from now on; where they cannot be listed nothing changes."""
+        """Watch all topics of the cluster from now on. Nothing changes if they cannot be listed."""
         self._cluster.watch_all(is_on=True)
         try:
             await self._cluster.retry(self._cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False)
@@ -572,13 +638,13 @@ class Consumer:
             raise
 
     def _matching(self, pattern: Pattern[str]) -> frozenset[str]:
-        """Return the topics that a pattern stands for now."""
+        """Return the topics that match a pattern now."""
         topics = self._cluster.view.topics.values()
         is_internal_wanted = not self.config.exclude_internal_topics
         return frozenset(topic.name for topic in topics if (is_internal_wanted or not topic.is_internal) and pattern.fullmatch(topic.name))
 
     def _match_again(self) -> None:
-        """The cluster changed: so may what the pattern stands for."""
+        """Match the pattern again after the cluster changed."""
         if self._pattern is None or self._rebalancer is None:
             return
         matching = self._matching(self._pattern)
@@ -588,7 +654,7 @@ class Consumer:
             self._rebalancer.subscribed("the topics that match the pattern changed")
 
     def _intercepted(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Let the interceptors see the records; where one raises, they are read again."""
+        """Pass the records through the interceptors. If one raises, the records are read again."""
         seen = records
         try:
             for interceptor in self._interceptors:
@@ -612,7 +678,7 @@ class Consumer:
             await self._rebalancer.leave(is_committing=is_committing)
         elif is_committing:
             await self._committer.commit_consumed()
-        self._is_open = False  # the callbacks of the last revocation could still commit
+        self._is_open = False  # only now, because callbacks of the last revocation may commit
         await self._fetcher.end_sessions()
 
     def _note_change(self) -> None:
@@ -623,7 +689,10 @@ class Consumer:
 
 
 def _listed(records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-    """Return what an interceptor returned; raises TypeError where that is no list: with None, all records were skipped."""
+    """Return the result of an interceptor. Raises TypeError if it is not a list.
+
+    None would skip all records.
+    """
     if not isinstance(records, list):
         raise TypeError(f"an interceptor returns a list of records, not {type(records).__name__}")
     return records

@@ -1,11 +1,12 @@
-"""The membership in a group of the consumer protocol (KIP-848): one task that sends heartbeats, and hears what the coordinator says.
+"""Membership in a group of the consumer protocol (KIP-848), with a task that sends heartbeats.
 
-Decides when a heartbeat leaves, and what the coordinator's errors mean; ``GroupMember`` knows what is in it. It never touches partitions:
-``Reconciler`` does inside the application's polls, and reports here. The member joins with the application's first poll, and after it was
-lost with the poll in which the application has heard of that.
+Decides when to send a heartbeat and what the coordinator's errors mean. ``GroupMember`` has the
+content of heartbeats. This module never touches partitions. ``Reconciler`` changes them inside the
+application's polls and reports here. The member joins with the application's first poll. After it
+was lost, it joins with the poll that tells the application so.
 
-Invariants: one heartbeat at a time; heartbeats go on while the application works and while its callbacks run; a member that does not poll
-for ``max_poll_interval_ms`` leaves (KIP-62).
+Invariants: one heartbeat at a time. Heartbeats continue while the application works and while its
+callbacks run. A member that does not poll for ``max_poll_interval_ms`` leaves (KIP-62).
 """
 
 import logging
@@ -33,7 +34,10 @@ NO_EPOCH = -1
 FIRST_VERSION_WITH_REGEX = 1
 LOST = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 PATIENCE_MS = 15_000
-"""A heartbeat without a response for so long may be lost on a coordinator that hangs: there is time to find another."""
+"""Time after which a heartbeat without a response counts as lost on a hanging coordinator.
+
+It leaves enough time to find another coordinator.
+"""
 REASONS = {
     ErrorCode.UNSUPPORTED_VERSION: "the cluster does not serve group_protocol='consumer' (KIP-848): use 'classic', or have it upgraded",
     ErrorCode.GROUP_ID_NOT_FOUND: "the group is of another kind, and may not become one of the consumer protocol while it has members",
@@ -44,7 +48,7 @@ NEVER_AGAIN = frozenset({ErrorCode.FENCED_INSTANCE_ID})
 
 
 class ConsumerMembership:
-    """A consumer's membership. ``on_change`` is called whenever a poll should look at it."""
+    """A consumer's membership. ``on_change`` is called when a poll should look at it."""
 
     def __init__(
         self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None], meter: ConsumerMeter
@@ -67,7 +71,7 @@ class ConsumerMembership:
         self._heard = trio.Event()
         self._error: KafkaError | None = None
         self._is_started = self._is_lost = self._is_polling = False
-        self._is_known = False  # to the coordinator, which may have taken in a join whose response has not come
+        self._is_known = False  # the coordinator may have accepted a join without a response
         self._polled_ms = 0
         self._failed_count = 0
         self._has_taken = False
@@ -81,17 +85,17 @@ class ConsumerMembership:
 
     @property
     def member_id(self) -> str:
-        """The member's id, which the client made."""
+        """The member id, which the client generated."""
         return self._member.member_id
 
     @property
     def generation_id(self) -> int:
-        """The member's epoch, -1 outside of the group."""
+        """The member epoch, -1 outside the group."""
         return self._member.epoch if self.is_member else NO_EPOCH
 
     @property
     def is_member(self) -> bool:
-        """Whether commits may carry the epoch."""
+        """Whether commits may carry the member epoch."""
         return self._member.is_member and not self._is_lost
 
     # What a poll does
@@ -102,34 +106,37 @@ class ConsumerMembership:
         self._polled_ms = self._now_ms()
 
     def subscribe(self, wanted: Wanted) -> None:
-        """Want other topics from now on; what kept the member from joining may not any more."""
+        """Change the subscription. Retry a join that failed, because the cause may be gone."""
         self._member.subscribe(wanted)
         if self._error is not None and self._error.code not in NEVER_AGAIN:
             self._error = None
         self._wakeup.set()
 
     def start(self) -> None:
-        """Join, unless that was done already."""
+        """Join, unless that has started already."""
         if not self._is_started:
             self._is_started = True
             self._wakeup.set()
 
     @property
     def is_lost(self) -> bool:
-        """Whether what the member owns went to others without being given up."""
+        """Whether the owned partitions went to other members without being given up."""
         return self._is_lost
 
     def begin_anew(self) -> None:
-        """Join again: the application has heard that its partitions are lost."""
+        """Join again after the application was told that its partitions are lost."""
         self._member.give_up(self._member.owned)
         self._is_lost = False
         self._wakeup.set()
 
     def raise_error(self) -> None:
-        """Raise what keeps this member from joining, once: it may pass, so the next poll joins again. A fenced member never does.
+        """Raise the error that keeps this member from joining, once.
+
+        The next poll joins again, because the cause may pass. A fenced member never joins again.
 
         Raises:
-            KafkaError: FENCED_INSTANCE_ID, UNSUPPORTED_VERSION, GROUP_AUTHORIZATION_FAILED, INVALID_REGULAR_EXPRESSION and others.
+            KafkaError: FENCED_INSTANCE_ID, UNSUPPORTED_VERSION, GROUP_AUTHORIZATION_FAILED,
+                INVALID_REGULAR_EXPRESSION and others.
         """
         error = self._error
         if error is None:
@@ -141,20 +148,20 @@ class ConsumerMembership:
 
     @property
     def owned(self) -> Owned:
-        """What the application may read now."""
+        """The partitions that the application may read now."""
         return self._member.owned
 
     @property
     def told(self) -> Owned | None:
-        """What the coordinator has assigned, where that is not what the member owns."""
+        """The assignment of the coordinator if it differs from the owned partitions, else None."""
         return None if self._is_lost else self._member.told
 
     def give_up(self, partitions: Iterable[tuple[UUID, int]]) -> None:
-        """Own these no more."""
+        """Remove these partitions from the owned ones."""
         self._member.give_up(partitions)
 
     def finish(self, owned: Owned) -> None:
-        """Report what is owned now, which is what was told as far as its topics are known here."""
+        """Report the owned partitions: the assignment, as far as its topics are known here."""
         self._member.finish(owned)
         self._has_taken = True
         self._note_epoch()
@@ -167,14 +174,17 @@ class ConsumerMembership:
     # What commits do
 
     def note_commit_error(self, code: ErrorCode) -> None:
-        """Ask the coordinator at once how things stand: the group may have gone on."""
+        """Send a heartbeat at once, because the group may have dropped this member."""
         if code is ErrorCode.FENCED_INSTANCE_ID:
             self._fail(KafkaError(code, f"group {self._member.group_id!r}: {REASONS[code]}"))
         else:
             self._wakeup.set()
 
     async def hear_epoch(self) -> bool:
-        """Wait for the response to a heartbeat that leaves now, if one does; whether the member is in the group still."""
+        """Wait for the response to a heartbeat that is sent now, if one is.
+
+        Returns whether the member is still in the group.
+        """
         self._member.note_silence()
         self._wakeup.set()
         await self._heard.wait()
@@ -192,12 +202,12 @@ class ConsumerMembership:
                 with trio.move_on_after(self._pause_ms() / 1_000):
                     await self._wakeup.wait()
                 self._wakeup = trio.Event()
-                if self._failed_count:  # what is urgent may not hurry a cluster that fails
+                if self._failed_count:  # urgent heartbeats must not overload a failing cluster
                     await trio.sleep(self._cluster.backoff_ms(self._failed_count - 1) / 1_000)
-        self._heard.set()  # there is no epoch to wait for any more
+        self._heard.set()  # no epoch will come any more
 
     def end(self) -> None:
-        """End the task; later responses are dropped."""
+        """End the task. Later responses are dropped."""
         self._scope.cancel()
 
     def _pause_ms(self) -> float:
@@ -242,7 +252,10 @@ class ConsumerMembership:
             self._on_change()
 
     async def _create_missing_topics(self) -> None:
-        """Before a join, let the broker create topics that are subscribed by name, where client and broker allow it."""
+        """Let the broker create missing topics that are subscribed by name, before a join.
+
+        Client and broker must allow it.
+        """
         missing = [topic for topic in self._member.wanted.topics if topic not in self._cluster.view.topics]
         if missing and not self._member.is_member and self._config.allow_auto_create_topics:
             await self._cluster.refresh(missing, is_creating=True)
@@ -290,7 +303,10 @@ class ConsumerMembership:
         self._on_change()
 
     async def leave(self, reason: str) -> None:
-        """Tell the coordinator, if there is anything to tell; a static member keeps its place until its session ends (KIP-345)."""
+        """Tell the coordinator that this member leaves, if the coordinator knows it.
+
+        A static member keeps its place until its session ends (KIP-345).
+        """
         if not self._is_known:
             return
         self._is_known = False
@@ -305,7 +321,10 @@ class ConsumerMembership:
     # Topics
 
     async def names_of(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
-        """Return the names of topics, asking the cluster for those that are not in the view yet; topics that are gone are left out."""
+        """Return the names of topics. Topics that do not exist are left out.
+
+        Asks the cluster for those that are not in the view yet.
+        """
         wanted = frozenset(map(TopicId, topic_ids))
         missing = sorted(wanted - self._cluster.view.names_by_id.keys())
         if missing:

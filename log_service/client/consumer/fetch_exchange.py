@@ -1,8 +1,8 @@
-"""One fetch and its response: what a leader is asked of a set of partitions, through which session, and what it sent of each.
+"""Send one fetch to a leader and return its response by partition.
 
-Decides the version (topic ids where they are known, epochs where the broker takes them) and the session. A broker of an old version does
-not tell of truncation by itself: the client asks it where an epoch ended (KIP-320). Knows nothing of buffers, and nothing of what a
-partition's error means.
+Decides the version (topic ids if they are known, epochs if the broker takes them) and the fetch
+session. A broker of an old version does not report truncation, so the client asks it for the end
+offset of an epoch (KIP-320). Knows no buffers, and does not interpret the errors of partitions.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ Responses = dict[TopicPartition, PartitionData]
 
 
 class FetchExchange:
-    """Asks leaders for records; one session per broker."""
+    """Fetches from leaders, with one session per broker."""
 
     def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, meter: ConsumerMeter) -> None:
         self._cluster = cluster
@@ -40,7 +40,7 @@ class FetchExchange:
         self._sessions: dict[int, tuple[bool, FetchSession]] = {}
 
     async def ask(self, node_id: int, states: Iterable[PartitionState]) -> Responses:
-        """Fetch once; partitions that have nothing new may be missing from the response.
+        """Fetch once. Partitions with nothing new may be missing from the response.
 
         Raises:
             KafkaError: the broker cannot be reached, or refused the whole request.
@@ -57,16 +57,17 @@ class FetchExchange:
         return {**responses, **diverging}
 
     def _still_asked_of(self, node_id: int, states: Iterable[PartitionState]) -> list[PartitionState]:
-        """Leave out partitions of which the view has come to name another leader while this broker was connected to.
+        """Return the partitions that this broker still leads, or serves as preferred replica.
 
-        A request names the epoch that the view knows. With the epoch of the other leader this broker, by now a follower that may have lost
-        its log, would respond as if its end were the log's end.
+        The view may have changed while the client connected. A request carries the leader epoch of
+        the view. With the epoch of another leader, a former leader that lost its log would respond
+        as if its end were the end of the log.
         """
         leader_of = self._cluster.view.leader_of
         return [state for state in states if node_id in {state.preferred_replica, leader_of(state.topic_partition)}]
 
     async def end_sessions(self) -> None:
-        """Tell the brokers that they may forget the sessions, without waiting for their responses."""
+        """Tell the brokers to end the sessions, without waiting for their responses."""
         for node_id, (_, session) in list(self._sessions.items()):  # a fetch may begin one meanwhile
             if not session.is_open:
                 continue
@@ -76,7 +77,7 @@ class FetchExchange:
                 connection = await self._cluster.node(node_id, PURPOSE)
                 await connection.send_only(request)
             except KafkaError:
-                continue  # the broker evicts a session that is not ended, some day
+                continue  # the broker evicts a session that is not ended
 
     async def _exchange(self, node_id: int, connection: RpcConnection, version: int, states: list[PartitionState]) -> Responses:
         wanted = {state.topic_partition: self._asked(state, version) for state in states}
@@ -127,7 +128,10 @@ class FetchExchange:
         return response
 
     def _session(self, node_id: int, version: int, *, is_by_id: bool) -> FetchSession | None:
-        """Return the session with a broker; one that spoke of topics in another way begins anew."""
+        """Return the session with a broker.
+
+        A session that named topics in another way begins anew.
+        """
         if version < FIRST_VERSION_WITH_SESSIONS:
             return None
         was_by_id, session = self._sessions.get(node_id, (is_by_id, FetchSession()))
@@ -147,7 +151,11 @@ class FetchExchange:
         )
 
     async def _find_truncations(self, states: list[PartitionState]) -> Responses:
-        """Ask, once per leader epoch, where the epochs of the positions ended; an end below a position is a truncation."""
+        """Find partitions whose log was truncated below the position.
+
+        Asks once per leader epoch for the end offset of the position's epoch. An end below the
+        position is a truncation.
+        """
         leaders = {state.topic_partition: self._cluster.view.partition(state.topic_partition) for state in states}
         doubtful: dict[TopicPartition, PartitionState] = {}
         for state in states:

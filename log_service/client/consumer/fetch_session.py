@@ -1,9 +1,10 @@
-"""Fetch sessions (KIP-227): one leader remembers what it was asked for, and a request names only what changed.
+"""Fetch sessions (KIP-227): a leader remembers the partitions, and a request names only changes.
 
-Decides which partitions a request has to name, which it takes back, and when a session begins anew. Knows neither network nor records.
+Decides which partitions a request names, which it removes, and when a session begins anew. Knows
+neither network nor records.
 
-Invariants: after a response that ``accept`` took, broker and client know of the same partitions; after anything else (an error, a lost
-connection, a refused session) the next request is full.
+Invariants: after a response that ``accept`` took, broker and client know the same partitions. After
+anything else (an error, a lost connection, a refused session) the next request is full.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ NO_SESSION = 0
 
 
 class Asked(NamedTuple):
-    """What a leader is asked of one partition."""
+    """The fetch of one partition."""
 
     topic_id: TopicId
     fetch_offset: int
@@ -28,7 +29,7 @@ class Asked(NamedTuple):
 
 
 class FetchSession:
-    """The session with one broker, over one kind of requests (by topic id, or by name)."""
+    """The session with one broker, for requests that name topics in one way (by id or by name)."""
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
@@ -41,11 +42,11 @@ class FetchSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker holds something for us."""
+        """Whether the broker holds a session."""
         return self._session_id != NO_SESSION
 
     def fill(self, request: FetchRequest, wanted: Mapping[TopicPartition, Asked]) -> None:
-        """Put into ``request`` what the broker does not know yet."""
+        """Add the partitions to ``request`` that the broker does not know yet."""
         request.session_id, request.session_epoch = self._session_id, self._epoch
         self._asked = dict(wanted)
         if self._epoch == INITIAL_EPOCH:
@@ -56,7 +57,10 @@ class FetchSession:
         request.forgotten_topics_data = _forgotten(gone)
 
     def accept(self, response: FetchResponse) -> bool:
-        """Take a response; whether it holds partitions to look at. If not, the session begins anew with the next request."""
+        """Take a response and return whether it has partitions to look at.
+
+        If not, the session begins anew with the next request.
+        """
         if response.error_code != ErrorCode.NONE:
             self.reset(is_forgotten=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return False
@@ -70,7 +74,10 @@ class FetchSession:
         return True
 
     def reset(self, *, is_forgotten: bool = False) -> None:
-        """Begin anew with the next request; unless the broker forgot the session, that request ends it."""
+        """Begin anew with the next request.
+
+        It also ends the old session, unless the broker forgot that.
+        """
         self._epoch, self._known = INITIAL_EPOCH, {}
         if is_forgotten:
             self._session_id = NO_SESSION

@@ -1,11 +1,14 @@
-"""One member of a group of the consumer protocol (KIP-848), as its client knows it: what it says in the next heartbeat, and what it hears.
+"""State of one member of a group of the consumer protocol (KIP-848).
 
-State and its changes, without network, clock and callbacks. The coordinator tells an assignment, the application gives up and takes on
-partitions in its polls, and the member reports what it owns when a pass is through.
+Builds heartbeats and takes their responses, without network, clock and callbacks. The coordinator
+sends an assignment. The application gives up and takes over partitions in its polls. The member
+reports the owned partitions when such a pass is complete.
 
-Invariants: ``owned`` is what the application may read now. Owned partitions are reported only between two passes: the coordinator gives
-away what a report leaves out, so nothing is taken on of an assignment that was told before the report. A member whose heartbeat may have
-been lost forgets what it was told and says everything again, which has the coordinator tell the whole assignment.
+Invariants: ``owned`` is what the application may read now. Owned partitions are reported only
+between two passes. The coordinator gives away the partitions that a report leaves out, so the
+member takes over nothing from an assignment older than the report. If a heartbeat may have been
+lost, the member drops its assignment and sends everything again. The coordinator then sends the
+whole assignment.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -22,7 +25,7 @@ from log_service.protocol.messages.consumer_group_heartbeat import (
 
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 FIRST_INTERVAL_MS = 1_000
-"""The pause after a first heartbeat that was not answered."""
+"""Pause after a first heartbeat without a response."""
 
 Owned = frozenset[tuple[UUID, int]]
 NOTHING: Owned = frozenset()
@@ -30,7 +33,10 @@ NOTHING: Owned = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a member subscribes to: topics by name, and those whose whole name matches a regular expression, which the broker knows."""
+    """Subscription of a member: topic names, and a regular expression that the broker matches.
+
+    The expression matches whole names.
+    """
 
     topics: tuple[str, ...] = ()
     regex: str = ""
@@ -38,7 +44,10 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class GroupMember:
-    """``member_id`` is made by the client and stays for its life. Times in milliseconds."""
+    """One member.
+
+    The client generates ``member_id``, which never changes. Times are in milliseconds.
+    """
 
     group_id: str
     member_id: str
@@ -51,30 +60,33 @@ class GroupMember:
     interval_ms: int = FIRST_INTERVAL_MS
     owned: Owned = NOTHING
     told: Owned | None = None
-    """The assignment of a pass that is not through; None where there is none."""
+    """The assignment of a pass that is not complete, else None."""
     _is_everything_due: bool = True
     _is_report_due: bool = False
     _is_subscription_due: bool = True
 
     @property
     def is_member(self) -> bool:
-        """Whether the group has taken the member in."""
+        """Whether the group has accepted the member."""
         return self.epoch > JOIN_EPOCH
 
     @property
     def is_urgent(self) -> bool:
-        """Whether a heartbeat should leave before its time: others may wait for what it says."""
+        """Whether to send a heartbeat early, because other members may wait for its content."""
         return not self.is_member or self._is_subscription_due or (self._is_report_due and self.told is None)
 
-    # Saying
+    # Heartbeats
 
     def subscribe(self, wanted: Wanted) -> None:
-        """Want other topics from now on."""
+        """Change the subscription."""
         self._is_subscription_due = self._is_subscription_due or wanted != self.wanted
         self.wanted = wanted
 
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """Return the next heartbeat. What did not change is left out, until something may have been lost."""
+        """Return the next heartbeat.
+
+        Unchanged fields are left out unless a heartbeat may be lost.
+        """
         is_joining = not self.is_member
         request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
         request.instance_id = self.instance_id
@@ -92,16 +104,19 @@ class GroupMember:
         return request
 
     def leaving(self) -> ConsumerGroupHeartbeatRequest:
-        """Return the heartbeat that leaves the group: for good, or as a static member that may come back."""
+        """Return the heartbeat that leaves the group.
+
+        A static member leaves temporarily, because it may come back.
+        """
         epoch = LEAVE_EPOCH if self.instance_id is None else STATIC_LEAVE_EPOCH
         request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=epoch)
         request.instance_id = self.instance_id
         return request
 
-    # Hearing
+    # Responses
 
     def hear(self, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse) -> None:
-        """Take what the coordinator says to a heartbeat."""
+        """Take the response to a heartbeat."""
         self.member_id = response.member_id or self.member_id
         self.epoch = response.member_epoch
         self.interval_ms = max(response.heartbeat_interval_ms, 1)
@@ -116,12 +131,15 @@ class GroupMember:
             self.told = None if told == self.owned else told
 
     def note_silence(self) -> None:
-        """Note that a heartbeat, or what was said to it, may be lost."""
+        """Note that a heartbeat or its response may be lost."""
         self.told = None
         self._is_everything_due = True
 
     def lose(self) -> None:
-        """Begin anew: the group goes on without this member. What it owns belongs to others, which the application has yet to be told."""
+        """Begin anew after the group dropped this member.
+
+        Its owned partitions belong to other members. The application is not told yet.
+        """
         self.epoch = JOIN_EPOCH
         self.told = None
         self._is_everything_due = self._is_subscription_due = True
@@ -130,11 +148,15 @@ class GroupMember:
     # Passes
 
     def give_up(self, partitions: Iterable[tuple[UUID, int]]) -> None:
-        """Own these no more."""
+        """Remove these partitions from the owned ones."""
         self.owned -= frozenset(partitions)
 
     def finish(self, owned: Owned) -> None:
-        """End a pass with what is owned now. If that is not all, the next heartbeat has the coordinator tell the assignment again."""
+        """End a pass with these owned partitions.
+
+        If they are not the whole assignment, the next heartbeat makes the coordinator send it
+        again.
+        """
         self._is_everything_due = self._is_everything_due or owned != self.told
         self.owned = owned
         self.told = None

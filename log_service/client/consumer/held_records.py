@@ -1,9 +1,10 @@
-"""Records that ``poll`` returned and the application has not seen yet, where a face of the consumer hands them out one by one.
+"""Hold polled records that a blocking or asyncio consumer has not handed out yet.
 
-The consumer's positions are behind all of them, so that a face has to know which offsets are not consumed in truth: those are not
-committed, and where the records are dropped the consumer goes back to them.
+The positions of the inner consumer are behind all of them. So these consumers must know which
+offsets the application has not consumed. Those are not committed. If the records are dropped, the
+consumer seeks back to them.
 
-Invariant: of each partition the records are held in the order of their offsets.
+Invariant: the records of each partition are in the order of their offsets.
 """
 
 from collections import deque
@@ -26,10 +27,13 @@ Positions = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
 class HeldRecords(deque[ConsumerRecord]):
-    """The records that come next. A deque: ``extend`` holds what a poll returned, ``popleft`` hands out one."""
+    """The next records, as a deque. ``extend`` adds polled records, ``popleft`` hands out one."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Return the next records, at most ``limit``, and hold them no more. Raises as ``arguments.record_limit``."""
+        """Remove and return the next records, at most ``limit``.
+
+        Raises as ``arguments.record_limit``.
+        """
         if arguments.record_limit(limit) >= len(self):
             taken = list(self)
             self.clear()
@@ -37,9 +41,10 @@ class HeldRecords(deque[ConsumerRecord]):
         return [self.popleft() for _ in range(limit)]
 
     def firsts(self) -> Firsts:
-        """Return, by partition, the offset of the first record that is held, with the leader epoch of that record.
+        """Return the offset and leader epoch of the first held record of each partition.
 
-        The record before it, whose epoch a commit names (KIP-320), is gone; a log that has this one has that one, too.
+        A commit names the epoch of the record before (KIP-320), which is gone. The epoch of this
+        record serves as well, because a log that has this record has that one, too.
         """
         found: dict[TopicPartition, ConsumerRecord] = {}
         for record in tuple(self):  # a copy: another thread may take records meanwhile
@@ -47,14 +52,14 @@ class HeldRecords(deque[ConsumerRecord]):
         return {each: OffsetAndMetadata(offset=first.offset, leader_epoch=first.leader_epoch) for each, first in found.items()}
 
     def give_up(self) -> Firsts:
-        """Hold nothing any more; returns what ``firsts`` did before: where to read on."""
+        """Drop all records, and return the offsets to continue reading at, as ``firsts`` did."""
         found = self.firsts()
         self.clear()
         return found
 
 
 async def go_back(consumer: Consumer, firsts: Firsts) -> None:
-    """Read on at these offsets, where the partitions are assigned still. Not cancelled half way."""
+    """Seek to these offsets in partitions that are still assigned. Not cancelled half way."""
     with trio.CancelScope(shield=True):
         for topic_partition in consumer.assignment:
             if topic_partition in firsts:
@@ -62,21 +67,25 @@ async def go_back(consumer: Consumer, firsts: Firsts) -> None:
 
 
 async def call_after_going_back(consumer: Consumer, firsts: Firsts, function: Callable[[], Any]) -> Any:
-    """Return what a method of the consumer does that changes what is read, whether it waits or not."""
+    """Go back, then call a method of the consumer that changes what is read.
+
+    Returns its result. The method may be async.
+    """
     await go_back(consumer, firsts)
     result = function()
     return await result if isawaitable(result) else result
 
 
 def consumed_before(consumer: Consumer, firsts: Firsts) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what is to be committed while records from these offsets on are held."""
+    """Return the offsets to commit while records from these offsets on are held."""
     return {**consumer.consumed(), **firsts}
 
 
 def to_commit(consumer: Consumer, positions: Positions | None, firsts: Firsts) -> Positions | None:
-    """Return what the consumer is to commit while records from these offsets on are held: what is given, or else what is before them.
+    """Return the given or default offsets to commit while records are held from ``firsts`` on.
 
-    To the application its position is where they begin: that offset is committed with the leader epoch that is known of it, too (KIP-320).
+    To the application, its position is where the held records begin. So such an offset is committed
+    with the known leader epoch, too (KIP-320).
     """
     if positions is None:
         return consumed_before(consumer, firsts) if firsts else None

@@ -1,7 +1,7 @@
-"""What a consumer asks of its part in a group, whichever protocol it speaks: the classic one or that of KIP-848.
+"""Interfaces of a consumer's group membership, common to both group protocols.
 
-``Membership`` and ``Rebalancer`` are of the classic protocol, ``ConsumerMembership`` and ``Reconciler`` of the other. Only shapes; nothing
-is decided here.
+``Membership`` and ``Rebalancer`` implement the classic protocol, ``ConsumerMembership`` and
+``Reconciler`` that of KIP-848. Nothing is decided here.
 """
 
 from typing import Protocol
@@ -11,7 +11,7 @@ from log_service.common.errors import ErrorCode
 
 
 class CommittingMember(Protocol):
-    """As whom offsets are committed."""
+    """The member that commits offsets."""
 
     @property
     def member_id(self) -> str:
@@ -19,7 +19,7 @@ class CommittingMember(Protocol):
 
     @property
     def generation_id(self) -> int:
-        """The generation, or the member epoch; -1 outside of the group."""
+        """The generation, or the member epoch, -1 outside the group."""
 
     @property
     def is_member(self) -> bool:
@@ -29,20 +29,23 @@ class CommittingMember(Protocol):
         """Act on a refused commit."""
 
     async def hear_epoch(self) -> bool:
-        """Wait until the coordinator has told the newest epoch. Whether there may be another than the one that a commit carried."""
+        """Wait until the coordinator has sent the newest epoch.
+
+        Returns whether it may differ from the epoch of the refused commit.
+        """
 
 
 class GroupSteps(Protocol):
-    """What a consumer does for its group inside its polls."""
+    """Steps that a consumer takes for its group inside its polls."""
 
     async def advance(self) -> None:
         """Take the next steps, if there are any."""
 
     def subscribed(self, reason: str) -> None:
-        """Note that the consumer wants other topics."""
+        """Note that the subscription changed."""
 
     def look_at(self, view: ClusterView) -> None:
         """Note that the cluster changed."""
 
     async def leave(self, *, is_committing: bool) -> None:
-        """Give everything up and leave the group."""
+        """Give up all partitions and leave the group."""

@@ -1,10 +1,11 @@
-"""Opened batches as the records that an application sees.
+"""Turn opened batches into records of the application.
 
-Many records are made at once where numpy is installed: ``records.fields`` finds every field of all of them, and only keys and values are
-cut out one by one. Few records, or a client without numpy, take a loop. Both ways yield the same records. Knows nothing of positions and
-transactions.
+With numpy, many records are made at once. ``records.fields`` finds every field of all of them, and
+only keys and values are cut out one by one. Few records, or a client without numpy, use a loop.
+Both ways yield the same records. Knows nothing of positions and transactions.
 
-Invariants: records are made in portions, when they are asked for; a malformed record raises behind the records that come before it.
+Invariants: records are made in portions, on demand. A malformed record raises after the records
+before it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from log_service.common.types import TopicPartition
 from log_service.records.batch import OpenBatch
 from log_service.records.record import RecordHeader, malformed, read_headers, read_records
 
-MIN_RECORD_COUNT = 256  # for fewer, steps of numpy cost more than a loop
+MIN_RECORD_COUNT = 256  # for fewer, numpy costs more than a loop
 MAX_FIELDS_BYTES = 8 << 20  # the fields of a larger batch of tiny records would take many times its size
 PORTION_RECORDS = 1_024
 
@@ -41,15 +42,15 @@ def rows_of(batches: Sequence[OpenBatch], topic_partition: TopicPartition) -> It
             try:
                 return _many_rows(fields, batches, topic_partition)
             except KafkaError:
-                pass  # one after the other, those before the malformed one come out
+                pass  # the loop returns the records before the malformed one
     return chain.from_iterable(_single_rows(batch, topic_partition) for batch in batches)
 
 
 @cache
 def _fields_module() -> ModuleType | None:
-    """Return what finds the fields of many records, None without numpy."""
+    """Return the module that finds the fields of many records, None without numpy."""
     try:
-        from log_service.records import fields  # noqa: PLC0415 - brings numpy, which a client can do without
+        from log_service.records import fields  # noqa: PLC0415 - imports numpy, which is optional
     except ImportError:
         return None
     return fields
