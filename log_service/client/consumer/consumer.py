@@ -500,8 +500,9 @@ class Consumer:
         await self._committer.commit(self._to_commit(positions), self.config.default_api_timeout_ms)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that ``commit`` commits by default: behind all polled records, if not
-        yet committed.
+        """Return the offsets behind all polled records that are not committed yet.
+
+        ``commit`` commits these by default.
 
         Raises:
             KafkaError: INVALID_REQUEST, the consumer is closed.

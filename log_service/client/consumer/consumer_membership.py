@@ -76,9 +76,16 @@ class ConsumerMembership:
         self._failed_count = 0
         self._has_taken = False
         self.names: dict[UUID, str] = {}
-        """The topics of what the member owns, by their ids; what it gives up may be gone, or of an earlier subscription."""
+        """Names of the topics of owned partitions, by topic id.
+
+        They are kept here, because a topic that is given up may be deleted or belong to an earlier
+        subscription.
+        """
         self.taken_as = ("", NO_EPOCH)
-        """Member id and newest epoch in which the application has the partitions that it knows of; also once the group has gone on."""
+        """Member id and newest epoch under which the application got its current partitions.
+
+        They stay after the group has dropped the member.
+        """
 
     def __repr__(self) -> str:
         return f"<ConsumerMembership {self._member.group_id} member={self.member_id!r} epoch={self._member.epoch}>"

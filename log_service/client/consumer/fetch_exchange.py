@@ -60,8 +60,8 @@ class FetchExchange:
         """Return the partitions that this broker still leads, or serves as preferred replica.
 
         The view may have changed while the client connected. A request carries the leader epoch of
-        the view. With the epoch of another leader, a former leader that lost its log would respond
-        as if its end were the end of the log.
+        the view. Under the epoch of the new leader, this broker is a follower that may have lost
+        its log. It would respond as if its end were the end of the log.
         """
         leader_of = self._cluster.view.leader_of
         return [state for state in states if node_id in {state.preferred_replica, leader_of(state.topic_partition)}]

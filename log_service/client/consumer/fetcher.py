@@ -1,13 +1,15 @@
-"""Fetches ahead of the application, within bounds, and opens batches only when their records are asked for.
+"""Fetch ahead of the application, within bounds, and open batches when their records are polled.
 
-Decides what to fetch next (every partition that may be fetched, one request per leader at a time), when enough is buffered, and what the
-errors of a response mean. ``positions`` finds where to begin; the consumer decides which partitions are read.
+Decides what to fetch next (every fetchable partition, one request per leader at a time), when
+enough is buffered, and how to treat the errors of a response. ``positions`` finds the start of
+reading. The consumer decides which partitions are read.
 
-Invariants: buffered bytes stay below ``queued_max_bytes`` plus one response per leader. Records come out in the order of offsets, each
-once, none from before the position, none of a partition that is paused or was given up. The response to a fetch that was sent before a
-seek is dropped. No position is carried over into a topic that was deleted and created anew. A partition with an error is fetched again
-after a pause, and where the application has to hear of the error, not before; a partition whose new leader is known by then is fetched
-there at once (KIP-951).
+Invariants: buffered bytes stay below ``queued_max_bytes`` plus one response per leader. Records are
+returned once, in the order of offsets, none from before the position, none of a partition that is
+paused or was given up. The response to a fetch that was sent before a seek is dropped. No position
+is carried over into a topic that was deleted and created anew. A partition with an error is fetched
+again after a pause. If the application must learn of the error, the fetch waits for that, too. A
+partition whose new leader is known by then is fetched there at once (KIP-951).
 """
 
 import logging
@@ -52,7 +54,7 @@ STALE_VIEW = frozenset(
 
 
 class _Fetched:
-    """Batches of one partition that wait to be opened."""
+    """Batches of one partition that are not opened yet."""
 
     __slots__ = ("reader", "size_bytes", "state", "version")
 
@@ -64,12 +66,15 @@ class _Fetched:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the partition was moved since."""
+        """Whether the position was moved since the fetch."""
         return self.state.version != self.version
 
 
 class Fetcher:
-    """Keeps records of all assigned partitions ready. ``on_change`` is called when a poll should look again."""
+    """Keeps records of all assigned partitions ready.
+
+    ``on_change`` is called when a poll should look.
+    """
 
     def __init__(
         self,
@@ -90,7 +95,7 @@ class Fetcher:
         self._quiet = QuietLogger(logger, meter.now_ms)
         self._exchange = FetchExchange(cluster, config, meter)
         self._fetched: deque[_Fetched] = deque()
-        self._busy_nodes: dict[int, int] = {}  # by node, since when it owes a response
+        self._busy_nodes: dict[int, int] = {}  # by node, the time since which it owes a response
         self._wakeup = trio.Event()
         self._untold: deque[tuple[PartitionState | None, KafkaError]] = deque()
         self._buffered_bytes = 0
@@ -102,19 +107,22 @@ class Fetcher:
         return f"<Fetcher buffered={self._buffered_bytes} busy={sorted(self._busy_nodes)}>"
 
     def wake(self) -> None:
-        """Look again: something may be fetched that could not be before."""
+        """Look again, because a partition may have become fetchable."""
         self._wakeup.set()
 
     @property
     def buffered_bytes(self) -> int:
-        """What was fetched and not handed out yet."""
+        """Bytes that were fetched and not returned yet."""
         return self._buffered_bytes
 
     def raise_error(self) -> None:
-        """Raise what a fetch failed with for good, once; the partition is asked again a little later: polls may follow at once.
+        """Raise a permanent fetch error, once.
+
+        The partition is fetched again after a pause, because the next poll may follow at once.
 
         Raises:
-            KafkaError: TOPIC_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (with auto_offset_reset none) and others.
+            KafkaError: TOPIC_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (with
+                auto_offset_reset none) and others.
         """
         while self._untold:
             state, error = self._untold.popleft()
@@ -125,11 +133,14 @@ class Fetcher:
                 raise error
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Return what is ready, at most ``max_records``, of partitions that are not paused; positions move behind it.
+        """Return up to ``max_records`` ready records of partitions that are not paused.
+
+        Positions move behind them.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (of which RecordDeserializationError is one): the position stays before the
-                broken batch or at the record; what came before it is returned first.
+            KafkaError: CORRUPT_MESSAGE or INVALID_RECORD (RecordDeserializationError is one). The
+                position stays before the broken batch or at the record. Earlier records are
+                returned first.
         """
         taken: list[ConsumerRecord] = []
         kept: list[_Fetched] = []
@@ -150,7 +161,7 @@ class Fetcher:
         return taken
 
     async def end_sessions(self) -> None:
-        """Tell the brokers that they may forget this consumer."""
+        """Tell the brokers to end the fetch sessions."""
         await self._exchange.end_sessions()
 
     async def run(self) -> None:
@@ -165,7 +176,10 @@ class Fetcher:
                 self._wakeup = trio.Event()
 
     def _doubt_silent_nodes(self) -> float:
-        """Ask for metadata where a node owes a response for too long, and return in how many milliseconds to look again."""
+        """Refresh metadata if a node has owed a response for too long.
+
+        Returns the milliseconds until the next check.
+        """
         if not self._busy_nodes:
             return inf
         now_ms, patience_ms = self._meter.now_ms(), self._config.fetch_max_wait_ms + SILENCE_MS
@@ -178,7 +192,7 @@ class Fetcher:
     # Handing out
 
     def _open(self, fetched: _Fetched, taken: list[ConsumerRecord], max_records: int) -> bool:
-        """Take records of one response; whether the next response may be opened."""
+        """Take records of one response. Returns whether the next response may be opened."""
         state, reader = fetched.state, fetched.reader
         try:
             is_empty = reader.read_into(taken, max_records)
@@ -212,7 +226,7 @@ class Fetcher:
             fetched.state.buffered_bytes -= fetched.size_bytes
 
     def _make_room(self) -> None:
-        """Drop what is stale, and what paused partitions hold: that is fetched again when they are resumed."""
+        """Drop stale data and data of paused partitions, which is fetched again on resume."""
         for fetched in self._fetched:
             if fetched.state.is_paused and not fetched.is_stale:
                 fetched.state.seek(fetched.state.position, fetched.state.leader_epoch, topic_id=fetched.state.topic_id)
@@ -223,7 +237,10 @@ class Fetcher:
     # Fetching
 
     def _fetchable(self) -> dict[int, list[PartitionState]]:
-        """Return what to ask each leader that is not being asked already; asks for new metadata where a leader is missing."""
+        """Return the partitions to fetch from each leader that owes no response.
+
+        Requests new metadata if a partition has no leader.
+        """
         if self._buffered_bytes >= self._config.queued_max_bytes:
             self._make_room()
         if self._buffered_bytes >= self._config.queued_max_bytes:
@@ -241,7 +258,10 @@ class Fetcher:
         return by_node
 
     def _is_topic_there(self, state: PartitionState) -> bool:
-        """Whether the position is of the topic that the view has; one of an earlier topic of the name is reset."""
+        """Return whether the position belongs to the topic that the view has under this name.
+
+        A position of an earlier topic with the name is reset.
+        """
         current = self._cluster.view.topic_id_of(state.topic_partition.topic)
         if not state.is_of_other_topic(current):
             if state.topic_id == NO_TOPIC_ID:
@@ -252,9 +272,10 @@ class Fetcher:
         return False
 
     def _node_for(self, state: PartitionState) -> int:
-        """Return the replica that the leader named as nearer (KIP-392), for as long as metadata stays fresh, else the leader.
+        """Return the node to fetch from: the preferred replica (KIP-392) or the leader.
 
-        There is none while the view is behind the position.
+        The preferred replica is used for as long as metadata stays fresh. Returns ``UNKNOWN`` while
+        the view is behind the position.
         """
         if self._is_view_behind(state):
             return UNKNOWN
@@ -266,10 +287,12 @@ class Fetcher:
         return self._cluster.view.leader_of(state.topic_partition)
 
     def _is_view_behind(self, state: PartitionState) -> bool:
-        """Whether a position is of a leader epoch, as a commit tells it, of which the view has yet to hear (KIP-320).
+        """Return whether the position has a newer leader epoch than the view (KIP-320).
 
-        The leader that the view names may not know of its successor. It lacks what that one wrote, and would say that there is no such
-        offset. The view is believed after ``default_api_timeout_ms``: the epoch may be that of a topic that was deleted and created anew.
+        Commits carry such epochs. The leader in the view may not know of its successor. It lacks
+        the records of that successor and would respond OFFSET_OUT_OF_RANGE. After
+        ``default_api_timeout_ms`` the view is believed, because the epoch may be that of an earlier
+        topic with the same name.
         """
         if state.sought_epoch == NO_LEADER_EPOCH:
             return False
@@ -307,7 +330,9 @@ class Fetcher:
             self.wake()
 
     def _release(self, states: list[PartitionState]) -> None:
-        """Let partitions be fetched again: from another broker at once, from this one after its pause."""
+        """Let partitions be fetched again: at once from another broker, after a pause from this
+        one.
+        """
         for state in states:
             state.is_in_flight = False
         self.wake()
@@ -320,10 +345,10 @@ class Fetcher:
             state.preferred_replica = response.preferred_read_replica
             state.preferred_until_ms = self._cluster.env.clock.monotonic_ms() + self._config.metadata_max_age_ms
             if state.preferred_replica not in self._cluster.view.nodes:
-                self._request_refresh()  # the leader knows of a broker that came later than this view
+                self._request_refresh()  # the leader knows a broker that is newer than this view
                 self._pause(state)
         elif state.preferred_replica >= 0 and (code is not ErrorCode.NONE or _is_truncated(response)):
-            state.preferred_replica = UNKNOWN  # what a follower lacks, or has lost, the leader may have
+            state.preferred_replica = UNKNOWN  # the leader may have records that a follower lacks
             self.wake()
             return
         if code is not ErrorCode.NONE:
@@ -373,7 +398,7 @@ class Fetcher:
         self._on_change()
 
     def _aborted_filter(self, state: PartitionState, response: PartitionData) -> AbortedFilter | None:
-        """Return the partition's filter; a new one after each seek."""
+        """Return the filter of the partition. A seek begins a new one."""
         if not self._config.isolation:
             return None
         if state.aborted is None:
@@ -403,7 +428,7 @@ class Fetcher:
         self._nursery.start_soon(self._ask_again, state, state.version)
 
     async def _ask_again(self, state: PartitionState, version: int) -> None:
-        """End a partition's pause."""
+        """End the pause of a partition."""
         await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
         if state.version == version and state.hold is Hold.PAUSE:
             state.hold = None
@@ -415,7 +440,10 @@ class Fetcher:
         self._on_change()
 
     def _note_truncation(self, state: PartitionState, end_offset: int) -> None:
-        """The log was cut back below what was read and written anew: go back to where both agree, or tell the application (KIP-320)."""
+        """Handle a log that was truncated below the position (KIP-320).
+
+        Goes back to the last offset where both agree, or reports the error to the application.
+        """
         error = LogTruncation(state.topic_partition, state.fetch_offset, end_offset)
         if self._config.auto_offset_reset == "none":
             self._fail(state, error)
@@ -425,9 +453,12 @@ class Fetcher:
         self._on_change()
 
     def _reset(self, state: PartitionState, error: KafkaError) -> None:
-        """The log does not have that offset: start where ``auto_offset_reset`` says, or tell the application."""
+        """Handle an offset that the log does not have.
+
+        Starts at the offset of ``auto_offset_reset``, or reports the error to the application.
+        """
         if state.position != state.fetch_offset:
-            state.hold = Hold.READING  # asked again when what is buffered was handed out
+            state.hold = Hold.READING  # asked again after the buffered records are returned
         elif self._config.auto_offset_reset == "none":
             self._fail(state, error)
         else:
@@ -441,7 +472,10 @@ class Fetcher:
             self._nursery.start_soon(self._refresh)
 
     async def _refresh(self) -> None:
-        """Refresh the view, with growing pauses between one time and the next; what could not be fetched is tried again then."""
+        """Refresh the view, after pauses that grow with each attempt.
+
+        Then fetching is tried again.
+        """
         pause_ms = self._refreshed_ms + self._cluster.backoff_ms(self._refresh_attempt) - self._meter.now_ms()
         await trio.sleep(max(pause_ms, 0) / 1_000)
         self._refresh_attempt += 1
@@ -455,5 +489,5 @@ class Fetcher:
 
 
 def _is_truncated(response: PartitionData) -> bool:
-    """Whether the replica says that its log was cut back below what was read."""
+    """Return whether the replica reports that its log was truncated below the position."""
     return response.diverging_epoch is not None and response.diverging_epoch.end_offset >= 0

@@ -1,11 +1,13 @@
-"""One member of a classic group: joining, the leader's assignment, heartbeats, leaving.
+"""Membership in a classic group: join, assign as the leader, send heartbeats, leave.
 
-Decides when the member has to join again and what the coordinator's errors mean for it. It never touches partitions: the consumer asks it
-to join with a subscription, takes the outcome when it polls, and hears when its partitions are lost. Joining runs in a task of its own and
-is never cancelled, because a second join of the same member would leave the first without a response.
+Decides when the member has to join again and what the coordinator's errors mean for it. It never
+touches partitions. The consumer asks it to join with a subscription, takes the outcome when it
+polls, and learns when its partitions are lost. Joining runs in its own task and is never cancelled,
+because a second join of the same member would leave the first without a response.
 
-Invariants: one join at a time; heartbeats leave from the moment of the outcome until the member leaves, also while the application works; a
-member that does not poll for ``max_poll_interval_ms`` leaves (KIP-62).
+Invariants: one join at a time. Heartbeats are sent from the outcome of a join until the member
+leaves, also while the application works. A member that does not poll for ``max_poll_interval_ms``
+leaves (KIP-62).
 """
 
 import logging
@@ -43,20 +45,26 @@ logger = logging.getLogger(__name__)
 
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 JOIN_PURPOSE = "join"
-"""Joins wait for the other members: heartbeats and commits would wait behind them on the same connection."""
+"""Joins use their own connection, because heartbeats and commits would wait behind them."""
 REJOIN_AS_NEW = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 AT_ONCE = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
-"""Refusals after which the next join goes out without a pause, ``MAX_AT_ONCE`` times."""
+"""Errors after which the next join is sent without a pause, up to ``MAX_AT_ONCE`` times."""
 MAX_AT_ONCE = 3
 BEATS_PER_SESSION = 3
-"""A heartbeat without a response for that part of the session may be lost on a coordinator that hangs: there is time to find another."""
+"""Parts of the session timeout. A heartbeat without a response for one part counts as lost.
+
+The coordinator may hang. The rest of the session leaves time to find another.
+"""
 Subscribing = Callable[[str], bytes]
-"""Returns the subscription's bytes for an assignor."""
+"""Returns the bytes of the subscription for an assignor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a leader assigns by, apart from members: partition counts by topic, and racks if it has one itself, as Java's does (KIP-881)."""
+    """Partition counts by topic, and racks, that a leader used to assign.
+
+    Racks are used only if the leader has a rack itself, as in Java's client (KIP-881).
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     racks: Racks = field(default_factory=dict)
@@ -64,7 +72,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOutcome:
-    """What a completed join gave."""
+    """Result of a completed join."""
 
     generation_id: int
     assignor: str
@@ -72,7 +80,7 @@ class JoinOutcome:
 
 
 class Membership:
-    """A consumer's membership. ``on_change`` is called whenever a poll should look at it."""
+    """A consumer's membership. ``on_change`` is called when a poll should look at it."""
 
     def __init__(
         self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None], meter: ConsumerMeter
@@ -97,7 +105,10 @@ class Membership:
         self.member_id = ""
         self.generation_id = NO_GENERATION
         self.taken_as = ("", NO_GENERATION)
-        """Member id and generation in which the application got the partitions that it knows of; also once the group has gone on."""
+        """Member id and generation under which the application got its current partitions.
+
+        They stay after the group has dropped the member.
+        """
         self.is_join_needed = False
 
     def __repr__(self) -> str:
@@ -105,7 +116,7 @@ class Membership:
 
     @property
     def is_joining(self) -> bool:
-        """Whether a join is under way."""
+        """Whether a join is in progress."""
         return self._subscribing is not None
 
     @property
@@ -114,7 +125,10 @@ class Membership:
         return self.generation_id != NO_GENERATION
 
     def is_outdated_by(self, view: ClusterView) -> bool:
-        """Whether this member, as the leader, assigned by what is no longer so; never for followers."""
+        """Return whether this member, as the leader, assigned by counts or racks that changed.
+
+        Never true for followers.
+        """
         return self.is_member and self._assigned_by != self._shape_of(self._assigned_by.counts, view)
 
     # What a poll does
@@ -125,7 +139,10 @@ class Membership:
         self._polled_ms = self._now_ms()
 
     def start_join(self, subscribing: Subscribing, *, is_creating_topics: bool) -> None:
-        """Join, or join again, with what ``subscribing`` returns for each assignor. As the leader the member may create missing topics."""
+        """Join, or join again. ``subscribing`` returns the subscription for each assignor.
+
+        As the leader, the member may create missing topics.
+        """
         assert not self.is_joining, "one join at a time"
         self._subscribing = subscribing
         self._is_creating_topics = is_creating_topics
@@ -141,26 +158,29 @@ class Membership:
 
     @property
     def outcome(self) -> JoinOutcome | None:
-        """What the last join gave, until it is taken."""
+        """Outcome of the last join, None once it was taken."""
         return self._outcome
 
     def take_outcome(self) -> JoinOutcome | None:
-        """Return what the last join gave, once."""
+        """Return the outcome of the last join, once."""
         outcome, self._outcome = self._outcome, None
         if outcome is not None:
             self.taken_as = (self.member_id, outcome.generation_id)
         return outcome
 
     def take_lost(self) -> bool:
-        """Whether the partitions went to others without being given up; said once."""
+        """Return once whether the partitions went to other members without being given up."""
         is_lost, self._is_lost = self._is_lost, False
         return is_lost
 
     def raise_error(self) -> None:
-        """Raise what keeps this member from joining, once: it may pass, so the next poll joins again. A fenced member never does.
+        """Raise the error that keeps this member from joining, once.
+
+        The next poll joins again, because the cause may pass. A fenced member never joins again.
 
         Raises:
-            KafkaError: FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED and others.
+            KafkaError: FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED
+                and others.
         """
         error = self._error
         if error is None:
@@ -170,12 +190,12 @@ class Membership:
         raise KafkaError(error.code, str(error))
 
     async def hear_epoch(self) -> bool:
-        """Say that there is none to wait for: a generation that a commit was refused in is over."""
+        """Return false, because a refused generation never becomes valid again."""
         await trio.lowlevel.checkpoint()
         return False
 
     def note_commit_error(self, code: ErrorCode) -> None:
-        """Act on a refused commit: the group may have gone on without this member."""
+        """Act on a refused commit, because the group may have dropped this member."""
         if code in REJOIN_AS_NEW:
             self._lose(f"a commit was refused: {code.name}", is_member_forgotten=code is ErrorCode.UNKNOWN_MEMBER_ID)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -186,12 +206,12 @@ class Membership:
     # Tasks
 
     async def run(self) -> None:
-        """Join whenever asked, until ``end``."""
+        """Join on request, until ``end``."""
         with self._scope:
             await self._run()
 
     def end(self) -> None:
-        """End the tasks; later responses are dropped, and what was not taken yet."""
+        """End the tasks. Later responses and an outcome that was not taken are dropped."""
         self._scope.cancel()
         self._outcome = None
 
@@ -207,7 +227,10 @@ class Membership:
                     self._on_change()
 
     async def leave(self, reason: str) -> None:
-        """Tell the coordinator, if there is anything to tell; a static member stays in the group until its session ends (KIP-345)."""
+        """Tell the coordinator that this member leaves, if it is a member.
+
+        A static member stays in the group until its session ends (KIP-345).
+        """
         member_id, self.member_id, self.generation_id = self.member_id, "", NO_GENERATION
         if not member_id or self._config.group_instance_id is not None:
             return
@@ -308,7 +331,7 @@ class Membership:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
 
     async def _assign(self, response: JoinGroupResponse, assignor: str) -> list[SyncGroupRequestAssignment]:
-        """Decide for the whole group, as its leader."""
+        """Assign partitions for the whole group, as its leader."""
         members = [
             Member(
                 member_id=each.member_id,
@@ -334,7 +357,10 @@ class Membership:
         return Shape(counts=counts, racks=view.racks_of(topics) if self._config.client_rack else NO_RACKS)
 
     def _subscription_of(self, member_id: str, metadata: bytes) -> Subscription:
-        """Read what another member wants; one that cannot be read gets nothing, and does not stop the others."""
+        """Decode another member's subscription.
+
+        A malformed one gets no partitions and does not stop the others.
+        """
         try:
             return decode_subscription(metadata)
         except ProtocolError as error:
@@ -350,7 +376,7 @@ class Membership:
     # Staying
 
     async def _beat(self) -> None:
-        """Tell the coordinator that this member lives, unless its application stopped polling."""
+        """Send heartbeats, unless the application stopped polling."""
         while True:
             await trio.sleep(self._config.heartbeat_interval_ms / 1_000)
             if not self.is_member or self.is_joining:
@@ -387,7 +413,7 @@ class Membership:
 
     def _note_heartbeat_error(self, error: KafkaError) -> None:
         if self.is_joining:
-            return  # it was about the generation before
+            return  # it concerns the previous generation
         if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.request_join("the group rebalances")
         elif error.code in MOVED:

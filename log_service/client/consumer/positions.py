@@ -1,9 +1,12 @@
-"""Where a consumer reads on: found in the group's commits or in the log, moved by the application, compared with the log's end.
+"""Find and move the positions of a consumer.
 
-Decides in which order commits and log are asked, what ``auto_offset_reset`` means, and when finding is tried again. Knows nothing of
-fetching and polling: ``on_found`` is called when a partition may be fetched, ``on_error`` when a poll has an error to raise.
+A position comes from the group's commits or from the log. This module decides in which order to
+ask, what ``auto_offset_reset`` means, and when to try again. It knows nothing of fetching and
+polling. ``on_found`` is called when a partition may be fetched, ``on_error`` when a poll has an
+error to raise.
 
-Invariants: a position is set only if it was not moved meanwhile; a call that fails leaves what it could not find unchanged.
+Invariants: a position is set only if it was not moved meanwhile. A call that fails does not change
+the positions that it could not find.
 """
 
 import logging
@@ -27,7 +30,7 @@ logger = logging.getLogger(__name__)
 RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST}
 LOOKED_UP = frozenset({Start.EARLIEST, Start.LATEST, Start.TIME})
 MAY_COME = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
-"""Partitions that are not there yet, or no more: reading begins when they are."""
+"""Errors of partitions that do not exist now. Reading begins when they do."""
 
 
 class Positions:
@@ -51,23 +54,24 @@ class Positions:
         self._wanted = trio.Event()
         self._error: KafkaError | None = None
 
-    # Finding them in the background
+    # Find positions in the background
 
     def find_missing(self) -> None:
-        """Let ``run`` find the positions that are missing, if any are."""
+        """Let ``run`` find missing positions, if there are any."""
         if self._subscriptions.without_position():
             self._wanted.set()
 
     @property
     def has_error(self) -> bool:
-        """Whether there is an error that no caller has been told."""
+        """Whether an error waits to be raised."""
         return self._error is not None
 
     def raise_error(self) -> None:
-        """Raise what finding a position failed with for good, once; it is tried again.
+        """Raise a permanent error of finding a position, once. Finding is tried again.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE (with auto_offset_reset none), GROUP_AUTHORIZATION_FAILED and others.
+            KafkaError: OFFSET_OUT_OF_RANGE (with auto_offset_reset none),
+                GROUP_AUTHORIZATION_FAILED and others.
         """
         error, self._error = self._error, None
         if error is not None:
@@ -93,7 +97,7 @@ class Positions:
                 attempt += 1
             self._on_found()
 
-    # What the application asks
+    # Calls of the application
 
     async def position(self, topic_partition: TopicPartition) -> int:
         """See ``Consumer.position``."""
@@ -104,7 +108,10 @@ class Positions:
         return state.position
 
     async def move_to(self, partitions: Iterable[TopicPartition], start: Start) -> None:
-        """Read these partitions (none named: all) from ``start`` on. Raises ValueError where one is not assigned."""
+        """Read these partitions (default: all) from ``start`` on.
+
+        Raises ValueError if one is not assigned.
+        """
         named = list(partitions)
         states = [self._subscriptions.of(each) for each in named] if named else list(self._subscriptions)
         for state in states:
@@ -126,16 +133,23 @@ class Positions:
         return {each: state.position for each, state in states.items()}
 
     async def ends(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        """Return where logs begin or end, as a reader sees them. Raises as ``list_offsets``."""
+        """Return where logs begin or end for a reader. Raises as ``list_offsets``."""
         return {each: found.offset for each, found in (await self.list_offsets(dict.fromkeys(partitions, spec))).items()}
 
     async def list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, FoundOffset]:
-        """Look offsets up in the log. Raises KafkaError (``ItemsFailed``) where there is no such partition, or as ``arguments``."""
+        """Look offsets up in the log.
+
+        Raises KafkaError (``ItemsFailed``) if a partition does not exist, or as ``arguments``.
+        """
         arguments.partitions(specs)
         return await offsets.list_offsets(self._cluster, specs, self._config.isolation, self._config.default_api_timeout_ms)
 
     async def committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return what the group committed; stable offsets only under read_committed (KIP-447). Raises the coordinator's ``KafkaError``."""
+        """Return the committed offsets of the group, only stable ones under read_committed
+        (KIP-447).
+
+        Raises the coordinator's ``KafkaError``.
+        """
         cluster, group_id = self._cluster, self._config.group_id
         assert group_id is not None, "without a group nothing is committed"
 
@@ -148,14 +162,17 @@ class Positions:
 
         return await cluster.retry(attempt, self._config.default_api_timeout_ms)
 
-    # Finding
+    # Find positions
 
     async def _find(self, states: Iterable[PartitionState], *, is_waiting_for_leaders: bool = True) -> None:
-        """Give every partition that has none a position; without ``is_waiting_for_leaders`` only those that have a leader.
+        """Give a position to every partition without one.
+
+        Without ``is_waiting_for_leaders``, partitions without a leader are left out.
 
         Raises:
-            KafkaError: LEADER_NOT_AVAILABLE, one has no leader, and the others have their positions; OFFSET_OUT_OF_RANGE,
-                ``auto_offset_reset`` is none and nothing was committed; or what the cluster refused with.
+            KafkaError: LEADER_NOT_AVAILABLE, a partition has no leader, and the others have their
+                positions. OFFSET_OUT_OF_RANGE, ``auto_offset_reset`` is none and nothing was
+                committed. Or an error of the cluster.
         """
         waiting = [state for state in states if not state.has_position]
         await self._take_committed([state for state in waiting if state.start is Start.COMMITTED])
@@ -164,7 +181,7 @@ class Positions:
         if not is_waiting_for_leaders:
             leaderless = await self._leaderless([state for state in waiting if state.start in LOOKED_UP])
         await self._take_ends([state for state in waiting if state.start in LOOKED_UP and state not in leaderless])
-        late = [state for state in waiting if state.start is Start.LATEST]  # no record is as young as the time that was asked for
+        late = [state for state in waiting if state.start is Start.LATEST]  # no record is as new as the requested time
         await self._take_ends([state for state in late if state not in leaderless])
         if leaderless:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{leaderless[0].topic_partition} has no leader")
@@ -193,7 +210,10 @@ class Positions:
                 state.seek(committed.offset, committed.leader_epoch, topic_id=topic_ids[state.topic_partition.topic])
 
     async def _leaderless(self, states: list[PartitionState]) -> list[PartitionState]:
-        """Return the partitions that are there, and of which even a new view knows no leader: asking for them keeps others waiting."""
+        """Return the existing partitions that have no leader even in a new view.
+
+        Asking for them would keep the others waiting.
+        """
         cluster = self._cluster
 
         def found() -> list[PartitionState]:
@@ -205,7 +225,10 @@ class Positions:
         return found()
 
     async def _take_ends(self, states: list[PartitionState]) -> None:
-        """Look offsets up in the log. Partitions that are not there do not keep the others from theirs."""
+        """Look offsets up in the log.
+
+        Missing partitions do not keep the others from their offsets.
+        """
         if not states:
             return
         versions = {state.topic_partition: state.version for state in states}
@@ -229,7 +252,10 @@ class Positions:
             raise failure
 
     def _topic_ids(self, states: list[PartitionState]) -> dict[str, TopicId]:
-        """Return the ids of topics, to be taken before their offsets are asked for: a topic that comes later is another one."""
+        """Return the ids of topics. Take them before asking for offsets.
+
+        A topic that is created later is another one.
+        """
         return {state.topic_partition.topic: self._cluster.view.topic_id_of(state.topic_partition.topic) for state in states}
 
     def _spec(self, state: PartitionState) -> OffsetSpec:

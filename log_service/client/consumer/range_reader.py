@@ -1,12 +1,14 @@
-"""Reading exactly one offset range of one partition, as raw batches.
+"""Read exactly one offset range of one partition, as raw batches.
 
-Decides what of a partition belongs to [start, end): whole batches that reach into it, in order; under read_committed without the batches of
-aborted transactions and without markers. The first and the last batch may reach beyond the range: the code that opens them
-(``records.arrow``) leaves out the rest. Knows nothing of groups and checkpoints.
+Yields whole batches that overlap [start, end), in order. Under read_committed, markers and batches
+of aborted transactions are left out. The first and the last batch may reach beyond the range. The
+code that opens them (``records.arrow``) leaves out the rest. Knows nothing of groups and
+checkpoints.
 
-Invariants: reading ends when the position reaches ``end``, also where the last offsets hold no record (markers, compaction, aborted
-records). At most one response is in memory besides the one that the caller holds. Nothing is skipped in silence: a start below the log
-start, or an end that the partition has not reached within the deadline, is an error.
+Invariants: reading ends when the position reaches ``end``, even if the last offsets hold no record
+(markers, compaction, aborted records). At most one response is in memory besides the one that the
+caller holds. Nothing is skipped silently. A start below the log start offset is an error, and so is
+an end that the partition does not reach within the deadline.
 """
 
 from collections.abc import AsyncIterator
@@ -30,16 +32,16 @@ from log_service.rpc.connection import raise_for
 DEFAULT_MAX_BYTES = 8 << 20
 FETCH_WAIT_MS = 500
 GRACE_MS = 1_000
-"""Beyond the caller's limit, so that the wait ends with what is known of the partition."""
+"""Time beyond the caller's limit, so that the error can report the state of the partition."""
 LAST_FETCH_VERSION_WITH_NAMES = 12
 PURPOSE = "range"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawBatches:
-    """Whole batches, back to back, as they lie in the log. ``position`` is the offset to go on at.
+    """Whole batches, back to back, as in the log. ``position`` is the next offset to read.
 
-    ``batches`` is a view of the broker's response where that holds nothing else.
+    ``batches`` is a view of the broker's response if the response contains nothing else.
     """
 
     topic_partition: TopicPartition
@@ -69,16 +71,19 @@ async def read_range(
     timeout_ms: int | None = None,
     topic_id: UUID | None = None,
 ) -> AsyncIterator[RawBatches]:
-    """Yield the batches of [start, end), in chunks of at most about ``max_bytes`` (one batch may be larger).
+    """Yield the batches of [start, end), in chunks of about ``max_bytes``.
 
-    ``timeout_ms`` (default ``default_api_timeout_ms``) bounds the wait for each next chunk. Close the generator early with ``aclosing``.
-    With ``topic_id`` all records are of the topic of that id: one that was created anew under the name is refused.
+    One batch may be larger. ``timeout_ms`` (default ``default_api_timeout_ms``) bounds the wait for
+    each chunk. Close the generator early with ``aclosing``. With ``topic_id``, all records are of
+    the topic with that id. A topic that was created anew under the name is refused.
 
     Raises:
-        KafkaError: OFFSET_OUT_OF_RANGE, ``start`` is not in the log; INCONSISTENT_TOPIC_ID, the topic has another id; REQUEST_TIMED_OUT,
-            the position stood still for ``timeout_ms`` (with read_committed perhaps below an open transaction); CORRUPT_MESSAGE, a checksum
-            does not hold; or what the broker refused with.
-        ValueError: the range ends before it starts. ConfigError: there is no such isolation level.
+        KafkaError: OFFSET_OUT_OF_RANGE, ``start`` is not in the log. INCONSISTENT_TOPIC_ID, the
+            topic has another id. REQUEST_TIMED_OUT, the position stood still for ``timeout_ms``
+            (with read_committed perhaps below an open transaction). CORRUPT_MESSAGE, a checksum
+            does not match. Or an error of the broker.
+        ValueError: the range ends before it starts.
+        ConfigError: there is no such isolation level.
     """
     if not 0 <= start <= end:
         raise ValueError(f"[{start}, {end}) is no range of offsets")
@@ -103,7 +108,7 @@ async def read_range(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """The partition that is read. ``topic_id`` None: whichever topic has the name."""
+    """The partition to read. ``topic_id`` None: any topic with that name."""
 
     topic_partition: TopicPartition
     topic_id: TopicId | None
@@ -121,7 +126,7 @@ class _Wanted:
 async def _fetch_progress(
     cluster: ClusterMetadata, wanted: _Wanted, position: int, max_bytes: int, limit_ms: int, *, is_committed_only: bool
 ) -> PartitionData:
-    """Fetch until there is something at ``position``."""
+    """Fetch until there are records at ``position``."""
     deadline = trio.current_time() + limit_ms / 1_000
     while True:
         response = await _fetch_once(cluster, wanted, position, max_bytes, is_committed_only=is_committed_only)
@@ -136,7 +141,7 @@ async def _fetch_progress(
 
 
 class _FinalError(KafkaError):
-    """Not to be tried again: waiting, or asking the cluster once more, was the try."""
+    """An error that must not be retried, because the attempt already waited or refreshed."""
 
     @property
     def is_retriable(self) -> bool:
@@ -169,7 +174,7 @@ async def _fetch_once(
     raise_for(result.error_code, None, f"fetch of {topic_partition} at offset {position}")
     if (
         wanted.topic_id not in {None, NO_TOPIC_ID} and connection.version_of(ApiKey.FETCH) <= LAST_FETCH_VERSION_WITH_NAMES
-    ):  # it was asked for by name
+    ):  # fetched by name
         await cluster.refresh([topic])
         wanted.validate(cluster.view.topic_id_of(topic))
     return result
@@ -207,7 +212,10 @@ def _cut(
 
 
 def _joined(view: memoryview, kept: list[tuple[int, int]]) -> Buffer:
-    """Return the kept pieces of a response end to end: where nothing lies between them, as they lie there."""
+    """Return the kept pieces of a response end to end.
+
+    Pieces without gaps are returned as a view.
+    """
     if kept and kept[-1][1] - kept[0][0] == sum(end - start for start, end in kept):
         return view[kept[0][0] : kept[-1][1]]
     return b"".join([view[start:end] for start, end in kept])

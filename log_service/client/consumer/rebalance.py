@@ -1,8 +1,9 @@
-"""What a consumer does when its group rebalances: it commits, gives partitions up, takes others over, and tells the application.
+"""Run the steps of a rebalance in the classic protocol, inside the consumer's polls.
 
-The two protocols differ in the order. Eager members give everything up before they join; cooperative ones give up only what goes to other
-members, after they have joined (KIP-429). All steps run inside the application's own poll, so that no partition is taken away while its
-records are being worked on.
+The consumer commits, gives up partitions, takes others over, and tells the application. Eager
+members give up all partitions before they join. Cooperative members join first and then give up
+only those that go to other members (KIP-429). All steps run inside the application's own poll, so
+no partition is taken away while its records are processed.
 """
 
 import logging
@@ -26,15 +27,21 @@ from log_service.config.client import ConsumerConfig
 logger = logging.getLogger(__name__)
 
 LEAVE_S = 5.0
-"""How long a coordinator may take over a member that leaves: it has heard of that by then, or is not to be reached."""
+"""Time limit of the request that leaves the group.
+
+A coordinator that takes longer is unreachable.
+"""
 RebalanceCallback = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
-"""Called inside ``poll`` with the partitions it is about; may be async, may commit and seek. The next poll calls it again where the one
-before was cancelled in it."""
+"""Called inside ``poll`` with the affected partitions.
+
+It may be async, and may commit and seek. If a poll is cancelled in the callback, the next poll
+calls it again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceCallbacks:
-    """What the application wants to hear. Without ``on_lost``, lost partitions are told to ``on_revoked``."""
+    """Callbacks of the application. Without ``on_lost``, lost partitions go to ``on_revoked``."""
 
     on_assigned: RebalanceCallback | None = None
     on_revoked: RebalanceCallback | None = None
@@ -70,7 +77,8 @@ class Rebalancer:
         """Take the next steps, if there are any.
 
         Raises:
-            KafkaError: this member can never join; or what a callback raised.
+            KafkaError: this member can never join.
+            Exception: a callback raised.
         """
         membership = self._membership
         await self._lose()
@@ -83,16 +91,16 @@ class Rebalancer:
             membership.start_join(self._subscribing, is_creating_topics=self._is_creating_topics)
 
     def subscribed(self, reason: str) -> None:
-        """Join again, because the consumer wants other topics."""
+        """Join again, because the subscription changed."""
         self._membership.request_join(reason)
 
     def look_at(self, view: ClusterView) -> None:
-        """Join again if this member assigned by partition counts or racks that have changed."""
+        """Join again if this member assigned by partition counts or racks that changed."""
         if self._membership.is_outdated_by(view):
             self._membership.request_join("partitions of subscribed topics changed")
 
     async def leave(self, *, is_committing: bool) -> None:
-        """Give everything up and leave the group; see ``leaving``."""
+        """Give up all partitions and leave the group; see ``leaving``."""
         async with leaving(self._membership):
             await self._lose()
             if is_committing:
@@ -100,7 +108,7 @@ class Rebalancer:
             await self._revoke(self._subscriptions.assigned)
 
     async def _prepare(self) -> None:
-        """Before a join: commit, and give up what has to be."""
+        """Commit and give up partitions before a join, as far as the protocol requires."""
         await self._committer.commit_consumed()
         owned = self._subscriptions.assigned
         if self._membership.is_member:
@@ -111,7 +119,10 @@ class Rebalancer:
             await self._revoke(owned)
 
     async def _take_over(self, outcome: JoinOutcome) -> None:
-        """Give up what goes to others, and own what was assigned; a poll that ends before that leaves all of it to the next."""
+        """Give up revoked partitions and take over the assigned ones.
+
+        If a poll ends before that, the next poll does all of it.
+        """
         membership = self._membership
         owned = set(self._subscriptions.assigned)
         assigned = set(outcome.assigned)
@@ -137,7 +148,7 @@ class Rebalancer:
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
-        """Tell what went to others without being given up, if anything did."""
+        """Tell the application which partitions were lost, if any."""
         if self._membership.take_lost():
             lost = self._subscriptions.assigned
             self._previous, self._previous_generation = (), -1
@@ -157,7 +168,11 @@ class Rebalancer:
 
 @asynccontextmanager
 async def leaving(membership: Membership | ConsumerMembership) -> AsyncIterator[None]:
-    """Have a block give everything up, and leave the group then, also where it is cancelled or fails: others wait for the partitions."""
+    """Run a block that gives up all partitions, then leave the group.
+
+    The group is left also if the block fails or is cancelled, because other members wait for the
+    partitions.
+    """
     try:
         yield
     finally:
@@ -167,22 +182,25 @@ async def leaving(membership: Membership | ConsumerMembership) -> AsyncIterator[
 
 
 class News:
-    """What one callback has not heard yet. A call that was cancelled is made again by the next poll, one that raised is not."""
+    """Pending partitions of one callback.
+
+    A cancelled call is made again by the next poll. A call that raised is not.
+    """
 
     def __init__(self, callback: RebalanceCallback | None) -> None:
         self._callback = callback
         self._partitions: Sequence[TopicPartition] | None = None
 
     def note(self, partitions: Sequence[TopicPartition]) -> None:
-        """Have these to tell."""
+        """Set the pending partitions."""
         self._partitions = partitions
 
     def forget(self) -> None:
-        """Have nothing to tell any more."""
+        """Drop the pending partitions."""
         self._partitions = None
 
     async def tell(self) -> None:
-        """Call the callback, if there is anything to tell."""
+        """Call the callback if partitions are pending."""
         if self._partitions is None:
             return
         try:

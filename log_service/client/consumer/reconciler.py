@@ -1,8 +1,8 @@
-"""What a consumer does inside its polls when its group of the consumer protocol (KIP-848) has assigned other partitions.
+"""Apply new assignments of the consumer protocol (KIP-848) inside the consumer's polls.
 
-First it commits and gives up what goes to others, telling the application, and only then takes on what is new: the coordinator hands a
-partition on when the member's report leaves it out. Where something newer is heard while a callback runs, the pass ends, and the next one
-goes by that.
+First the consumer commits, tells the application and gives up the revoked partitions. Only then it
+takes over new ones, because the coordinator hands a partition on once the member's report leaves it
+out. If a newer assignment arrives while a callback runs, the pass ends, and the next one uses that.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """The steps of one subscribed consumer. ``regex`` is matched by the broker; "" is none."""
+    """The steps of one subscribed consumer. The broker matches ``regex``, "" is none."""
 
     def __init__(
         self,
@@ -50,7 +50,8 @@ class Reconciler:
         """Take the next steps, if there are any.
 
         Raises:
-            KafkaError: this member can never join; or what a callback raised.
+            KafkaError: this member can never join.
+            Exception: a callback raised.
         """
         membership = self._membership
         await self._lose()
@@ -62,14 +63,14 @@ class Reconciler:
             await self._reconcile(told)
 
     def subscribed(self, reason: str) -> None:  # noqa: ARG002 - heartbeats carry no reason
-        """Tell the group what the consumer wants now."""
+        """Tell the group the current subscription."""
         self._membership.subscribe(Wanted(topics=tuple(sorted(self._subscriptions.topics)), regex=self._regex))
 
     def look_at(self, view: ClusterView) -> None:
-        """Partitions and racks of topics are the coordinator's to watch."""
+        """Do nothing, because the coordinator watches partitions and racks of topics."""
 
     async def leave(self, *, is_committing: bool) -> None:
-        """Give everything up and leave the group; see ``leaving``."""
+        """Give up all partitions and leave the group; see ``leaving``."""
         async with leaving(self._membership):
             await self._lose()
             if is_committing:
@@ -85,7 +86,7 @@ class Reconciler:
             self._membership.give_up(lost)
         self._membership.names.update(await self._membership.names_of({topic_id for topic_id, _ in told} - self._membership.names.keys()))
         if self._membership.told is not told:
-            return  # something newer was heard meanwhile, or the member is lost
+            return  # a newer assignment arrived meanwhile, or the member is lost
         known = frozenset(each for each in told if each[0] in self._membership.names)
         added = self._named(known - self._membership.owned)
         if len(known) < len(told):
@@ -109,7 +110,10 @@ class Reconciler:
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
-        """Tell what went to others without being given up, if anything did; then the member may join again."""
+        """Tell the application which partitions were lost, if any.
+
+        Then the member may join again.
+        """
         if not self._membership.is_lost:
             return
         lost = self._subscriptions.assigned

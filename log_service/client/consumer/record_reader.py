@@ -1,11 +1,14 @@
-"""The way from fetched bytes to the records that a consumer returns: batches are checked, decompressed and opened when asked for.
+"""Read records from fetched bytes.
 
-Decides which records of a response are seen (none before the position, no markers, none of aborted transactions), and how many batches are
-opened at once. ``record_rows`` makes the application's records of them. Knows nothing of where the bytes came from.
+Batches are checked, decompressed and opened on demand. This module decides which records of a
+response are visible (none before the position, no markers, none of aborted transactions), and how
+many batches are opened at once. ``record_rows`` makes the records. Knows nothing of where the bytes
+came from.
 
-Invariants: after any number of records ``position`` is the offset to go on at, and ``end_position`` the one behind the whole response. A
-damaged batch raises before any of its records is returned, a malformed record after all records before it. With ``skip_corrupt`` none
-raises: a warning names the offsets that are skipped, up to the end of the batch.
+Invariants: after any number of records, ``position`` is the next offset to read, and
+``end_position`` the one behind the whole response. A damaged batch raises before any of its records
+is returned. A malformed record raises after all records before it. With ``skip_corrupt`` neither
+raises. A warning names the skipped offsets, up to the end of the batch.
 """
 
 import logging
@@ -23,11 +26,14 @@ from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_c
 
 logger = logging.getLogger(__name__)
 RUN_BYTES = 1 << 20
-"""How much is opened at once, decompressed, where there are several batches: enough that the cost of each step does not count."""
+"""Decompressed bytes to open at once if there are several batches.
+
+It is large enough to make the cost of each step negligible.
+"""
 
 
 class RecordReader:
-    """Reads the records that one response has of one partition."""
+    """Reads the records of one partition in one response."""
 
     def __init__(
         self,
@@ -56,11 +62,15 @@ class RecordReader:
         self.end_epoch = self._headers[-1][1].partition_leader_epoch if self._headers else NO_LEADER_EPOCH
 
     def read_into(self, taken: list[ConsumerRecord], max_records: int) -> bool:
-        """Append records to ``taken`` until it holds ``max_records``; returns whether nothing is left.
+        """Append records to ``taken`` until it holds ``max_records``.
+
+        Returns whether nothing is left.
 
         Raises:
-            RecordDeserializationError: ``position`` stays at that record, and the next call begins with it.
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD: ``position`` stays before what is broken, unless that is skipped.
+            RecordDeserializationError: ``position`` stays at that record, and the next call begins
+                with it.
+            KafkaError: CORRUPT_MESSAGE or INVALID_RECORD. ``position`` stays before the broken
+                batch or record, unless it is skipped.
         """
         while len(taken) < max_records:
             try:
@@ -77,7 +87,7 @@ class RecordReader:
         return self._rows is None and self._next_batch == len(self._headers)
 
     def _read_rows(self, rows: Iterator[ConsumerRecord], taken: list[ConsumerRecord], max_records: int) -> bool:
-        """Take records of the opened batches; whether nothing is left of them."""
+        """Take records of the opened batches. Returns whether nothing is left of them."""
         before_count = len(taken)
         wanted = islice(rows, max_records - before_count)
         try:
@@ -85,14 +95,17 @@ class RecordReader:
                 taken.extend(wanted)
             else:
                 for record in wanted:
-                    taken.append(self._deserialized(record, rows))  # noqa: PERF401 - those before one that fails are kept
+                    taken.append(self._deserialized(record, rows))  # noqa: PERF401 - records before one that fails are kept
         finally:
             if len(taken) > before_count:
                 self.position, self.leader_epoch = taken[-1].offset + 1, taken[-1].leader_epoch
         return len(taken) < max_records or self.position == self._headers[self._next_batch - 1][1].next_offset
 
     def _open_next(self) -> bool:
-        """Open the next batches that the application may see, of one epoch and one kind of timestamps; whether there are any."""
+        """Open the next visible batches of one leader epoch and one timestamp type.
+
+        Returns whether there are any.
+        """
         opened: list[OpenBatch] = []
         size_bytes = 0
         while self._next_batch < len(self._headers) and size_bytes < RUN_BYTES:
@@ -103,7 +116,7 @@ class RecordReader:
                 batch = self._open(at, header)
             except KafkaError:
                 if opened:
-                    break  # raised when it is its turn
+                    break  # raised when its turn comes
                 raise
             self._next_batch += 1
             if self._is_visible(header):
@@ -126,10 +139,10 @@ class RecordReader:
         return open_batch(self._view, at, header)
 
     def _leave_broken(self, error: KafkaError) -> None:
-        """Move behind the batch that cannot be read, if that is skipped.
+        """Move behind the unreadable batch if such batches are skipped.
 
         Raises:
-            KafkaError: it is not skipped.
+            KafkaError: they are not skipped.
         """
         broken = 0
         if self._rows is None:
@@ -142,7 +155,7 @@ class RecordReader:
             remedy = f"seek to offset {header.next_offset}, or set skip_corrupt_batches (tidelog consume --skip-corrupt)"
             raise KafkaError(error.code, f"{where}; to read on behind it, {remedy}") from error
         first_offset = max(self.position, header.base_offset)
-        if first_offset <= header.last_offset:  # else all records came out before bytes that are none
+        if first_offset <= header.last_offset:  # otherwise all records were returned before the bad bytes
             logger.warning("%s; offsets %d to %d are skipped", where, first_offset, header.last_offset)
         if self._rows is None:
             self._skip_unopened(header)
@@ -166,7 +179,10 @@ class RecordReader:
         self._move_behind(header)
 
     def _is_broken(self, batch: OpenBatch) -> bool:
-        """Whether records of an opened batch cannot be read; one that the position is behind can."""
+        """Return whether an opened batch has unreadable records.
+
+        One before the position has none.
+        """
         if batch.header.next_offset < self.position:
             return False
         try:

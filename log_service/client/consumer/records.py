@@ -1,4 +1,7 @@
-"""What a consumer returns: records, and the errors that name one. Values only; ``record_reader`` makes them of fetched bytes."""
+"""Values that a consumer returns: records, and errors that name one.
+
+``record_reader`` makes the records from fetched bytes.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,7 +11,10 @@ from log_service.common.types import TopicPartition
 from log_service.records.record import RecordHeader
 
 Deserializer = Callable[[bytes], Any]
-"""Turns the bytes of a key or a value into what the application works with; null stays None and is not handed to it."""
+"""Turns the bytes of a key or a value into an object of the application. Null stays None.
+
+Null is not passed to it.
+"""
 
 
 class ConsumerRecord(NamedTuple):
@@ -26,13 +32,16 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where the record lies."""
+        """The partition of the record."""
         return TopicPartition(self.topic, self.partition)
 
 
 class RecordDeserializationError(KafkaError):
-    """A deserializer failed; ``__cause__`` is what it raised, ``origin`` is ``key`` or ``value``. The position is at the record: reading
-    on at ``record.offset + 1`` skips it (KIP-334, KIP-1036). ``record`` has its key and value as bytes."""
+    """A deserializer failed. ``__cause__`` is its exception, ``origin`` is ``key`` or ``value``.
+
+    The position is at the record. Reading on at ``record.offset + 1`` skips it (KIP-334, KIP-1036).
+    ``record`` has its key and value as bytes.
+    """
 
     def __init__(self, record: ConsumerRecord, origin: str, cause: Exception) -> None:
         text = f"the {origin} of the record at {record.topic_partition} offset {record.offset} cannot be deserialized: {cause!r}"
@@ -42,7 +51,7 @@ class RecordDeserializationError(KafkaError):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where the record lies."""
+        """The partition of the record."""
         return self.record.topic_partition
 
     @property
@@ -52,9 +61,9 @@ class RecordDeserializationError(KafkaError):
 
 
 class LogTruncation(KafkaError):  # noqa: N818 - it says what happened to the log
-    """A log was cut back below what had been read of it, and ``auto_offset_reset`` is none (KIP-320).
+    """A log was truncated below the position, and ``auto_offset_reset`` is none (KIP-320).
 
-    ``offset`` is where reading stood, ``end_offset`` where the logs still agree: the place to seek to.
+    ``offset`` is the position. ``end_offset`` is the offset up to which the logs agree. Seek there.
     """
 
     def __init__(self, topic_partition: TopicPartition, offset: int, end_offset: int) -> None:

@@ -1,11 +1,13 @@
-"""Placing partitions so that members stay equal, read from replicas in their own rack, and keep what they have (KIP-54, KIP-881).
+"""Assign partitions evenly, near to members' racks, with few moves (KIP-54, KIP-881).
 
-The assignment is improved step by step. Owners begin with what they own, and what is left goes to the members with least. Then partitions
-move while that makes members more equal. At last they move and change places while that brings more of them near, or back to their owners.
+The assignment is improved step by step. Owners begin with the partitions that they own, and the
+rest goes to the members with the fewest. Then partitions move while that makes members more equal.
+At last they move and change places while that brings more of them near, or back to their owners.
 Knows nothing of subscriptions and generations.
 
-Invariants: once all is placed, every step lowers the sum of the squared loads, or keeps it and lowers the cost. So the work ends, and an
-assignment that it made before stays as it is. The result depends on the arguments alone.
+Invariants: once all partitions are placed, every step lowers the sum of the squared loads, or keeps
+it and lowers the cost. So the work ends, and an assignment that it made before stays unchanged. The
+result depends on the arguments alone.
 """
 
 from collections import deque
@@ -18,11 +20,14 @@ from log_service.common.types import TopicPartition
 
 MAX_CIRCLES = 200
 MAX_MEMBERS_IN_CIRCLES = 30
-"""In larger groups partitions change places between two members only: looking for longer ways would take seconds."""
+"""In larger groups, partitions change places between two members only.
+
+Searching longer cycles would take seconds.
+"""
 
 
 class Kind(NamedTuple):
-    """What partitions have in common that cost the same wherever they are: any of them may go where one may."""
+    """Properties that partitions of equal cost share. Such partitions are interchangeable."""
 
     takers: tuple[str, ...]
     racks: frozenset[str]
@@ -30,10 +35,11 @@ class Kind(NamedTuple):
 
 
 class StickyAssignment:
-    """Which member holds what. ``takers`` are the members that may hold a topic's partitions, ``owners`` the members that held them before.
+    """Partitions held by each member.
 
-    ``rack_of`` tells the rack of members that have one, ``racks`` the racks of a partition's replicas; both are empty where racks make no
-    difference.
+    ``takers`` are the members that may hold a topic's partitions, ``owners`` the members that held
+    them before. ``rack_of`` has the rack of members that have one, ``racks`` the racks of a
+    partition's replicas. Both are empty if racks make no difference.
     """
 
     def __init__(
@@ -52,13 +58,13 @@ class StickyAssignment:
         }
         self._may_hold = {member_ids: frozenset(member_ids) for member_ids in named.values()}
         self._rack_of = rack_of
-        self._far_cost = len(partitions) + 1 if rack_of else 0  # one that is far outweighs any number that moved
+        self._far_cost = len(partitions) + 1 if rack_of else 0  # one far partition outweighs any number of moves
         self._held: dict[str, dict[Kind, list[TopicPartition]]] = {each: {} for member_ids in named.values() for each in member_ids}
         self._loads = dict.fromkeys(self._held, 0)
         self._gifts: dict[str, dict[str, tuple[int, Kind] | None]] = {}
 
     def place(self) -> dict[str, list[TopicPartition]]:
-        """Return what each member holds in the end, sorted."""
+        """Return the final partitions of each member, sorted."""
         for partition in self._not_kept():
             self._put(partition, self._least(self._kinds[partition]))
         while self._balance():
@@ -71,9 +77,11 @@ class StickyAssignment:
         return {member_id: sorted(each for kind in held.values() for each in kind) for member_id, held in self._held.items()}
 
     def _not_kept(self) -> list[TopicPartition]:
-        """Let owners keep what they own. Return the other partitions: first those that few members may hold, and few of them near.
+        """Let owners keep their partitions, and return the remaining ones.
 
-        Where all want the same, no member keeps more than a fair share, near ones first: it would go in the next step, one by one.
+        Partitions that few members may hold, and few of them near, come first. If all members want
+        the same, no member keeps more than a fair share, near partitions first. Otherwise the next
+        step would take the surplus away one by one.
         """
         share = len(self._partitions) if len(self._may_hold) > 1 else -(-len(self._partitions) // max(len(self._held), 1))
         missing: list[TopicPartition] = []
@@ -93,7 +101,7 @@ class StickyAssignment:
         self._gifts.pop(member_id, None)
 
     def _move(self, kind: Kind, giver: str, taker: str) -> None:
-        """Let ``giver`` give the last partition of a kind to ``taker``."""
+        """Move the last partition of a kind from ``giver`` to ``taker``."""
         held = self._held[giver][kind]
         self._put(held.pop(), taker)
         self._loads[giver] -= 1
@@ -105,18 +113,24 @@ class StickyAssignment:
         return self._rack_of.get(member_id) in kind.racks
 
     def _cost(self, member_id: str, kind: Kind) -> int:
-        """What it costs that a member holds a partition: most if it is not near, something if another member owned it."""
+        """Return the cost of a member holding a partition.
+
+        It is highest if the partition is not near, and lower if another member owned it.
+        """
         cost = 0 if self._is_near(member_id, kind) else self._far_cost
         return cost if kind.owner is None or kind.owner == member_id else cost + 1
 
     def _least(self, kind: Kind) -> str:
-        """Return the member with least, of those that may hold a partition, and of these the one that costs least."""
+        """Return the cheapest of the least loaded members that may hold a partition."""
         loads = self._loads
         least = min(map(loads.__getitem__, kind.takers))
         return min((each for each in kind.takers if loads[each] == least), key=lambda each: self._cost(each, kind))
 
     def _gift(self, giver: str, taker: str) -> tuple[int, Kind] | None:
-        """Return what ``giver`` would best give one of to ``taker``, after what that changes in cost; None: nothing that it may hold."""
+        """Return the cheapest kind that ``giver`` can give to ``taker``, with the change in cost.
+
+        None: ``taker`` may hold none of them.
+        """
         gifts = self._gifts.setdefault(giver, {})
         if taker not in gifts:
             given = [kind for kind in self._held[giver] if taker in self._may_hold[kind.takers]]
@@ -124,10 +138,13 @@ class StickyAssignment:
             gifts[taker] = min(changes, key=itemgetter(0), default=None)
         return gifts[taker]
 
-    # More equal
+    # Balance loads
 
     def _balance(self) -> bool:
-        """Let the member with most give one to a member with at least two fewer, over others if need be; whether there was such a pair."""
+        """Move one partition from a loaded member to one with at least two fewer.
+
+        It may go through other members. Returns whether there was such a pair.
+        """
         if max(self._loads.values(), default=0) - min(self._loads.values(), default=0) < 2:
             return False
         for giver in sorted(self._held, key=self._loads.__getitem__, reverse=True):
@@ -141,7 +158,10 @@ class StickyAssignment:
         return False
 
     def _way_down(self, giver: str) -> list[str]:
-        """Return the members over whom a partition can go from ``giver`` to one that has at least two fewer, both included."""
+        """Return the path of members from ``giver`` to one that has at least two fewer.
+
+        A partition can move along it. Both ends are included.
+        """
         before = {giver: ""}
         waiting = deque([giver])
         while waiting:
@@ -155,10 +175,13 @@ class StickyAssignment:
                 waiting.append(taker)
         return []
 
-    # Nearer, and back to where it was
+    # Reduce the cost
 
     def _exchange(self) -> bool:
-        """Let partitions that cost something go where they cost less, against others if loads must stay; whether any did."""
+        """Move partitions to members where they cost less.
+
+        They are exchanged for others if loads must stay. Returns whether any moved.
+        """
         is_changed = False
         for holder, held in self._held.items():
             for kind in list(held):
@@ -183,10 +206,11 @@ class StickyAssignment:
         return False
 
     def _pass_round(self) -> bool:
-        """Let partitions go round a circle of members where that costs less in all; whether there was such a circle.
+        """Move partitions round a cycle of members if that lowers the total cost.
 
-        In a circle each gives one to the next, or nothing to one that has more: those two change loads. Without a circle left nothing is to
-        be gained any more (cycle-cancelling, Klein 1967).
+        Each member gives one partition to the next, or nothing to a member that has more. In the
+        latter case those two change loads. Without such a cycle the cost is minimal
+        (cycle-cancelling, Klein 1967). Returns whether there was a cycle.
         """
         gifts = {giver: self._all_gifts(giver) for giver in self._held}
         distances = dict.fromkeys(self._held, 0)
@@ -228,7 +252,7 @@ def _way_to(member_id: str, before: Mapping[str, str]) -> list[str]:
 
 
 def _circle(before: Mapping[str, str]) -> list[str]:
-    """Return the members of a circle in ``before``, each in front of the one before it; none where there is no circle."""
+    """Return the members of a cycle in ``before``, each in front of its predecessor, or none."""
     seen: dict[str, str] = {}
     for start in before:
         member_id = start

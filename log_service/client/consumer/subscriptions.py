@@ -1,10 +1,11 @@
-"""What a consumer reads: its partitions, and where it stands in each. State and its changes, without network and clock.
+"""State of a consumer's partitions and positions, without network and clock.
 
-Decides which partitions can be fetched, and that records fetched before a seek are never returned after it.
+Decides which partitions can be fetched. Records fetched before a seek are never returned after it.
 
-Invariants: ``position`` is the next offset to return, ``fetch_offset`` the next to fetch, and everything between is buffered. Every change
-of position from outside raises ``version``; the response to a fetch that was sent under another version is dropped. A position is of one
-topic id: in a topic that was created anew under the name it means nothing.
+Invariants: ``position`` is the next offset to return, ``fetch_offset`` the next to fetch, and
+everything between is buffered. Every external change of position raises ``version``. The response
+to a fetch that was sent under another version is dropped. A position belongs to one topic id. It is
+not valid in a topic that was created anew under the name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,8 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionPattern:
-    """A regular expression of topic names, in RE2's syntax, that the broker matches against whole names (KIP-848).
+    """A regular expression in RE2's syntax that the broker matches against whole topic names
+    (KIP-848).
 
     Raises:
         ConfigError: it is empty.
@@ -34,25 +36,28 @@ class SubscriptionPattern:
 
 
 class Start(Enum):
-    """Where to find the position of a partition that has none."""
+    """How to find the position of a partition without one."""
 
     COMMITTED = auto()
     RESET = auto()
     EARLIEST = auto()
     LATEST = auto()
-    TIME = auto()  # a while ago (KIP-1106); the end, where nothing is as young
+    TIME = auto()  # some time ago (KIP-1106), or the end if no record is as new
 
 
 class Hold(Enum):
-    """Why a partition is not fetched, although it could be."""
+    """Reasons not to fetch a partition."""
 
-    PAUSE = auto()  # an error that passes: tried again a little later
-    READING = auto()  # an error behind records that were not handed out yet: they come first
-    TELLING = auto()  # an error that the application has not been told
+    PAUSE = auto()  # a transient error, tried again a little later
+    READING = auto()  # an error behind buffered records, which are returned first
+    TELLING = auto()  # an error that was not raised yet
 
 
 def is_other_topic(known: TopicId, current: TopicId) -> bool:
-    """Whether two ids are known and differ: the topic of that name was deleted and created anew."""
+    """Return whether two ids are known and differ.
+
+    Then the topic of that name was deleted and created anew.
+    """
     return known != current and NO_TOPIC_ID not in {known, current}
 
 
@@ -85,7 +90,7 @@ class PartitionState:
 
     def __init__(self, topic_partition: TopicPartition, start: Start) -> None:
         self.topic_partition = topic_partition
-        self.topic_id: TopicId = NO_TOPIC_ID  # whose the position is; zero until the first fetch, or where brokers tell none
+        self.topic_id: TopicId = NO_TOPIC_ID  # of the position; zero until the first fetch, or without ids of brokers
         self.start: Start | None = start
         self.position = UNKNOWN
         self.fetch_offset = UNKNOWN
@@ -101,10 +106,10 @@ class PartitionState:
         self.preferred_replica = UNKNOWN
         self.preferred_until_ms = 0
         self.hold: Hold | None = None
-        self.aborted: AbortedFilter | None = None  # of read_committed, from the first response after a seek on
+        self.aborted: AbortedFilter | None = None  # for read_committed, from the first response after a seek
         self.validated_epoch: int = NO_LEADER_EPOCH
         self.sought_epoch: int = NO_LEADER_EPOCH  # of the last seek, until the view of the cluster knows it
-        self.doubted_since_ms: int | None = None  # since when it is known that the view does not
+        self.doubted_since_ms: int | None = None  # the time since which the view is known to lack it
 
     def __repr__(self) -> str:
         where = self.start.name.lower() if self.start is not None else self.position
@@ -112,7 +117,7 @@ class PartitionState:
 
     @property
     def has_position(self) -> bool:
-        """Whether it is known where to read on."""
+        """Whether the position is known."""
         return self.start is None
 
     @property
@@ -121,26 +126,39 @@ class PartitionState:
         return self.start is None and not self.is_paused and not self.is_in_flight and self.hold is None
 
     def is_of_other_topic(self, current: TopicId) -> bool:
-        """Whether the position is of a topic other than ``current``, the one that has the name now: it was deleted and created anew."""
+        """Return whether the position is of another topic than ``current``, which now has the name.
+
+        The earlier topic was deleted.
+        """
         return is_other_topic(self.topic_id, current)
 
     def lag(self, *, is_stable_only: bool) -> int | None:
-        """Return how many offsets lie between the position and the last end that a fetch told; None before that."""
+        """Return the number of offsets between the position and the end of the last fetch.
+
+        None before the first fetch.
+        """
         end = self.last_stable_offset if is_stable_only else self.high_watermark
         return None if end < 0 or self.start is not None else max(end - self.position, 0)
 
     def advance(self, position: int, leader_epoch: int) -> None:
-        """Take note that the records before ``position`` were handed out; ``leader_epoch`` is of the last of them."""
+        """Move the position after records were returned.
+
+        ``leader_epoch`` is of the last of them.
+        """
         self.position, self.leader_epoch = position, leader_epoch
 
     def note_ends(self, *, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> None:
-        """Take note of what a fetch says of the log's ends."""
+        """Note the offsets that a fetch reported."""
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
 
     def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH, *, topic_id: TopicId = NO_TOPIC_ID) -> None:
-        """Read on at ``offset``; ``leader_epoch`` is of the record before it and ``topic_id`` of its topic, if they are known."""
+        """Continue reading at ``offset``.
+
+        ``leader_epoch`` is of the record before it and ``topic_id`` of its topic, if they are
+        known.
+        """
         self.start = None
         self.position = self.fetch_offset = offset
         self.leader_epoch = self.fetch_epoch = leader_epoch
@@ -149,13 +167,13 @@ class PartitionState:
         self.sought_epoch = leader_epoch
 
     def seek_to(self, start: Start) -> None:
-        """Read on where ``start`` says; ``positions`` finds that offset."""
+        """Continue reading as ``start`` says. ``positions`` finds the offset."""
         self.start = start
         self.topic_id = NO_TOPIC_ID
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Forget what was fetched and found out for another position."""
+        """Drop the state that belongs to another position."""
         self.version += 1
         self.buffered_bytes = 0
         self.hold = None
@@ -165,7 +183,7 @@ class PartitionState:
 
 
 class Subscriptions:
-    """All partitions of one consumer, and the topics that it asked for."""
+    """All partitions of one consumer, and the subscribed topics."""
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
@@ -181,7 +199,7 @@ class Subscriptions:
         return topic_partition in self._partitions
 
     def get(self, topic_partition: TopicPartition) -> PartitionState | None:
-        """Return the state of a partition that is read."""
+        """Return the state of a partition, None if it is not assigned."""
         return self._partitions.get(topic_partition)
 
     def of(self, topic_partition: TopicPartition) -> PartitionState:
@@ -197,24 +215,24 @@ class Subscriptions:
 
     @property
     def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused, sorted."""
+        """The paused partitions, sorted."""
         return sorted(state.topic_partition for state in self._partitions.values() if state.is_paused)
 
     @property
     def assigned(self) -> list[TopicPartition]:
-        """The partitions, sorted."""
+        """The assigned partitions, sorted."""
         return sorted(self._partitions)
 
     def assign(self, partitions: Iterable[TopicPartition], start: Start) -> None:
-        """Read exactly these; those that were read before stay where they are."""
+        """Read exactly these partitions. Those that were read before keep their positions."""
         wanted = list(dict.fromkeys(partitions))
         self._partitions = {each: self._partitions.get(each) or PartitionState(each, start) for each in wanted}
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more."""
+        """Stop reading these partitions."""
         for each in partitions:
             self._partitions.pop(each, None)
 
     def without_position(self) -> list[PartitionState]:
-        """Return the partitions whose position ``positions`` has to find."""
+        """Return the partitions without a position, which ``positions`` has to find."""
         return [state for state in self._partitions.values() if not state.has_position]
