@@ -1,10 +1,12 @@
-"""Where records wait until they leave: batches per partition, one bound for all of them.
+"""Hold records until they are sent: batches per partition, with one bound for all of them.
 
-Decides which batch takes a record, which batches may leave now, and when to look again. No call waits, and each is handed the time. Knows
-neither network nor metadata: the leader of a partition is a function it is given.
+Decides which batch takes a record, which batches may be sent now, and when to look again. No call
+waits, and the caller passes the time. Knows neither network nor metadata. The caller passes a
+function that returns the leader of a partition.
 
-Invariants: ``buffered_bytes`` counts every batch that is not settled. A partition's batches leave in order; with idempotence a batch that
-was sent before goes again only as the first of those outstanding. A batch is in exactly one of ``waiting`` and ``in_flight``.
+Invariants: ``buffered_bytes`` counts every batch that is not settled. The batches of a partition
+are sent in order. With idempotence, a batch that was sent before is sent again only as the first
+outstanding one. A batch is in exactly one of ``waiting`` and ``in_flight``.
 """
 
 from collections import deque
@@ -45,29 +47,30 @@ class PartitionQueue:
         return f"<PartitionQueue {self.topic_partition} waiting={len(self.waiting)} in_flight={len(self.in_flight)}>"
 
     def is_overtaking(self, batch: ProducerBatch) -> bool:
-        """Whether a batch before ``batch`` waits to be sent again."""
+        """Return whether an earlier batch waits to be sent again."""
         return bool(self.waiting) and self.waiting[0].order < batch.order
 
     def may_leave(self, batch: ProducerBatch, connection: object) -> bool:
-        """Whether a numbered batch may leave over a connection now.
+        """Return whether a numbered batch may be sent over a connection now.
 
-        Not where one before it waits to be sent again, nor behind one without a response where the broker may not know the producer.
+        It may not if an earlier batch waits to be sent again. Behind a batch without a response, it
+        may not if the broker may not know the producer.
         """
         return not self.is_overtaking(batch) and (self.in_flight[0] is batch or self.sequence.is_known_over(connection))
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits and nothing is in flight."""
+        """Whether no batch waits or is in flight."""
         return not self.waiting and not self.in_flight
 
     @property
     def oldest_ms(self) -> int:
-        """When the oldest batch was begun; ``NEVER_MS`` if there is none."""
+        """Creation time of the oldest batch, ``NEVER_MS`` without one."""
         first = min((each.created_ms for each in self.in_flight), default=NEVER_MS)
         return min(first, self.waiting[0].created_ms) if self.waiting else first
 
     def is_first_outstanding(self, batch: ProducerBatch) -> bool:
-        """Whether no numbered batch before ``batch`` is outstanding."""
+        """Return whether no numbered batch before ``batch`` is outstanding."""
         earlier = self.in_flight[0] if self.in_flight else None
         if earlier is not None and earlier is not batch:
             return False
@@ -76,10 +79,10 @@ class PartitionQueue:
 
 @dataclass(slots=True)
 class Drained:
-    """What one look at all queues found: batches by node id, the partitions that could send had they a leader, and when to look again.
+    """Result of one pass over all queues: batches by node id, and partitions without a leader.
 
-    ``ready_ms``: something has lingered; ``expires_ms``: the first delivery timeout has passed. What could leave but may not waits for
-    an event.
+    ``ready_ms`` is when the next batch has lingered, ``expires_ms`` when the first delivery timeout
+    passes. A batch that is ready but may not be sent waits for an event.
     """
 
     requests: dict[int, list[ProducerBatch]] = field(default_factory=dict)
@@ -106,9 +109,9 @@ class Accumulator:
             raise ConfigError(f"compression_level {config.compression_level}: {config.compression} has no such level")
         self._sequences = sequences
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._by_topic: dict[str, dict[int, PartitionQueue]] = {}  # the same, found without making a TopicPartition for every record
+        self._by_topic: dict[str, dict[int, PartitionQueue]] = {}  # the same queues, without a TopicPartition per record
         self._active: dict[TopicPartition, PartitionQueue] = {}
-        self._used_ms: dict[str, int] = {}  # by topic, when its latest batch was begun
+        self._used_ms: dict[str, int] = {}  # by topic, when its latest batch began
         self.buffered_bytes = 0
         self._urgent_count = 0
         self.waiting_thread_count = 0
@@ -122,17 +125,17 @@ class Accumulator:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every record was settled."""
+        """Whether every record is settled."""
         return not self._active
 
     @property
     def is_urgent(self) -> bool:
-        """Whether a task flushes, closes, or waits for room: nothing lingers then."""
+        """Whether a task flushes, closes, or waits for room. Then no batch lingers."""
         return self._urgent_count > 0
 
     @contextmanager
     def urgent(self) -> Iterator[None]:
-        """Let nothing linger for the length of the block."""
+        """Let no batch linger during the block."""
         self._add_urgency(1)
         try:
             yield
@@ -143,10 +146,10 @@ class Accumulator:
         self._urgent_count += count
 
     def wake_all(self) -> None:
-        """Let threads that wait look again; there are none here."""
+        """Wake threads that wait for room. There are none here."""
 
     def guarded(self) -> AbstractContextManager[object]:
-        """Return what keeps other threads out; there are none here."""
+        """Return a context that excludes other threads. There are none here."""
         return nullcontext()
 
     @property
@@ -155,16 +158,22 @@ class Accumulator:
         return self._codec
 
     def has_room_for(self, size_bytes: int) -> bool:
-        """Whether a record of about ``size_bytes`` may be taken; one larger than the whole bound is taken when nothing else waits."""
+        """Return whether a record of about ``size_bytes`` may be added.
+
+        A record larger than ``buffer_memory`` is accepted when the buffer is empty.
+        """
         return self.buffered_bytes == 0 or self.buffered_bytes + size_bytes <= self._config.buffer_memory
 
     def waiting_count(self, topic: str, partition: int) -> int:
-        """Return how many batches wait for a partition."""
+        """Return the number of batches that wait for a partition."""
         queue = self._queues.get(TopicPartition(topic, partition))
         return 0 if queue is None else len(queue.waiting)
 
     def is_idle(self, topic: str, since_ms: int) -> bool:
-        """Whether a topic that was asked for at ``since_ms`` got no record for ``metadata_max_idle_ms``, and none waits."""
+        """Return whether a topic got no record for ``metadata_max_idle_ms``, and none waits.
+
+        ``since_ms`` is when its metadata was requested.
+        """
         used_ms = max(self._used_ms.get(topic, since_ms), since_ms)
         is_late = self._monotonic_ms() - used_ms >= self._config.metadata_max_idle_ms
         return is_late and all(queue.is_empty for queue in self._by_topic.get(topic, {}).values())
@@ -179,7 +188,10 @@ class Accumulator:
         headers: tuple[RecordHeader, ...],
         callback: DeliveryCallback | None,
     ) -> tuple[Delivery, int]:
-        """Take a record. Returns its receipt, and when the sender has to look again because of it (``NEVER_MS``: it would anyway)."""
+        """Append a record. Returns its receipt and the time at which the sender must look.
+
+        ``NEVER_MS``: the sender looks anyway.
+        """
         queues = self._by_topic.get(topic)
         queue = None if queues is None else queues.get(partition)
         if queue is None:
@@ -214,14 +226,18 @@ class Accumulator:
         headers: tuple[RecordHeader, ...],
         callback: DeliveryCallback | None,
     ) -> range:
-        """Take values from ``start`` on into the batch of ``first``, while it and the buffer have room; returns their indexes there."""
+        """Append the values from index ``start`` on to the batch of ``first``, as far as there is
+        room.
+
+        Both the batch and the buffer need room. Returns their record indexes in the batch.
+        """
         batch, _, timestamp_ms = first
         if batch.is_closed or batch.builder is None:
             return range(0)
         limit_bytes = min(self._config.batch_size, batch.size_bytes + self._config.buffer_memory - self.buffered_bytes)
         max_bytes = self._config.max_request_size - REQUEST_OVERHEAD_BYTES
         fitting: Iterator[bytes | None] = islice(contents, start, None)
-        if self._config.batch_size > max_bytes:  # else a batch has no room for what is larger
+        if self._config.batch_size > max_bytes:  # otherwise a batch has no room for a larger value
             fitting = takewhile(lambda content: content is None or len(content) <= max_bytes, fitting)
         added = range(batch.record_count, batch.record_count + batch.builder.append_values(timestamp_ms, fitting, headers, limit_bytes))
         if callback is not None:
@@ -233,7 +249,11 @@ class Accumulator:
         return added
 
     def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
-        """Move what may leave now to in flight: at most one batch per partition and one request per node. It is still to be ``seal``ed."""
+        """Move the batches that may be sent now to in flight.
+
+        There is at most one batch per partition and one request per node. The caller must ``seal``
+        each batch.
+        """
         drained = Drained()
         sizes: dict[int, int] = {}
         for queue in list(self._active.values()):
@@ -262,7 +282,10 @@ class Accumulator:
         return drained
 
     def expired(self, now_ms: int) -> list[ProducerBatch]:
-        """Take out, and return, the batches whose delivery timeout has passed: those in flight first, they are older."""
+        """Remove and return the batches whose delivery timeout has passed.
+
+        Those in flight come first, because they are older.
+        """
         oldest_ms = now_ms - self._config.delivery_timeout_ms
         taken: list[ProducerBatch] = []
         for queue in list(self._active.values()):
@@ -275,13 +298,13 @@ class Accumulator:
         return taken
 
     def settle(self, batch: ProducerBatch) -> None:
-        """Take a batch out whose response came; the caller completes or fails it."""
+        """Remove a batch that got its response. The caller completes or fails it."""
         queue = self._queues[batch.topic_partition]
         queue.in_flight.remove(batch)
         self._forget(queue, batch)
 
     def retry(self, batch: ProducerBatch, not_before_ms: int) -> None:
-        """Put a batch back that has to be sent again, before everything that was sent after it."""
+        """Put a batch back to send it again before all later batches."""
         queue = self._queues[batch.topic_partition]
         queue.in_flight.remove(batch)
         batch.not_before_ms = not_before_ms
@@ -289,12 +312,12 @@ class Accumulator:
         self._put_back(queue, (batch,))
 
     def hold_back(self, batch: ProducerBatch) -> None:
-        """Put a batch back that did not leave after all."""
+        """Put a batch back that was not sent after all."""
         batch.attempt_count -= 1
         self.retry(batch, batch.not_before_ms)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Put a batch back as two halves; the broker found it too large."""
+        """Put a batch back as two halves, because the broker found it too large."""
         queue = self._queues[batch.topic_partition]
         queue.in_flight.remove(batch)
         parts = batch.split(self._codec, self._config.compression_level)
@@ -302,11 +325,11 @@ class Accumulator:
         self._put_back(queue, parts)
 
     def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
-        """Return the queue that a batch belongs to."""
+        """Return the queue of a batch."""
         return self._queues[batch.topic_partition]
 
     def take_all(self, *, is_in_flight_included: bool) -> list[ProducerBatch]:
-        """Take out, and return, everything that waits, and if asked for, what is in flight."""
+        """Remove and return all waiting batches, on request also those in flight."""
         taken: list[ProducerBatch] = []
         for queue in list(self._active.values()):
             while queue.waiting:
@@ -318,7 +341,7 @@ class Accumulator:
         return taken
 
     def seal(self, batch: ProducerBatch) -> None:
-        """Build, and compress, a batch that leaves: what it takes is known then."""
+        """Build and compress a batch that is sent. Its exact size is known afterwards."""
         self._resize(batch, len(batch.encoded()))
 
     def unsettled(self) -> list[ProducerBatch]:
@@ -336,7 +359,7 @@ class Accumulator:
         return queue
 
     def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> ProducerBatch:
-        """Begin a batch behind those that wait; the one before it is full."""
+        """Begin a batch at the end of a queue. The previous one is full."""
         if queue.waiting:
             queue.waiting[-1].is_closed = True
         order = (next(self._order), 0)
@@ -355,7 +378,10 @@ class Accumulator:
         return self._sequences.can_number(queue.sequence, has_batches_in_flight=bool(queue.in_flight))
 
     def _ready_ms(self, queue: PartitionQueue, batch: ProducerBatch) -> int:
-        """Return when the head of a queue may leave: at once when it is full, was sent before, or it is urgent."""
+        """Return when the first batch of a queue may be sent.
+
+        A batch that is full, was sent before, or is urgent does not linger.
+        """
         if batch.is_closed or len(queue.waiting) > 1 or self.is_urgent or batch.attempt_count:
             return batch.not_before_ms
         return batch.created_ms + self._config.linger_ms
@@ -367,10 +393,13 @@ class Accumulator:
             self._sequences.number(queue.sequence, batch)
         batch.attempt_count += 1
         queue.in_flight.append(batch)
-        self._active[queue.topic_partition] = self._active.pop(queue.topic_partition)  # the others come first next time
+        self._active[queue.topic_partition] = self._active.pop(queue.topic_partition)  # so that the others come first next time
 
     def _put_back(self, queue: PartitionQueue, batches: tuple[ProducerBatch, ...]) -> None:
-        """Keep the order of creation, which is the order of sequences. A batch of an earlier numbering is numbered anew."""
+        """Put batches back in the order of creation, which is the order of sequences.
+
+        A batch of an earlier numbering loses its number.
+        """
         for batch in batches:
             if batch.has_sequence and queue.sequence.identity != (batch.producer_id, batch.producer_epoch):
                 batch.base_sequence = NO_SEQUENCE

@@ -1,9 +1,11 @@
-"""A batch on its way, and the receipts of its records.
+"""A batch of a producer, and the receipts of its records.
 
-Knows nothing of sending. A ``Delivery`` is a batch and an index, so that a record costs one small object until a task waits for it. The
-event that tasks wait for exists once per batch, and only when one waits.
+Knows nothing of sending. A ``Delivery`` is a batch and an index, so a record costs one small object
+until a task waits for it. The event for waiting tasks is made once per batch, and only when a task
+waits.
 
-Invariants: a batch is settled once, with an offset or an error, and its callbacks are called then, in the order of the records.
+Invariants: a batch is settled once, with an offset or an error. Its callbacks are called then, in
+the order of the records.
 """
 
 import logging
@@ -28,7 +30,10 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordMetadata:
-    """Where a record is now. ``offset`` is -1 where it is not known (acks=0, or a duplicate whose offset the broker forgot)."""
+    """Partition, offset and timestamp of a delivered record.
+
+    ``offset`` is -1 if it is not known (acks=0, or a duplicate whose offset the broker forgot).
+    """
 
     topic: str
     partition: int
@@ -37,20 +42,23 @@ class RecordMetadata:
 
 
 DeliveryCallback = Callable[[RecordMetadata | None, KafkaError | None], None]
-"""Called once with (metadata, None) or (None, error), in the producer's own task: it must not block."""
+"""Called once with (metadata, None) or (None, error), in the producer's own task.
+
+It must not block.
+"""
 
 RecordCallback = tuple[int, int, DeliveryCallback]
 
 
 class Delivery(NamedTuple):
-    """The receipt of one record: a tuple, because one is made for every record."""
+    """The receipt of one record. It is a tuple, because one is made for every record."""
 
     batch: "ProducerBatch"
     record_index: int
     timestamp_ms: int
 
     def behind(self, indexes: range) -> "Iterator[Delivery]":
-        """Return the receipts of records that went into the same batch with the same timestamp."""
+        """Return the receipts of records in the same batch with the same timestamp."""
         return map(_new_delivery, zip(repeat(self.batch), indexes, repeat(self.timestamp_ms)))
 
     def __repr__(self) -> str:
@@ -64,11 +72,11 @@ class Delivery(NamedTuple):
         return self.batch.part_of(self.record_index)[0].is_settled
 
     def result(self) -> RecordMetadata:
-        """Return where the record is.
+        """Return the metadata of the record.
 
         Raises:
-            KafkaError: it was given up.
-            trio.WouldBlock: that is not known yet.
+            KafkaError: the record was given up.
+            trio.WouldBlock: the result is not known yet.
         """
         batch, index = self.batch.part_of(self.record_index)
         if not batch.is_settled:
@@ -76,10 +84,12 @@ class Delivery(NamedTuple):
         return batch.metadata_of(index, self.timestamp_ms)
 
     async def wait(self) -> RecordMetadata:
-        """Wait until the record is acknowledged, and return where it is. A cancelled wait does not cancel the delivery.
+        """Wait until the record is acknowledged, and return its metadata.
+
+        A cancelled wait does not cancel the delivery.
 
         Raises:
-            KafkaError: it was given up: refused, or ``delivery_timeout_ms`` passed.
+            KafkaError: the record was refused, or ``delivery_timeout_ms`` passed.
         """
         while True:
             batch, index = self.batch.part_of(self.record_index)
@@ -92,7 +102,7 @@ _new_delivery = partial(tuple.__new__, Delivery)
 
 
 class ProducerBatch:
-    """Records of one partition that travel together."""
+    """Records of one partition that are sent together."""
 
     __slots__ = (
         "_callbacks",
@@ -143,7 +153,7 @@ class ProducerBatch:
         self.size_bytes = 0
         self.is_settled = False
         self.error: KafkaError | None = None
-        self.last_error: KafkaError | None = None  # of the last try
+        self.last_error: KafkaError | None = None  # of the last attempt
         self.builder: BatchBuilder | None = builder  # until the first ``encoded``
         self._encoded = bytearray()
         self._callbacks: list[RecordCallback] | None = None
@@ -159,7 +169,7 @@ class ProducerBatch:
 
     @property
     def has_sequence(self) -> bool:
-        """Whether its records were numbered for idempotence."""
+        """Whether its records are numbered for idempotence."""
         return self.base_sequence != NO_SEQUENCE
 
     def add_callback(self, index: int, timestamp_ms: int, callback: DeliveryCallback) -> None:
@@ -169,13 +179,13 @@ class ProducerBatch:
         self._callbacks.append((index, timestamp_ms, callback))
 
     def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give the batch its producer and sequence; may be done again before it is sent again."""
+        """Set producer id, epoch and sequence. It may be numbered again before it is sent again."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         if self.builder is None:
             stamp_producer(self._encoded, 0, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
 
     def encoded(self) -> bytearray:
-        """Return the batch as it goes over the wire; built, and compressed, at the first call."""
+        """Return the encoded batch. The first call builds and compresses it."""
         if self.builder is not None:
             self.is_closed = True
             self._encoded = self.builder.build(
@@ -188,7 +198,10 @@ class ProducerBatch:
         return self._encoded
 
     def complete(self, base_offset: int, append_time_ms: int) -> None:
-        """Settle with the offset of the first record (-1: unknown) and the broker's timestamp (-1: the records keep theirs)."""
+        """Settle with the offset of the first record and the broker's timestamp.
+
+        Offset -1: unknown. Timestamp -1: the records keep theirs.
+        """
         self._offset, self._timestamp_ms = base_offset, append_time_ms
         self._settle()
 
@@ -198,7 +211,10 @@ class ProducerBatch:
         self._settle()
 
     def split(self, codec: Codec, level: int | None) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Return two batches that hold the records, half each, with the sequences that they had; receipts follow them."""
+        """Return two batches with half of the records each.
+
+        They keep their sequences, and the receipts follow them.
+        """
         half = (self.record_count + 1) // 2
         parts = self._new_part(0, half, codec, level), self._new_part(half, self.record_count - half, codec, level)
         for record in iterate_records(self.encoded()):
@@ -217,7 +233,7 @@ class ProducerBatch:
         return parts
 
     def part_of(self, index: int) -> "tuple[ProducerBatch, int]":
-        """Return the batch that carries record ``index`` now, and the record's index in it."""
+        """Return the batch that carries record ``index`` now, and the index of the record in it."""
         batch = self
         while batch._parts is not None:
             first, second = batch._parts
@@ -226,24 +242,27 @@ class ProducerBatch:
 
     @property
     def is_fully_settled(self) -> bool:
-        """Whether the batch, or all parts it was split into, are settled."""
+        """Whether the batch, or every part that it was split into, is settled."""
         if self._parts is None:
             return self.is_settled
         return all(part.is_fully_settled for part in self._parts)
 
     def next_unsettled(self) -> "ProducerBatch":
-        """Return the batch itself, or the first of its parts that is not settled."""
+        """Return the batch itself, or its first part that is not settled."""
         batch = self
         while batch._parts is not None:
             batch = batch._parts[0] if not batch._parts[0].is_fully_settled else batch._parts[1]
         return batch
 
     def offset_of(self, index: int) -> int:
-        """Return the offset of a record, -1 where unknown."""
+        """Return the offset of a record, -1 if unknown."""
         return self._offset + index if self._offset >= 0 else NO_OFFSET
 
     def metadata_of(self, index: int, timestamp_ms: int) -> RecordMetadata:
-        """Return where a record is; the batch is settled. Raises the error that settled it."""
+        """Return the metadata of a record in a settled batch.
+
+        Raises the error of a failed batch.
+        """
         if self.error is not None:
             raise KafkaError(self.error.code, str(self.error))
         return RecordMetadata(
@@ -254,17 +273,18 @@ class ProducerBatch:
         )
 
     def changed(self) -> trio.Event:
-        """Return the event that the settling (or splitting) of this batch sets."""
+        """Return the event that is set when this batch is settled or split."""
         if self._changed is None:
             self._changed = trio.Event()
         return self._changed
 
     def listen(self, listener: Callable[["ProducerBatch"], None]) -> bool:
-        """Have one function called in the producer's thread when the batch is settled or split; for any thread.
+        """Set a function to call in the producer's thread when the batch is settled or split.
 
-        False where that has happened already: then it may not be called.
+        Any thread may call this. Returns false if that has happened already. Then the function may
+        not be called.
         """
-        self._listener = listener  # first: what happens from here on is told
+        self._listener = listener  # first, so that the listener misses nothing from here on
         return not self.is_settled and self._parts is None
 
     def _new_part(self, first_index: int, record_count: int, codec: Codec, level: int | None) -> "ProducerBatch":
@@ -293,13 +313,13 @@ class ProducerBatch:
 
 
 def require_callback(on_delivery: DeliveryCallback) -> None:
-    """Raise TypeError where it cannot be called."""
+    """Raise TypeError if the callback cannot be called."""
     if not callable(on_delivery):
         raise TypeError(f"on_delivery is a function that takes a delivery, not {on_delivery!r}")
 
 
 def call_back(callback: DeliveryCallback, metadata: RecordMetadata | None, error: KafkaError | None, topic: str) -> None:
-    """Call a delivery callback; what it raises is logged."""
+    """Call a delivery callback and log its exceptions."""
     try:
         callback(metadata, error)
     except Exception:

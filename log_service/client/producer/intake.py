@@ -1,7 +1,7 @@
-"""What happens to a record between ``send`` and its batch: interceptors, serializers, its size, its partition.
+"""Take a record from ``send`` into its batch: interceptors, serializers, size, partition.
 
-Nothing here waits, so that the producer's task and the threads of a blocking producer do the same. There has to be room before a record is
-placed; the caller sees to that. Knows nothing of sending.
+Nothing here waits, so that the producer's task and the threads of a blocking producer can share it.
+There must be room before a record is placed, which the caller checks. Knows nothing of sending.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,10 @@ MAX_TIMESTAMP_MS = 2**63
 
 
 class Intake:
-    """Makes batched records of what the application sends. ``is_plain``: keys and values are used as they are."""
+    """Puts records of the application into batches.
+
+    ``is_plain``: keys and values are used as they are.
+    """
 
     def __init__(
         self,
@@ -53,17 +56,23 @@ class Intake:
 
     @property
     def is_run_possible(self) -> bool:
-        """Whether values without keys go into one batch as they are: no interceptor, serializer or partitioner looks at each."""
+        """Whether values without keys can go into one batch unchanged.
+
+        There must be no interceptor, serializer or partitioner, because they see each record.
+        """
         return self.is_plain and self.partitioner is None
 
     def leave(self, topic_partition: TopicPartition) -> None:
-        """Place keyless records elsewhere from now on: the partition has no leader."""
+        """Stop placing keyless records on a partition, because it has no leader."""
         self._sticky.leave(topic_partition)
 
     def prepared(  # noqa: PLR0917 - one argument per field, as they were given
         self, topic: str, value: Any, key: Any, headers: Iterable[RecordHeader], timestamp_ms: int | None, partition: int | None
     ) -> tuple[str, bytes | None, bytes | None, Iterable[RecordHeader], int | None, int | None]:
-        """Return the fields of a record after interceptors and serializers. Raises what they raise."""
+        """Return the fields of a record after interceptors and serializers.
+
+        Raises their exceptions.
+        """
         if self.interceptors:
             record = ProducerRecord(topic, value, key, tuple(headers), timestamp_ms, partition)
             for interceptor in self.interceptors:
@@ -74,7 +83,7 @@ class Intake:
         return topic, self.serialize_value(value), self.serialize_key(key), headers, timestamp_ms, partition
 
     def size_of(self, key: bytes | None, value: bytes | None, headers: tuple[RecordHeader, ...]) -> int:
-        """Return a bound of a record's size.
+        """Return an upper bound of a record's size in bytes.
 
         Raises:
             KafkaError: MESSAGE_TOO_LARGE, more than ``max_request_size``.
@@ -102,7 +111,9 @@ class Intake:
         size_bytes: int,
         on_delivery: DeliveryCallback | None,
     ) -> tuple[Delivery, int]:
-        """Put a record into a batch, for which there is room. Returns its receipt, and the time at which the sender has to look.
+        """Put a record into a batch, for which there is room.
+
+        Returns its receipt, and the time at which the sender must look.
 
         Raises:
             KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.
@@ -126,7 +137,11 @@ class Intake:
         headers: tuple[RecordHeader, ...],
         on_delivery: DeliveryCallback | None,
     ) -> range:
-        """Put the values from ``start`` on behind ``first``, into the same batch, while it has room; returns their indexes there."""
+        """Append the values from index ``start`` on to the batch of ``first``, as far as there is
+        room.
+
+        Returns their record indexes in the batch.
+        """
         before_bytes = first.batch.size_bytes
         placed = self._accumulator.append_run(first, contents, start, headers, on_delivery)
         self._sticky.note_placed(first.batch.topic_partition, first.batch.size_bytes - before_bytes)

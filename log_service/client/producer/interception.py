@@ -1,8 +1,9 @@
-"""Records as the application hands them in, before they become bytes, and the plain functions that may look at them or change them.
+"""Records before serialization, and the plain functions that see or change them.
 
-Keys and values become bytes through the serializers that were given, or as they are. Knows nothing of partitions and batches.
+Serializers turn keys and values into bytes. Without one they are used as they are. Knows nothing of
+partitions and batches.
 
-Invariant: whatever goes wrong here is raised by ``send``, before anything of the record was taken.
+Invariant: ``send`` raises every error of this step, before anything of the record is taken.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +12,10 @@ from typing import Any, NamedTuple
 from log_service.records.record import RecordHeader
 
 Serializer = Callable[[Any], bytes | str | None]
-"""Turns a key or a value into bytes (or text, which becomes UTF-8); None stays null and is not handed to it."""
+"""Turns a key or a value into bytes (or text, which becomes UTF-8). None stays null.
+
+None is not passed to it.
+"""
 
 
 class ProducerRecord(NamedTuple):
@@ -26,7 +30,10 @@ class ProducerRecord(NamedTuple):
 
 
 ProducerInterceptor = Callable[[ProducerRecord], ProducerRecord]
-"""Sees each record before it is serialized, and returns it, or another one (``record._replace(...)``). What it raises, ``send`` raises."""
+"""Sees each record before it is serialized, and returns it or another one.
+
+Use ``record._replace(...)``. ``send`` raises its exceptions.
+"""
 
 
 def to_bytes(content: Any) -> bytes | None:
@@ -45,10 +52,11 @@ def to_bytes(content: Any) -> bytes | None:
 
 
 def serializing(serializer: Serializer | None) -> Callable[[Any], bytes | None]:
-    """Return the function that turns contents into bytes, null into null.
+    """Return a function that turns contents into bytes, and null into null.
 
     Raises:
-        (the function) TypeError: as ``to_bytes``; and what the serializer raises.
+        (the function) TypeError: as ``to_bytes``.
+        (the function) Exception: an exception of the serializer.
     """
     if serializer is None:
         return to_bytes

@@ -1,7 +1,7 @@
-"""Which partition a record goes to: Kafka's murmur2 for keys, sticky for records without one, or a function of the user's.
+"""Choose the partition of a record: murmur2 for keys, sticky without a key, or a user's function.
 
-Keyed records are placed as the Java client places them, so that producers in any language agree. Pure: randomness is handed in, the cluster
-is an argument.
+Keyed records get the same partition as from the Java client, so that producers in any language
+agree. Pure functions: the caller passes randomness and the cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from struct import iter_unpack
 from log_service.common.types import Buffer, TopicPartition
 
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int | None]
-"""``(topic, key, value, partition_count) -> partition``, or None to leave the choice to the default."""
+"""``(topic, key, value, partition_count) -> partition``, or None to use the default."""
 
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
@@ -21,7 +21,7 @@ REMEMBERED_KEYS = 8_192
 
 
 def murmur2(key: Buffer) -> int:
-    """Return the 32-bit murmur2 hash, unsigned, with the seed that Kafka uses."""
+    """Return the unsigned 32-bit murmur2 hash with Kafka's seed."""
     size = len(key)
     whole = size & ~3
     digest = _SEED ^ size
@@ -36,12 +36,12 @@ def murmur2(key: Buffer) -> int:
 
 
 def partition_of_key(key: Buffer, partition_count: int) -> int:
-    """Return the partition of a keyed record, as Java's default and librdkafka's ``murmur2_random`` place it."""
+    """Return the partition of a key, as Java's default and librdkafka's ``murmur2_random`` do."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class KeyPlacement:
-    """``partition_of_key`` that remembers the hashes of recent keys (services repeat theirs)."""
+    """``partition_of_key`` with a cache of recent hashes, because services repeat their keys."""
 
     def __init__(self) -> None:
         self._hash = lru_cache(maxsize=REMEMBERED_KEYS)(murmur2)
@@ -52,13 +52,14 @@ class KeyPlacement:
 
 
 Load = Callable[[str, int], int]
-"""``(topic, partition) -> batches that wait for it``."""
+"""``(topic, partition) -> number of waiting batches``"""
 
 
 class StickyPlacement:
-    """Keyless records stay on one partition until about a batch went there, then move to another at random (KIP-480, KIP-794).
+    """Keep keyless records on one partition for about a batch, then switch (KIP-480, KIP-794).
 
-    With ``load``, a partition is the less likely to be chosen the more batches wait for it: a slow broker gets fewer.
+    The next partition is random. With ``load``, a partition with more waiting batches is less
+    likely to be chosen, so a slow broker gets fewer.
     """
 
     def __init__(self, rng: Random, switch_bytes: int, load: Load | None = None) -> None:
@@ -69,7 +70,7 @@ class StickyPlacement:
         self._bytes: dict[str, int] = {}
 
     def place(self, topic: str, size_bytes: int, partition_count: int, available: Sequence[int]) -> int:
-        """Return the partition of the next keyless record, of ``size_bytes``: one with a leader, if any has one."""
+        """Return the partition of the next keyless record, one with a leader if possible."""
         current = self._current.get(topic, -1)
         if current < 0 or current >= partition_count or self._bytes[topic] >= self._switch_bytes:
             current = self._move(topic, partition_count, available, current)
@@ -77,12 +78,12 @@ class StickyPlacement:
         return current
 
     def note_placed(self, topic_partition: TopicPartition, size_bytes: int) -> None:
-        """Count more that went to a partition, if that is the topic's current one."""
+        """Count more bytes for a partition, if it is the current one of its topic."""
         if self._current.get(topic_partition.topic) == topic_partition.partition:
             self._bytes[topic_partition.topic] += size_bytes
 
     def leave(self, topic_partition: TopicPartition) -> None:
-        """Choose anew with the next record: the partition has no leader now."""
+        """Switch with the next record, because the partition has no leader now."""
         if self._current.get(topic_partition.topic) == topic_partition.partition:
             self._bytes[topic_partition.topic] = self._switch_bytes
 

@@ -1,10 +1,12 @@
-"""The producer: takes records, gives receipts, and closes without losing any.
+"""The producer: takes records, returns receipts, and loses no record when it closes.
 
-Decides when ``send`` has to wait: for room, or for a topic or partition that the client does not know yet. ``intake`` puts a record into a
-batch, ``accumulator`` has the batches, ``sender`` the retries, ``sequences`` the numbers.
+Decides when ``send`` waits: for room, or for a topic or partition that the client does not know
+yet. ``intake`` puts a record into a batch. ``accumulator`` holds the batches, ``sender`` sends and
+retries, ``sequences`` numbers them.
 
-Invariants: every record that was taken is settled, with metadata or an error; ``buffer_memory`` bounds what waits; once closed, nothing
-is taken, nor outside a transaction where there are transactions.
+Invariants: every record that was taken is settled, with metadata or an error. ``buffer_memory``
+bounds the waiting records. A closed producer takes no record. A transactional producer takes none
+outside a transaction.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -42,17 +44,18 @@ if TYPE_CHECKING:
 
 
 class Producer:
-    """Sends records to a cluster; ``async with`` opens and closes it.
+    """Sends records to a cluster. ``async with`` opens and closes it.
 
-    Settings are those of ``ProducerConfig``, as keywords. ``partitioner`` may choose partitions, serializers turn keys and values into
-    bytes (without one they are bytes already, or text that becomes UTF-8; None is null), ``interceptors`` see each record before that: all
-    plain functions, and what they raise, ``send`` raises, and the record was not taken.
+    Settings are those of ``ProducerConfig``, as keywords. ``partitioner`` may choose partitions.
+    Serializers turn keys and values into bytes. Without one they are bytes already, or text that
+    becomes UTF-8, and None is null. ``interceptors`` see each record before that. All are plain
+    functions. ``send`` raises their exceptions, and then the record was not taken.
 
-    With ``transactional_id`` every record is part of a transaction: ``init_transactions`` once, then ``async with producer.transaction():``
-    for each (KIP-98, KIP-890).
+    With ``transactional_id`` every record is part of a transaction. Call ``init_transactions``
+    once, then use ``async with producer.transaction():`` for each (KIP-98, KIP-890).
 
     Raises:
-        ConfigError: a setting that does not exist or is out of bounds.
+        ConfigError: a setting does not exist or is out of bounds.
     """
 
     def __init__(
@@ -141,18 +144,21 @@ class Producer:
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
-        """Take a record and return its receipt. Waits only while the buffer is full, or the topic or partition is not known yet.
+        """Take a record and return its receipt.
 
-        Where it is cancelled, the record was not taken. ``timestamp_ms`` is the producer's clock where it is None; -1 is a record without a
-        timestamp, as a copy of one has to be.
+        Waits only while the buffer is full, or the topic or partition is not known yet. If it is
+        cancelled, the record was not taken. ``timestamp_ms`` None uses the producer's clock. -1 is
+        a record without a timestamp, which a copy of such a record needs.
 
         Raises:
-            KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic or no such partition
-                within that time; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed;
-                INVALID_TXN_STATE, it has a ``transactional_id`` and no transaction is open.
+            KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``.
+                UNKNOWN_TOPIC_OR_PARTITION, no such topic or no such partition within that time.
+                MESSAGE_TOO_LARGE, larger than ``max_request_size``. INVALID_REQUEST, the producer
+                is closed. INVALID_TXN_STATE, it has a ``transactional_id`` and no transaction is
+                open.
             TransactionAbortable, ProducerFailed: the open transaction, or the producer, has failed.
-            TypeError: key, value, headers, timestamp, partition or on_delivery are not of their types.
-            Exception: whatever an interceptor, a serializer or the partitioner raised.
+            TypeError: key, value, headers, timestamp, partition or on_delivery has a wrong type.
+            Exception: an exception of an interceptor, a serializer or the partitioner.
         """
         intake = self.intake
         if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
@@ -171,7 +177,10 @@ class Producer:
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
-        """Take a record without waiting, as ``send`` does. Raises ``trio.WouldBlock`` where ``send`` would wait."""
+        """Take a record without waiting, otherwise as ``send``.
+
+        Raises ``trio.WouldBlock`` if ``send`` would wait.
+        """
         intake = self.intake
         if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
             topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)
@@ -193,9 +202,10 @@ class Producer:
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> list[Delivery]:
-        """Take many values without keys and return their receipts, in order: several times as fast as ``send`` for each.
+        """Take many values without keys and return their receipts in order.
 
-        Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
+        It is several times as fast as ``send`` for each. Without ``partition``, whole batches go to
+        one partition after the other. Raises as ``send``. Values before the failed one stay taken.
         """
         pairs = checked_headers(headers)
         if not self.intake.is_run_possible:
@@ -213,15 +223,15 @@ class Producer:
         return deliveries
 
     async def partitions_for(self, topic: str) -> int:
-        """Return how many partitions a topic has. Raises as ``send``."""
+        """Return the partition count of a topic. Raises as ``send``."""
         self._require_open()
         return (await self.cluster.topic(topic, self.config.max_block_ms, before_attempt=self._require_open)).partition_count
 
     async def flush(self, timeout_ms: int | None = None) -> None:
-        """Send what waits now and return when every record taken so far is settled.
+        """Send all waiting records now, and return when every record taken so far is settled.
 
         Raises:
-            KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first; nothing is lost by that.
+            KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first. No record is lost by that.
             ValueError: ``timeout_ms`` is negative.
         """
         with trio.move_on_after(arguments.limit_s(timeout_ms)), self.accumulator.urgent():
@@ -233,19 +243,21 @@ class Producer:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not everything was delivered within {timeout_ms} ms")
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent.
+        """Take no more records, deliver the waiting ones, and fail the rest. Idempotent.
 
-        An open transaction is aborted. Where several tasks close, each waits until all is settled; cancelled, it fails the rest at once.
+        Delivery may take ``timeout_ms`` (default: the delivery timeout). An open transaction is
+        aborted. If several tasks close, each waits until all records are settled. A cancelled close
+        fails the rest at once.
 
         Raises:
-            ValueError: ``timeout_ms`` is negative; the producer stays open.
+            ValueError: ``timeout_ms`` is negative. The producer stays open.
         """
         limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         seconds = arguments.limit_s(limit_ms)
         if self._is_settled:
             return
         with self.accumulator.guarded():
-            self.is_closed = True  # a thread that appends looked at it under the same guard
+            self.is_closed = True  # threads that append check it under the same guard
             self._note_taking()
         patience = trio.move_on_after(seconds)
         try:
@@ -261,7 +273,7 @@ class Producer:
             self._is_settled = True
 
     def metrics(self) -> ProducerMetrics:
-        """Return what the producer counted so far; see ``metrics``."""
+        """Return the metrics of the producer so far; see ``metrics``."""
         return self._meter.metrics(
             self.cluster.metrics(),
             in_flight=self._sender.in_flight_count,
@@ -274,7 +286,7 @@ class Producer:
 
     @property
     def transactor(self) -> "Transactor":
-        """What performs this producer's transactions.
+        """The object that runs this producer's transactions.
 
         Raises:
             KafkaError: INVALID_REQUEST, the producer is closed, or has no ``transactional_id``.
@@ -287,26 +299,33 @@ class Producer:
         return self._transactor
 
     async def init_transactions(self, timeout_ms: int | None = None) -> None:
-        """Get this ``transactional_id`` for this producer: once, before its first transaction.
+        """Claim the ``transactional_id`` for this producer, once, before its first transaction.
 
-        An earlier producer of that id is fenced, and the transaction that it left open is aborted; one that it was committing is committed.
-        Waits for that, up to ``timeout_ms`` (default ``max_block_ms``).
+        An earlier producer of that id is fenced. Its open transaction is aborted. A transaction
+        that it was committing is committed. Waits for that up to ``timeout_ms`` (default
+        ``max_block_ms``).
 
         Raises:
-            ProducerFailed: the user may not use the id; ``transaction_timeout_ms`` is above what the brokers allow.
-            KafkaError: REQUEST_TIMED_OUT and others, the coordinator did not do it in time: call it again. INVALID_REQUEST,
-                there is no ``transactional_id``. INVALID_TXN_STATE, it was called before.
+            ProducerFailed: the user may not use the id, or ``transaction_timeout_ms`` is above the
+                limit of the brokers.
+            KafkaError: REQUEST_TIMED_OUT and others, the coordinator did not do it in time. Call it
+                again. INVALID_REQUEST, there is no ``transactional_id``. INVALID_TXN_STATE, it was
+                called before.
         """
         await self.transactor.init(self._block_ms(timeout_ms))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Have one transaction, ``async with producer.transaction():``, committed at its end, or aborted where an exception leaves it.
+        """Run one transaction: ``async with producer.transaction():``.
+
+        It is committed at the end of the block, and aborted if an exception leaves the block.
 
         Raises:
-            TransactionAbortable: it could not be committed, and is aborted: read the input again, and do the work again.
+            TransactionAbortable: it could not be committed, and is aborted. Read the input again,
+                and do the work again.
             ProducerFenced, ProducerFailed: this producer can do nothing more.
-            KafkaError: REQUEST_TIMED_OUT and others: whether it is committed is not known; ``commit_transaction`` tells.
+            KafkaError: REQUEST_TIMED_OUT and others, the outcome of the commit is not known.
+                ``commit_transaction`` tells.
         """
         await self.begin_transaction()
         transactor = self.transactor
@@ -321,11 +340,12 @@ class Producer:
         await transactor.finish()
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction; the records from here on are part of it. ``transaction`` does this, and ends it.
+        """Begin a transaction for the following records. ``transaction`` begins and ends one.
 
         Raises:
             ProducerFenced, ProducerFailed: this producer can do nothing more.
-            KafkaError: INVALID_TXN_STATE, another transaction is open, or ``init_transactions`` was not called.
+            KafkaError: INVALID_TXN_STATE, another transaction is open, or ``init_transactions`` was
+                not called.
         """
         await self.transactor.begin()
 
@@ -335,48 +355,60 @@ class Producer:
         group_metadata: "ConsumerGroupMetadata",
         timeout_ms: int | None = None,
     ) -> None:
-        """Have a group's offsets committed with the transaction: ``consumer.consumed()`` and ``consumer.group_metadata()``.
+        """Commit a group's offsets with the transaction.
 
-        The consumer has to have ``enable_auto_commit=False``, and never commits by itself.
+        Pass ``consumer.consumed()`` and ``consumer.group_metadata()``. The consumer must have
+        ``enable_auto_commit=False`` and must never commit itself.
 
         Raises:
-            TransactionAbortable: they did not get into the transaction, as where the group went on without the consumer: abort it.
+            TransactionAbortable: the offsets are not in the transaction, for example because the
+                group went on without the consumer. Abort it.
             ProducerFenced, ProducerFailed: this producer can do nothing more.
-            KafkaError: INVALID_TXN_STATE, no transaction is open; others, not done within ``timeout_ms`` (default ``max_block_ms``).
-            TypeError, ValueError: there can be no such partition or offset, or ``group_metadata`` is none.
+            KafkaError: INVALID_TXN_STATE, no transaction is open. Others, not done within
+                ``timeout_ms`` (default ``max_block_ms``).
+            TypeError, ValueError: a partition, an offset or ``group_metadata`` is not valid.
         """
         await self.transactor.send_offsets(offsets, group_metadata, self._block_ms(timeout_ms))
 
     async def commit_transaction(self, timeout_ms: int | None = None) -> None:
-        """Deliver what waits, then commit: readers of committed records see all of the transaction. It may be called again after a timeout.
+        """Deliver waiting records, then commit. It may be called again after a timeout.
 
-        ``timeout_ms`` bounds the whole; by default records have their ``delivery_timeout_ms``, and the commit ``max_block_ms``.
+        Readers of committed records then see the whole transaction. ``timeout_ms`` bounds the whole
+        call. By default records have their ``delivery_timeout_ms``, and the commit
+        ``max_block_ms``.
 
         Raises:
-            TransactionAbortable: a record or the offsets failed: abort it.
+            TransactionAbortable: a record or the offsets failed. Abort it.
             ProducerFenced, ProducerFailed: this producer can do nothing more.
-            KafkaError: INVALID_TXN_STATE, no transaction is open; REQUEST_TIMED_OUT and others, whether it is committed is not known.
+            KafkaError: INVALID_TXN_STATE, no transaction is open. REQUEST_TIMED_OUT and others, the
+                outcome of the commit is not known.
         """
-        arguments.limit_s(timeout_ms)  # a mistaken one changes nothing
+        arguments.limit_s(timeout_ms)  # an invalid timeout must change nothing
         await self.transactor.commit(timeout_ms)
 
     async def abort_transaction(self, timeout_ms: int | None = None) -> None:
-        """Abort: readers of committed records see nothing of the transaction. Records that wait are dropped; their receipts say so.
+        """Abort: readers of committed records see nothing of the transaction.
 
-        It may be called again after ``timeout_ms`` (default ``max_block_ms``).
+        Waiting records are dropped, and their receipts say so. It may be called again after
+        ``timeout_ms`` (default ``max_block_ms``).
 
         Raises:
-            ProducerFenced, ProducerFailed: this producer can do nothing more; the coordinator has aborted the transaction, or will.
-            KafkaError: INVALID_TXN_STATE, no transaction is open; REQUEST_TIMED_OUT and others, call it again.
+            ProducerFenced, ProducerFailed: this producer can do nothing more. The coordinator has
+                aborted the transaction, or will.
+            KafkaError: INVALID_TXN_STATE, no transaction is open. REQUEST_TIMED_OUT and others,
+                call it again.
         """
         await self.transactor.abort(self._block_ms(timeout_ms))
 
     def require_transaction(self) -> None:
-        """Raise unless records may be sent: where there are transactions, one has to be open. Raises as ``send``."""
+        """Raise unless records may be sent. A transactional producer needs an open transaction.
+
+        Raises as ``send``.
+        """
         if self._transactions is not None:
             self._transactions.require(Call.SEND)
 
-    # Taking one record, serialized already
+    # Take one serialized record
 
     async def _take(  # noqa: PLR0917 - called for every record, where keywords cost
         self,
@@ -388,7 +420,10 @@ class Producer:
         partition: int | None,
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
-        """``send`` for a record whose key and value are bytes already. Where it is cancelled, the record was not taken."""
+        """Take a record whose key and value are bytes already, as ``send``.
+
+        If it is cancelled, the record was not taken.
+        """
         if self._is_yield_due:
             self._is_yield_due = False
             await trio.lowlevel.checkpoint()
@@ -420,21 +455,24 @@ class Producer:
             self._sender.wake()
         now_ms = self.monotonic_ms()
         if due_ms <= now_ms or now_ms >= self._yield_ms:
-            # A loop that only sends must let the sender run: when it has something to send, and every linger_ms.
+            # A loop that only sends must yield to the sender when a batch is due, and every linger_ms.
             self._is_yield_due = True
             self._yield_ms = now_ms + self.config.linger_ms
         return delivery
 
     def is_sender_late_for(self, due_ms: int) -> bool:
-        """Whether the sender has to be woken for what is due then; from any thread."""
+        """Return whether the sender must be woken for that time. Any thread may call it."""
         return due_ms < NEVER_MS and self._sender.is_late_for(due_ms)
 
     def wake_sender(self) -> None:
-        """Let the sender look."""
+        """Wake the sender."""
         self._sender.wake()
 
     async def find_topic(self, topic: str, partition: int | None) -> TopicView:
-        """Return a topic that has that partition, waiting up to ``max_block_ms`` for either to appear. Raises as ``send``."""
+        """Return a topic that has that partition. Raises as ``send``.
+
+        Waits up to ``max_block_ms`` for topic and partition to appear.
+        """
         self._require_taking()
         left_ms = self.cluster.countdown(self.config.max_block_ms)
         view = await self.cluster.topic(topic, left_ms(), before_attempt=self._require_open)
@@ -453,7 +491,10 @@ class Producer:
         return await self.cluster.retry(attempt, left_ms(), is_refreshing=False)
 
     async def wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
-        """Wait until enough was settled; no batch lingers meanwhile. Raises KafkaError (REQUEST_TIMED_OUT) after ``limit_ms``."""
+        """Wait until enough records are settled. No batch lingers meanwhile.
+
+        Raises KafkaError (REQUEST_TIMED_OUT) after ``limit_ms``.
+        """
         self._blocked_count += 1
         try:
             with self.accumulator.urgent(), trio.move_on_after(limit_ms / 1_000):
@@ -467,12 +508,15 @@ class Producer:
         raise self.no_room(size_bytes, limit_ms)
 
     def no_room(self, size_bytes: int, limit_ms: int) -> KafkaError:
-        """Return the error of a record for which there was no room in time."""
+        """Return the error of a record that found no room in time."""
         text = f"no room for {size_bytes} bytes within {limit_ms} ms: buffer_memory {self.config.buffer_memory} is full"
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _patience_ms(self, error: BaseException | None) -> int:
-        """Return how long leaving may take: an exception waits for one request at most, a cancellation for nothing."""
+        """Return how long closing may take.
+
+        After an exception it may take one request, after a cancellation no time.
+        """
         if error is None:
             return self.config.delivery_timeout_ms
         return self.config.request_timeout_ms if isinstance(error, Exception) else 0
