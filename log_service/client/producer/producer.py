@@ -455,7 +455,8 @@ class Producer:
             self._sender.wake()
         now_ms = self.monotonic_ms()
         if due_ms <= now_ms or now_ms >= self._yield_ms:
-            # A loop that only sends must yield to the sender when a batch is due, and every linger_ms.
+            # A loop that only sends must yield to the sender: when a batch is due, and every
+            # linger_ms.
             self._is_yield_due = True
             self._yield_ms = now_ms + self.config.linger_ms
         return delivery

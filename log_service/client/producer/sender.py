@@ -1,14 +1,17 @@
-"""Takes full batches from the accumulator to the leaders of their partitions, and settles them with the responses.
+"""Send full batches to the leaders of their partitions, and settle them with the responses.
 
-Decides when to look (a batch became full, lingered long enough, or was settled), and acts on what ``verdicts`` says of a response: settles
-the batch, sends it again, splits it, numbers it anew, or gives it up. ``sequences`` has the numbers, ``accumulator`` the order.
+Decides when to look (a batch is full, has lingered, or was settled), and acts on the verdict of
+``verdicts`` for each response. ``sequences`` numbers the batches, ``accumulator`` orders them.
 
-Invariants: requests to one node leave in the order in which they were drained, at most ``max_in_flight_requests_per_connection`` of them
-without a response. No numbered batch leaves before one of its partition that has to be sent again, nor behind one without a response while
-the node has taken nothing of the partition over that connection. Every batch is settled, by its delivery timeout at the latest. There is
-one refresh of metadata and one request for a producer id at a time. A node that has not responded for a while is no reason to send again,
-only to ask the cluster who leads now. Numbered batches of a partition are in flight to one node at a time: a new leader gets first what the
-old one has not responded to, because it remembers no more than the last few batches of a producer.
+Invariants: requests to one node are sent in the order in which they were drained, at most
+``max_in_flight_requests_per_connection`` of them without a response. No numbered batch is sent
+before an earlier one of its partition that must be sent again. It is not sent behind one without a
+response either, while the node has acknowledged nothing of the partition over that connection.
+Every batch is settled, at the latest at its delivery timeout. At most one metadata refresh and one
+request for a producer id run at a time. A node that is silent for a while is no reason to send
+again, only to ask the cluster for the current leader. Numbered batches of a partition are in flight
+to one node at a time. A new leader first gets the batches without a response of the old one,
+because a leader remembers only the last few batches of a producer.
 """
 
 import logging
@@ -43,13 +46,16 @@ logger = logging.getLogger(__name__)
 
 LAST_VERSION_WITH_NAMES = 12
 LAST_VERSION_WITHOUT_ADDING = 11
-"""From the next version on leaders add partitions to transactions (KIP-890)."""
+"""From the next version on, leaders add partitions to transactions (KIP-890)."""
 CONCURRENT_BACKOFF_MS = 20
-"""The last transaction's markers are on their way: that takes less than an election."""
+"""Pause while the markers of the last transaction are being written, shorter than an election."""
 
 
 class _Turn:
-    """The place of a request among those to one node. ``before`` is None where nothing is ahead of it any more."""
+    """The turn of a request among those to one node.
+
+    ``before`` is None if no request is ahead of it.
+    """
 
     def __init__(self, node_id: int, before: "_Turn | None") -> None:
         self.node_id = node_id
@@ -59,19 +65,19 @@ class _Turn:
         self._before = before if before is not None and not before.is_settled.is_set() else None
 
     async def may_begin(self) -> None:
-        """Wait until the request before has begun."""
+        """Wait until the previous request has begun."""
         if self._before is not None:
             await self._before.has_begun.wait()
 
     async def may_settle(self) -> None:
-        """Wait until the batches of the request before are settled, or put back."""
+        """Wait until the batches of the previous request are settled or put back."""
         before, self._before = self._before, None
         if before is not None and not before.is_settled.is_set():
             await before.is_settled.wait()
 
 
 class Sender:
-    """The one task of a producer that sends; a task per request waits for the response."""
+    """Sends batches in one task. Another task per request waits for the response."""
 
     def __init__(
         self,
@@ -87,7 +93,7 @@ class Sender:
         self._cluster = cluster
         self._transactions = transactions
         self._is_announcing = False
-        self.announce: Callable[[], Awaitable[None]] | None = None  # tells the coordinator of partitions
+        self.announce: Callable[[], Awaitable[None]] | None = None  # adds partitions to the transaction
         self._meter = meter
         self._quiet = QuietLogger(logger, self._now_ms)
         self._config = config
@@ -95,8 +101,8 @@ class Sender:
         self._sequences = sequences
         self._in_flight: dict[int, int] = {}
         self._turns: dict[int, _Turn] = {}
-        self._silent_since_ms: dict[int, int] = {}  # nodes that owe a response
-        self._requests: dict[_Turn, list[ProducerBatch]] = {}  # what is in flight
+        self._silent_since_ms: dict[int, int] = {}  # by node, the time since which it owes a response
+        self._requests: dict[_Turn, list[ProducerBatch]] = {}  # requests in flight
         self._seen_view = cluster.view
         self._asleep_until_ms = NEVER_MS
         self._expires_ms = NEVER_MS
@@ -112,33 +118,33 @@ class Sender:
 
     @property
     def in_flight_count(self) -> int:
-        """Requests without a response yet."""
+        """Number of requests without a response."""
         return sum(self._in_flight.values())
 
     def wake(self) -> None:
-        """Look again: there may be something new to send."""
+        """Look again, because there may be a batch to send."""
         self._wakeup.set()
 
     def is_late_for(self, due_ms: int) -> bool:
-        """Whether the sender would sleep beyond ``due_ms``; may be asked from any thread."""
+        """Return whether the sender would sleep beyond ``due_ms``. Any thread may call it."""
         return due_ms < self._asleep_until_ms
 
     async def wait_settled(self) -> None:
-        """Wait until some batch is settled."""
+        """Wait until a batch is settled."""
         await self._settled.wait()
 
     async def run(self) -> None:
-        """Send for ever; the caller cancels."""
+        """Send for ever, until the caller cancels."""
         async with trio.open_nursery() as nursery:
             while True:
-                self._asleep_until_ms = NEVER_MS  # a thread that adds something meanwhile wakes it again
+                self._asleep_until_ms = NEVER_MS  # so a thread that adds a record meanwhile wakes it
                 self._asleep_until_ms = self._look(nursery)
                 with trio.move_on_after(max(self._asleep_until_ms - self._now_ms(), 0) / 1_000):
                     await self._wakeup.wait()
                 self._wakeup = trio.Event()
 
     def _look(self, nursery: trio.Nursery) -> int:
-        """Send everything that may leave now, and return when to look again."""
+        """Send all batches that may be sent now, and return when to look again."""
         now_ms = self._now_ms()
         if now_ms >= self._expires_ms:
             self._expire(now_ms)
@@ -166,7 +172,10 @@ class Sender:
         return min(drained.ready_ms, drained.expires_ms, doubtful_ms)
 
     def _withdraw(self, now_ms: int) -> None:
-        """Take numbered batches back from nodes that lead their partitions no more: what those nodes still say of them does not count."""
+        """Take numbered batches back from nodes that no longer lead their partitions.
+
+        Later responses of those nodes do not count.
+        """
         for turn, batches in self._requests.items():
             for batch in batches.copy():
                 leader_id = self._seen_view.leader_of(batch.topic_partition)
@@ -176,7 +185,10 @@ class Sender:
                     self._accumulator.retry(batch, now_ms)
 
     def _doubt_silent_nodes(self, now_ms: int) -> int:
-        """Ask for metadata where a node owes a response for too long, and return when to look again."""
+        """Refresh metadata if a node has owed a response for too long.
+
+        Returns when to look again.
+        """
         for node_id, since_ms in self._silent_since_ms.items():
             if now_ms - since_ms >= SILENCE_MS:
                 self._silent_since_ms[node_id] = now_ms
@@ -184,7 +196,10 @@ class Sender:
         return min(self._silent_since_ms.values(), default=NEVER_MS - SILENCE_MS) + SILENCE_MS
 
     def give_up(self, error: KafkaError, *, is_in_flight_included: bool = False) -> None:
-        """Fail everything that waits; at the very end also what is in flight, whose outcome will not be heard."""
+        """Fail all waiting batches, and at the very end also those in flight.
+
+        The outcome of the latter will not be known.
+        """
         for batch in self._accumulator.take_all(is_in_flight_included=is_in_flight_included):
             self._give_up(batch, error)
         self._tell_settled()
@@ -195,14 +210,14 @@ class Sender:
         self._quiet.warning((topic, error.code), "%d records of %s were given up: %s", batch.record_count, batch.topic_partition, error)
         if self._transactions is not None:
             self._transactions.judge(Step.PRODUCE, error.code, str(error))
-            self._wakeup.set()  # what else waits for the transaction is dropped
+            self._wakeup.set()  # to drop other waiting batches of the transaction
         batch.fail(error)
 
     def _drop_doomed(self) -> None:
-        """Drop what belongs to a transaction that is not committed any more.
+        """Drop the batches of a transaction that will not be committed.
 
-        Version 2 ends it under a new epoch, which the leaders know: no response is waited for. With version 1 one that comes late could
-        be of a batch that the leader takes for the next transaction's.
+        Version 2 ends it under a new epoch that the leaders know, so no response is awaited. With
+        version 1, a leader could take a late batch for one of the next transaction.
         """
         transactions = self._transactions
         if transactions is None or not transactions.is_doomed or self._accumulator.is_empty:
@@ -219,7 +234,10 @@ class Sender:
     # Sending
 
     async def _send(self, batches: list[ProducerBatch], turn: "_Turn") -> None:
-        """Send one request to a node in its turn, and settle its batches in its turn too: tasks wake up in any order."""
+        """Send one request to a node in its turn, and settle its batches in its turn.
+
+        Turns are needed because tasks wake up in any order.
+        """
         node_id = turn.node_id
         failure: KafkaError | None = None
         responses: dict[TopicPartition, PartitionProduceResponse] = {}
@@ -260,7 +278,7 @@ class Sender:
         if request.acks == 0:
             await connection.send_only(request, max_version=max_version)
             return {batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET) for batch in batches}
-        names = {topic.topic_id: topic.name for topic in request.topic_data}  # the view may know another id when the response comes
+        names = {topic.topic_id: topic.name for topic in request.topic_data}  # the view may have another id when the response arrives
         started_ms = self._now_ms()
         response = await connection.request(request, ProduceResponse, max_version=max_version)
         self._meter.note_request(started_ms, sum(batch.record_count for batch in batches), response.throttle_time_ms)
@@ -275,14 +293,16 @@ class Sender:
         return results
 
     def _hold_back(self, batches: list[ProducerBatch], connection: RpcConnection) -> None:
-        """Put back what could overtake: to connect took time, an earlier batch has failed meanwhile, or leaves over a new connection.
+        """Put back batches that could overtake an earlier one.
 
-        A broker that has not heard of the producer in that partition, or has lost what it knew, would take the later batch although it
-        refused the earlier one, as one that does not lead yet does.
+        An earlier batch may have failed while the client connected, or may be sent over a new
+        connection. A broker may refuse the earlier batch because it does not lead yet. If it does
+        not know the producer in that partition, or has lost its state, it would then accept the
+        later batch.
         """
         for batch in batches.copy():
             if batch.is_settled:
-                batches.remove(batch)  # given up while the connection was made
+                batches.remove(batch)  # given up while connecting
             elif batch.has_sequence and not self._accumulator.queue_of(batch).may_leave(batch, connection):
                 batches.remove(batch)
                 self._accumulator.hold_back(batch)
@@ -375,11 +395,11 @@ class Sender:
         self._settled.set()
         self._settled = trio.Event()
 
-    # What must be known before anything leaves
+    # Metadata that is needed before sending
 
     def _look_ahead(self, nursery: trio.Nursery, leaderless: list[TopicPartition]) -> None:
-        """Ask for a producer id where there is none, and for leaders that are missing or were wrong; one task each."""
-        own = self._sequences if self._transactions is None else None  # a transaction's coordinator gives the id itself
+        """Request a missing producer id and missing or wrong leaders, in one task each."""
+        own = self._sequences if self._transactions is None else None  # a transactional id gets its producer id from the coordinator
         is_identity_missing = own is not None and own.identity is None and not self._accumulator.is_empty
         if self._transactions is not None and self._transactions.is_announcement_due and not self._is_announcing:
             self._is_announcing = True
@@ -395,7 +415,9 @@ class Sender:
             nursery.start_soon(self._refresh)
 
     async def _announce(self) -> None:
-        """Have the coordinator told of the transaction's partitions, before their first records leave."""
+        """Tell the coordinator the partitions of the transaction, before their first records are
+        sent.
+        """
         assert self.announce is not None, "a transactional producer says how"
         try:
             await self.announce()
@@ -404,7 +426,7 @@ class Sender:
             self._wakeup.set()
 
     async def _identify(self) -> None:
-        """Get a producer id, or give up what waits for one; later records ask again."""
+        """Get a producer id, or give up the batches that wait for one. Later records ask again."""
         assert self._sequences is not None, "only an idempotent producer has an identity"
         attempt = 0
         while self._sequences.identity is None:
@@ -427,7 +449,7 @@ class Sender:
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def _refresh(self) -> None:
-        """Refresh the view once, and pause before the next time."""
+        """Refresh the view once, and pause before the next refresh."""
         try:
             self._is_refresh_needed = False
             await self._cluster.refresh()

@@ -1,12 +1,16 @@
-"""Sequence numbers of an idempotent producer (KIP-98, KIP-360): which batch carries which, and when a partition has to start again.
+"""Number the batches of an idempotent producer (KIP-98, KIP-360).
 
-Knows no network and no clock.
+Decides which sequence numbers a batch gets, and when a partition starts again. Knows no network and
+no clock.
 
-Invariants: a partition's batches are numbered in the order in which their records were sent, without gaps. A number that was sent stays
-with its records until the broker has said that it never saw them. A partition changes to another producer id or epoch only while none of
-its batches is in flight, and then starts at 0 with one batch: a broker that does not know a producer takes any number, so the second batch
-leaves only when the first was acknowledged. What a broker knew may be gone with its connection (a loss of power takes what was not synced)
-or with its leadership (logs are cut): over another connection, and after a batch that has to be sent again, one batch leaves alone, too.
+Invariants: the batches of a partition are numbered in the order of their records, without gaps. A
+number that was sent stays with its records until the broker has said that it never saw them. A
+partition changes to another producer id or epoch only while none of its batches is in flight. It
+then starts at 0 with a single batch. A broker that does not know a producer accepts any number, so
+the second batch is sent only after the first was acknowledged. A broker may lose its state with its
+connection (a loss of power takes unsynced data) or with its leadership (logs are truncated). So
+over another connection, and after a batch that must be sent again, a single batch is sent first,
+too.
 """
 
 from collections.abc import Iterable
@@ -34,50 +38,59 @@ class PartitionSequence:
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
-        self.acknowledged: ProducerIdentity | None = None  # under which the broker took something of this partition
+        self.acknowledged: ProducerIdentity | None = None  # under which the broker acknowledged a batch of this partition
         self.next_sequence = 0
-        self._known_over: ReferenceType[object] | None = None  # weak: a closed connection has buffers
+        self._known_over: ReferenceType[object] | None = None  # weak, because a closed connection holds buffers
 
     def is_known_over(self, connection: object) -> bool:
-        """Whether the broker at the other end took a batch of this partition over this connection, and nothing was sent again since."""
+        """Return whether the broker acknowledged a batch of this partition over this connection.
+
+        It is false again once a batch had to be sent again.
+        """
         return self._known_over is not None and self._known_over() is connection
 
     def note_known_over(self, connection: object) -> None:
-        """Note that the broker at the other end took a batch of this partition."""
+        """Note that the broker acknowledged a batch of this partition over this connection."""
         self._known_over = ref(connection)
 
     def note_sent_again(self) -> None:
-        """Note that a batch of this partition has to be sent again: the broker that gets it may know nothing of those before."""
+        """Note that a batch of this partition must be sent again.
+
+        The broker that gets it may not know the batches before it.
+        """
         self._known_over = None
 
 
 class Sequences:
-    """The numbering of one producer. ``identity`` is None until the broker gave one, and after it became unusable."""
+    """The numbering of one producer. ``identity`` is None without a usable producer id."""
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
 
     def take_identity(self, identity: ProducerIdentity) -> None:
-        """Number with what the broker gave."""
+        """Number with this producer id and epoch from now on."""
         self.identity = identity
 
     def forget_identity(self, producer_id: int) -> None:
-        """Forget a producer id that the broker does not take any more; another that was given meanwhile stays."""
+        """Forget a producer id that the broker no longer accepts. A newer id stays."""
         if self.identity is not None and self.identity.producer_id == producer_id:
             self.identity = None
 
     def can_number(self, sequence: PartitionSequence, *, has_batches_in_flight: bool) -> bool:
-        """Whether a batch of that partition may be numbered (or sent again) now."""
+        """Return whether a batch of that partition may be numbered (or sent again) now."""
         is_known_there = sequence.identity == self.identity == sequence.acknowledged
         return self.identity is not None and (is_known_there or not has_batches_in_flight)
 
     def note_acknowledged(self, sequence: PartitionSequence, batch: ProducerBatch, connection: object) -> None:
-        """Note that the broker took a batch over a connection: it knows the producer in that partition now."""
+        """Note that the broker acknowledged a batch over a connection.
+
+        It knows the producer in that partition now.
+        """
         sequence.acknowledged = ProducerIdentity(batch.producer_id, batch.producer_epoch)
         sequence.note_known_over(connection)
 
     def number(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
-        """Number a batch that has no number yet; ``can_number`` said yes."""
+        """Number a batch without a number. ``can_number`` must be true."""
         assert self.identity is not None, "nothing is numbered before the broker gave a producer id"
         if sequence.identity != self.identity:
             sequence.identity, sequence.next_sequence = self.identity, 0
@@ -85,9 +98,10 @@ class Sequences:
         sequence.next_sequence = next_sequence(sequence.next_sequence, batch.record_count)
 
     def start_again(self, sequence: PartitionSequence, batches: Iterable[ProducerBatch], failed: ProducerIdentity) -> None:
-        """Number all waiting batches anew, under another epoch, because the broker refused the partition's first outstanding batch.
+        """Number all waiting batches anew, under the next epoch.
 
-        The epoch rises only if it is still the one of ``failed``.
+        The broker refused the first outstanding batch of the partition. The epoch rises only if it
+        is still that of ``failed``.
         """
         if self.identity == failed:
             next_epoch = failed.producer_epoch + 1

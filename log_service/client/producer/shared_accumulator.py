@@ -1,9 +1,12 @@
-"""The accumulator for threads: each thread puts its records into batches itself, and the sender's thread takes the batches out.
+"""The accumulator for several threads.
 
-One lock guards all of it. It is held for microseconds: batches are built and compressed outside of it. A thread that finds no room waits on
-the lock's condition until the sender has settled something. Knows neither trio nor the portal.
+Each thread puts its records into batches, and the sender's thread takes the batches out. One lock
+guards everything. It is held for microseconds, because batches are built and compressed outside of
+it. A thread that finds no room waits on the lock's condition until the sender has settled a batch.
+Knows neither trio nor the portal.
 
-Invariant: a queue is changed only under the lock; a batch that left its queue belongs to the sender alone.
+Invariant: a queue is changed only under the lock. A batch that left its queue belongs to the sender
+alone.
 """
 
 from collections.abc import Callable
@@ -19,7 +22,7 @@ from log_service.config.client import ProducerConfig
 
 
 class SharedAccumulator(Accumulator):
-    """All records of a producer that several threads use. Callers hold ``lock`` while they append."""
+    """Holds the records of a producer that several threads use. Callers hold ``lock`` to append."""
 
     def __init__(
         self,
@@ -33,7 +36,10 @@ class SharedAccumulator(Accumulator):
         self._room = Condition(self.lock)
 
     def wait_for_room(self, size_bytes: int, timeout_ms: int, is_over: Callable[[], bool]) -> bool:
-        """Wait, the lock held, until a record of ``size_bytes`` may be taken or ``is_over``; false once ``timeout_ms`` have passed."""
+        """Wait until there is room for ``size_bytes``, or until ``is_over``.
+
+        The caller holds the lock. Returns false once ``timeout_ms`` have passed.
+        """
         self.waiting_thread_count += 1
         try:
             return self._room.wait_for(lambda: is_over() or self.has_room_for(size_bytes), timeout_ms / 1_000)
@@ -41,7 +47,7 @@ class SharedAccumulator(Accumulator):
             self.waiting_thread_count -= 1
 
     def wake_all(self) -> None:
-        """Let every thread that waits for room look again."""
+        """Wake every thread that waits for room."""
         with self.lock:
             self._room.notify_all()
 
@@ -50,51 +56,54 @@ class SharedAccumulator(Accumulator):
         return self.lock
 
     def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
-        """As in ``Accumulator``, under the lock."""
+        """Call ``Accumulator.drain`` under the lock."""
         with self.lock:
             return super().drain(now_ms, leader_of, has_capacity)
 
     def is_idle(self, topic: str, since_ms: int) -> bool:
-        """As in ``Accumulator``, under the lock."""
+        """Call ``Accumulator.is_idle`` under the lock."""
         with self.lock:
             return super().is_idle(topic, since_ms)
 
     def seal(self, batch: ProducerBatch) -> None:
-        """As in ``Accumulator``; other threads go on while the batch is built."""
+        """Seal as ``Accumulator`` does.
+
+        The batch is built without the lock, so other threads go on.
+        """
         size_bytes = len(batch.encoded())
         with self.lock:
             self._resize(batch, size_bytes)
 
     def unsettled(self) -> list[ProducerBatch]:
-        """As in ``Accumulator``, under the lock."""
+        """Call ``Accumulator.unsettled`` under the lock."""
         with self.lock:
             return super().unsettled()
 
     def expired(self, now_ms: int) -> list[ProducerBatch]:
-        """As in ``Accumulator``, under the lock."""
+        """Call ``Accumulator.expired`` under the lock, then wake threads that wait for room."""
         with self.lock:
             taken = super().expired(now_ms)
             self._tell_room()
             return taken
 
     def settle(self, batch: ProducerBatch) -> None:
-        """As in ``Accumulator``, under the lock; threads that wait for room look again."""
+        """Call ``Accumulator.settle`` under the lock, then wake threads that wait for room."""
         with self.lock:
             super().settle(batch)
             self._tell_room()
 
     def retry(self, batch: ProducerBatch, not_before_ms: int) -> None:
-        """As in ``Accumulator``, under the lock."""
+        """Call ``Accumulator.retry`` under the lock."""
         with self.lock:
             super().retry(batch, not_before_ms)
 
     def split(self, batch: ProducerBatch) -> None:
-        """As in ``Accumulator``, under the lock."""
+        """Call ``Accumulator.split`` under the lock."""
         with self.lock:
             super().split(batch)
 
     def take_all(self, *, is_in_flight_included: bool) -> list[ProducerBatch]:
-        """As in ``Accumulator``, under the lock."""
+        """Call ``Accumulator.take_all`` under the lock, then wake threads that wait for room."""
         with self.lock:
             taken = super().take_all(is_in_flight_included=is_in_flight_included)
             self._tell_room()

@@ -1,9 +1,11 @@
-"""The way into a producer from threads other than its own: a thread puts its records into the batches itself.
+"""Take records for a producer from threads other than its own.
 
-It holds the accumulator's lock meanwhile, and wakes the producer's thread only when a batch begins to wait or is full. Nothing here waits:
-a record for which there is no room, or whose topic is not known yet, is handed back as ``Unplaced``, and the caller decides how to wait.
+A thread puts its records into the batches itself. It holds the accumulator's lock meanwhile, and
+wakes the producer's thread only when a batch begins to wait or is full. Nothing here waits. A
+record without room, or whose topic is not known yet, is returned as ``Unplaced``, and the caller
+decides how to wait.
 
-Invariant: a record is either in a batch, or handed back, or refused; interceptors and serializers saw it once.
+Invariant: a record is in a batch, returned, or refused. Interceptors and serializers see it once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +22,7 @@ from log_service.records.record import RecordHeader
 
 
 class Unplaced(NamedTuple):
-    """A record that waits: serialized and checked, in no batch yet."""
+    """A record that waits. It is serialized and checked, but in no batch yet."""
 
     topic: str
     partition: int | None
@@ -36,8 +38,11 @@ _placement = attrgetter("partition", "key", "value", "headers", "timestamp_ms", 
 
 
 class SharedIntake:
-    """Takes records for a producer that was asked to be shared. ``require_open`` raises where calls are refused, ``submit`` runs a function
-    in the producer's thread."""
+    """Takes records for a shared producer.
+
+    ``require_open`` raises if calls are refused. ``submit`` runs a function in the producer's
+    thread.
+    """
 
     def __init__(self, producer: Producer, *, require_open: Callable[[], object], submit: Callable[[Callable[[], None]], None]) -> None:
         accumulator = producer.accumulator
@@ -51,7 +56,7 @@ class SharedIntake:
 
     @property
     def is_run_possible(self) -> bool:
-        """Whether values without keys go into one batch as they are."""
+        """Whether values without keys can go into one batch unchanged."""
         return self._intake.is_run_possible
 
     def take(  # noqa: PLR0917 - called for every record, where keywords cost
@@ -66,9 +71,10 @@ class SharedIntake:
         *,
         is_queued: bool = False,
     ) -> Delivery | Unplaced:
-        """Put a record into a batch and return its receipt; hand it back where it has to wait, or ``is_queued`` behind others that do.
+        """Put a record into a batch and return its receipt, or return it as ``Unplaced``.
 
-        Raises as ``Producer.send``, where that does not wait.
+        It is returned if it must wait, or if ``is_queued`` says that others wait before it. Raises
+        as ``Producer.send`` if that does not wait.
         """
         producer, intake = self._producer, self._intake
         if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
@@ -89,10 +95,11 @@ class SharedIntake:
         return delivery
 
     def place(self, record: Unplaced, view: TopicView) -> Delivery | None:
-        """Put a record that waited into a batch, and return its receipt; None where there is no room.
+        """Put a waiting record into a batch and return its receipt, None without room.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the producer is closed; INVALID_TIMESTAMP, INVALID_PARTITIONS.
+            KafkaError: INVALID_REQUEST, the producer is closed. INVALID_TIMESTAMP,
+                INVALID_PARTITIONS.
             TypeError: partition or timestamp is no whole number.
         """
         with self.accumulator.lock:
@@ -112,7 +119,11 @@ class SharedIntake:
         headers: tuple[RecordHeader, ...],
         on_delivery: DeliveryCallback | None,
     ) -> range:
-        """Put the values from ``start`` on behind ``first``, into the same batch, while it has room; returns their indexes there."""
+        """Append the values from index ``start`` on to the batch of ``first``, as far as there is
+        room.
+
+        Returns their record indexes in the batch.
+        """
         with self.accumulator.lock:
             placed = self._intake.place_run(first, contents, start, headers, on_delivery)
         if first.batch.is_closed:
@@ -120,17 +131,20 @@ class SharedIntake:
         return placed
 
     def require_producing(self) -> None:
-        """Raise KafkaError if the producer takes no records now: INVALID_REQUEST, it is closed; or as its transactions say."""
+        """Raise KafkaError if the producer takes no records now.
+
+        INVALID_REQUEST: it is closed. Otherwise as ``Producer.require_transaction``.
+        """
         if self._producer.is_closed:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'with'")
         self._producer.require_transaction()
 
     def wake(self) -> None:
-        """Let the sender look, soon; many calls before it looks are one."""
+        """Wake the sender soon. Calls before it wakes up are combined."""
         if not self._is_wake_sent:
             self._is_wake_sent = True
             self._submit(self._wake)
 
     def _wake(self) -> None:
-        self._is_wake_sent = False  # first: a thread that appends from here on wakes again
+        self._is_wake_sent = False  # first, so that a thread that appends from here on wakes it again
         self._producer.wake_sender()

@@ -1,6 +1,7 @@
-"""What goes wrong with transactions, by what the application has to do: abort and begin again, or close the producer.
+"""Errors of transactions, by the action for the application: abort, or close the producer.
 
-Knows the codes of the coordinator, of partition leaders and of a group's coordinator, and the sentences; knows no states.
+Knows the codes of the transaction coordinator, of partition leaders and of group coordinators, and
+the error texts. Knows no states.
 """
 
 from enum import Enum, auto
@@ -9,35 +10,40 @@ from log_service.common.errors import ErrorCode, KafkaError
 
 
 class TransactionAbortable(KafkaError):  # noqa: N818 - it says what can be done
-    """The open transaction cannot be committed. Abort it, read on where the group's offsets are, and do its work again.
+    """The open transaction cannot be committed.
 
-    Leaving ``producer.transaction()`` by this error has aborted it already.
+    Abort it, read on at the group's offsets, and do its work again. If this error left
+    ``producer.transaction()``, it is aborted already.
     """
 
     @property
     def is_retriable(self) -> bool:
-        """Never: the same call fails again until the transaction is aborted."""
+        """Always false, because the same call fails until the transaction is aborted."""
         return False
 
 
 class ProducerFailed(KafkaError):  # noqa: N818 - it says what happened
-    """The transactional producer can do nothing more. Close it and open another: its ``init_transactions`` ends what was left open."""
+    """The transactional producer can do nothing more. Close it and open another.
+
+    ``init_transactions`` of the new one ends an open transaction.
+    """
 
     @property
     def is_retriable(self) -> bool:
-        """Never: every call fails from now on."""
+        """Always false, because every call fails from now on."""
         return False
 
 
 class ProducerFenced(ProducerFailed):
-    """Another producer took the same ``transactional_id``, or the coordinator ended a transaction that took too long.
+    """The coordinator fenced this producer.
 
-    Where another process does this one's work, end. Otherwise close the producer and open another.
+    Another producer took the same ``transactional_id``, or a transaction exceeded its timeout. If
+    another process does the work of this one, end. Otherwise close the producer and open another.
     """
 
 
 class Meaning(Enum):
-    """What a code means for the transaction."""
+    """Meaning of an error code for the transaction."""
 
     DONE = auto()
     RETRY = auto()
@@ -47,7 +53,7 @@ class Meaning(Enum):
 
 
 class Step(Enum):
-    """Which request of a transaction was responded to."""
+    """The request of a transaction that got the response."""
 
     INIT = "InitProducerId"
     ADD_PARTITIONS = "AddPartitionsToTxn"
@@ -71,7 +77,7 @@ RETRIED = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""What passes by itself; produce requests are tried again as those of any producer."""
+"""Transient errors. Produce requests are retried as those of any producer."""
 FATAL_FOR_BATCHES = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -108,7 +114,10 @@ ABORTABLE = {
     Step.COMMIT_OFFSETS: ABORTABLE_FOR_GROUPS,
     Step.END: ABORTABLE_ANYWHERE | {ErrorCode.INVALID_TXN_STATE},
 }
-"""A commit that finds no transaction was not made: the coordinator has aborted it, because it took too long."""
+"""Errors that require an abort, by request.
+
+INVALID_TXN_STATE on a commit means that the coordinator aborted the transaction after its timeout.
+"""
 GROUP_WENT_ON = "the consumer's group went on without it: its partitions belong to others, who read these records again"
 REASONS = {
     ErrorCode.UNKNOWN_MEMBER_ID: GROUP_WENT_ON,
@@ -125,9 +134,10 @@ REASONS = {
 
 
 def meaning_of(step: Step, code: ErrorCode) -> Meaning:
-    """Say what the code of a response means (KIP-890, KIP-1050).
+    """Return the meaning of an error code in a response (KIP-890, KIP-1050).
 
-    A leader that refuses an epoch does not settle who is right: the transaction may have timed out. Only the coordinator fences.
+    A leader that refuses an epoch does not decide who is right, because the transaction may have
+    timed out. Only the coordinator fences.
     """
     if code is ErrorCode.NONE:
         return Meaning.DONE
@@ -143,9 +153,9 @@ def meaning_of(step: Step, code: ErrorCode) -> Meaning:
 
 
 def error_of(meaning: Meaning, transactional_id: str, code: ErrorCode, text: str) -> KafkaError:
-    """Return the error that tells the application what happened, and what to do.
+    """Return the error that tells the application the cause and the remedy.
 
-    ``text`` says where; a retriable error is told as it came.
+    ``text`` names the place. A retriable error keeps its text.
     """
     what = f"{text}: {REASONS[code]} ({code.name})" if code in REASONS else text if code.name in text else f"{text}: {code.name}"
     subject = f"transaction of {transactional_id!r}"

@@ -1,13 +1,15 @@
-"""Where a transactional producer stands, and which calls it takes there.
+"""The state machine of a transactional producer.
 
-Decides from calls and error codes alone; knows no network, no clock and no batches. ``transactor`` sends what this decides.
+Decides from calls and error codes alone which calls are allowed. Knows no network, no clock and no
+batches. ``transactor`` sends the requests.
 
-There are two protocols. With ``transaction.version`` 2 (KIP-890) leaders add partitions by themselves, and the response that ends a
-transaction brings the epoch of the next. With version 1 the producer announces partitions and groups first and keeps its epoch, except
-where something failed: then it asks for the next epoch itself (KIP-360).
+There are two protocols. With ``transaction.version`` 2 (KIP-890), leaders add partitions
+themselves, and the response that ends a transaction has the epoch of the next. With version 1, the
+producer announces partitions and groups first and keeps its epoch. After a failure it asks for the
+next epoch itself (KIP-360).
 
-Invariants: every change of state is one of ``MOVES``. A failure only leads to a stronger one. What was announced, sent or failed is
-forgotten when the transaction ends.
+Invariants: every change of state is in ``MOVES``. A failure only leads to a stronger one. Announced
+partitions, sent records and failures are forgotten when the transaction ends.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +25,7 @@ LEVEL_OF_VERSION_2 = 2
 
 
 class State(Enum):
-    """Where the producer stands."""
+    """States of a transactional producer."""
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
@@ -50,7 +52,7 @@ MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
 
 
 class Call(Enum):
-    """What the application asks for."""
+    """Calls of the application."""
 
     INIT = "init_transactions()"
     BEGIN = "begin_transaction()"
@@ -70,7 +72,7 @@ TAKEN: Mapping[Call, frozenset[State]] = MappingProxyType(
         Call.ABORT: frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR, State.ABORTING}),
     }
 )
-"""In which states a call is taken: one that ended by a timeout or a cancellation may be made again."""
+"""States in which a call is allowed. A call that timed out or was cancelled may be repeated."""
 
 ADVICE: Mapping[State, str] = MappingProxyType(
     {
@@ -85,7 +87,10 @@ ADVICE: Mapping[State, str] = MappingProxyType(
 
 
 class Transactions:
-    """The transactions of one producer, one after the other. ``on_move`` is called whenever the state has changed."""
+    """The transactions of one producer, in sequence.
+
+    ``on_move`` is called after each change of state.
+    """
 
     def __init__(self, transactional_id: str, on_move: Callable[[], None] = lambda: None) -> None:
         self.transactional_id = transactional_id
@@ -105,11 +110,11 @@ class Transactions:
     # Calls
 
     def require(self, call: Call) -> None:
-        """Raise unless the call is taken now.
+        """Raise unless the call is allowed now.
 
         Raises:
-            TransactionAbortable, ProducerFailed, ProducerFenced: what failed before.
-            KafkaError: INVALID_TXN_STATE, it is not its turn.
+            TransactionAbortable, ProducerFailed, ProducerFenced: an earlier failure.
+            KafkaError: INVALID_TXN_STATE, the call is not allowed in this state.
         """
         if self.state in TAKEN[call]:
             return
@@ -118,64 +123,70 @@ class Transactions:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{call.value} is refused, producer {self.transactional_id!r}: {ADVICE[self.state]}")
 
     def start_initializing(self) -> None:
-        """``init_transactions`` begins, or is tried again."""
+        """Begin ``init_transactions``, or try it again."""
         self.require(Call.INIT)
         self._move(State.INITIALIZING)
 
     def note_initialized(self) -> None:
-        """The coordinator gave a producer id and an epoch; what was open before is ended."""
+        """Note that the coordinator gave a producer id and an epoch.
+
+        It has ended any transaction that was open before.
+        """
         self._move(State.READY)
 
     def begin(self, transaction_version: int) -> None:
-        """Begin a transaction, by the protocol of the cluster's level of ``transaction.version``."""
+        """Begin a transaction, with the protocol of this level of ``transaction.version``."""
         self.require(Call.BEGIN)
         self.is_version_2 = transaction_version >= LEVEL_OF_VERSION_2
         self._move(State.IN_TRANSACTION)
 
     def start_commit(self) -> None:
-        """``commit_transaction`` begins, or is tried again."""
+        """Begin ``commit_transaction``, or try it again."""
         self.require(Call.COMMIT)
         self._move(State.COMMITTING)
 
     def start_abort(self) -> None:
-        """``abort_transaction`` begins, or is tried again."""
+        """Begin ``abort_transaction``, or try it again."""
         self.require(Call.ABORT)
         self._move(State.ABORTING)
 
     def note_coordinator_ended(self) -> None:
-        """The coordinator ended the transaction, and is not asked again: another epoch may have to be got before the next one."""
+        """Note that the coordinator ended the transaction, and is not asked again.
+
+        The next transaction may still need another epoch.
+        """
         self.is_started = False
 
     def note_ended(self) -> None:
-        """The transaction is committed or aborted; the next may begin."""
+        """Note that the transaction is committed or aborted. The next may begin."""
         self._move(State.READY)
         self.error = None
         self.is_started = self.is_bump_needed = self._is_confirmed = False
         self._announced, self._unannounced = set(), set()
 
-    # What happens to the transaction
+    # Errors
 
     @property
     def is_open(self) -> bool:
-        """Whether records may be taken."""
+        """Whether records are accepted."""
         return self.state is State.IN_TRANSACTION
 
     @property
     def is_doomed(self) -> bool:
-        """Whether what waits to be sent is dropped: it will never be committed."""
+        """Whether waiting records are dropped, because they will never be committed."""
         return self.state in {State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR}
 
     def doom(self) -> KafkaError:
-        """Return what the receipts of dropped records say."""
+        """Return the error for the receipts of dropped records."""
         reason = "the transaction was aborted before the broker had taken the record"
         if self.error is not None:
             reason = f"the transaction failed, and with it every record that the broker had not taken: {self.error}"
         return KafkaError(ErrorCode.TRANSACTION_ABORTABLE, reason)
 
     def judge(self, step: Step, code: ErrorCode, text: str) -> KafkaError | None:
-        """Take what a request was responded to with; returns the error that the caller raises, None where there is none.
+        """Take the error code of a response, and return the error to raise, None without one.
 
-        An error that passes is returned, too, and changes nothing.
+        A retriable error is returned, too, and changes nothing.
         """
         meaning = meaning_of(step, code)
         if step is Step.END and code is ErrorCode.INVALID_TXN_STATE and self._is_unknown_to_coordinator:
@@ -190,7 +201,7 @@ class Transactions:
         return error
 
     def fail(self, error: KafkaError) -> None:
-        """Take an error that ends the transaction, or the producer; where that has ended already the first one stays."""
+        """Take an error that ends the transaction or the producer. The first error stays."""
         if isinstance(error, TransactionAbortable):
             self.is_bump_needed = True
             if State.ABORTABLE_ERROR in MOVES[self.state]:
@@ -201,32 +212,35 @@ class Transactions:
             self.error = error
 
     def note_dropped(self) -> None:
-        """A record was given up that had a sequence number: the numbers begin again in the next epoch."""
+        """Note that a numbered record was given up. The numbers begin again in the next epoch."""
         self.is_bump_needed = True
 
-    # What the coordinator has to know
+    # State of the coordinator
 
     def note_partition(self, topic_partition: TopicPartition) -> None:
-        """A record of the open transaction goes to that partition."""
+        """Note that a record of the open transaction goes to that partition."""
         if self.is_version_2:
             self.is_started = True
         elif topic_partition not in self._announced:
             self._unannounced.add(topic_partition)
 
     def start_adding_offsets(self) -> None:
-        """The coordinator is about to be told that offsets of a group are part of the transaction."""
+        """Note that a request adds offsets of a group to the transaction."""
         self.is_started = True
 
     def note_offsets_added(self) -> None:
-        """The coordinator knows that offsets are part of the transaction."""
+        """Note that the coordinator added offsets to the transaction."""
         self._is_confirmed = True
 
     def may_send(self, topic_partition: TopicPartition) -> bool:
-        """Whether the leader of that partition may be sent records of the transaction."""
+        """Return whether records of the transaction may be sent to that partition."""
         return self.is_version_2 or topic_partition in self._announced
 
     def start_announcing(self) -> list[TopicPartition]:
-        """Return the partitions that the coordinator is to be told of now; from here on it may know of the transaction."""
+        """Return the partitions to announce to the coordinator now.
+
+        From here on the coordinator may know the transaction.
+        """
         if self._unannounced:
             self.is_started = True
         return sorted(self._unannounced)
@@ -237,14 +251,14 @@ class Transactions:
         return bool(self._unannounced) and self.state in {State.IN_TRANSACTION, State.COMMITTING}
 
     def note_announced(self, partitions: list[TopicPartition]) -> None:
-        """The coordinator has added these partitions."""
+        """Note that the coordinator added these partitions."""
         self._is_confirmed = True
         self._announced.update(partitions)
         self._unannounced.difference_update(partitions)
 
     @property
     def _is_unknown_to_coordinator(self) -> bool:
-        """Whether an abort may find nothing to abort: with version 1, where nothing that was announced is known to have been added."""
+        """Whether an abort may find no transaction: with version 1, if no addition is confirmed."""
         return self.state is State.ABORTING and not self.is_version_2 and not self._is_confirmed
 
     def _move(self, state: State) -> None:

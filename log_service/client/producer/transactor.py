@@ -1,9 +1,10 @@
-"""Performs what a transactional producer decides: the requests to the transaction coordinator, and to the coordinators of groups.
+"""Send a transactional producer's requests to the coordinators of transactions and groups.
 
-``transaction_state`` decides, ``sender`` has the records. Knows the versions of both protocols of transactions.
+``transaction_state`` decides, ``sender`` has the records. Knows the versions of both transaction
+protocols.
 
-Invariants: one call at a time. A call that ended by a timeout or a cancellation may be made again, and means the same. Before a commit is
-asked for, every record of the transaction is acknowledged.
+Invariants: one call at a time. A call that timed out or was cancelled may be repeated with the same
+meaning. Every record of a transaction is acknowledged before the commit is requested.
 """
 
 import logging
@@ -57,7 +58,10 @@ FIRST_INIT_WITH_EPOCH = 3
 
 
 class Transactor:
-    """The transactions of one open producer. ``deliver`` returns when all records are settled, or raises after so many ms."""
+    """Runs the transactions of one open producer.
+
+    ``deliver`` returns when all records are settled, or raises after so many ms.
+    """
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class Transactor:
         self._sender = sender
         self._deliver = deliver
         self._lock = trio.Lock()
-        self._announcing = trio.Lock()  # nothing is announced while the transaction ends: it would count for the next one
+        self._announcing = trio.Lock()  # held while the transaction ends: an announcement would count for the next
         self._id = transactions.transactional_id
         self._level = 0
 
@@ -97,7 +101,7 @@ class Transactor:
             self._transactions.note_initialized()
 
     async def begin(self) -> None:
-        """See ``Producer.begin_transaction``. An abort that did not end is ended first."""
+        """See ``Producer.begin_transaction``. An unfinished abort is finished first."""
         async with self._lock:
             if self._transactions.state is State.ABORTING:
                 await self._abort(self._config.max_block_ms)
@@ -106,7 +110,10 @@ class Transactor:
                 self._transactions.begin(self._level)
 
     async def commit(self, timeout_ms: int | None) -> None:
-        """See ``Producer.commit_transaction``. What keeps records from being delivered leaves the transaction to be aborted."""
+        """See ``Producer.commit_transaction``.
+
+        If records are not delivered, the transaction must be aborted.
+        """
         async with self._lock:
             with self._accumulator.guarded():
                 self._transactions.start_commit()
@@ -131,7 +138,10 @@ class Transactor:
     async def send_offsets(
         self, given: Mapping[TopicPartition, OffsetAndMetadata | int], group: ConsumerGroupMetadata, timeout_ms: int
     ) -> None:
-        """See ``Producer.send_offsets_to_transaction``. Whatever ends it early leaves the transaction to be aborted."""
+        """See ``Producer.send_offsets_to_transaction``.
+
+        After any failure the transaction must be aborted.
+        """
         if type(group) is not ConsumerGroupMetadata:
             text = "group_metadata is what consumer.group_metadata() returns, or a ConsumerGroupMetadata"
             raise TypeError(f"{text}, not {type(group).__name__}")
@@ -154,12 +164,13 @@ class Transactor:
                 if not is_sent:
                     self._fail(f"the offsets of group {group.group_id!r} did not get into it")
 
-    # How a block of one transaction ends
+    # End of a ``transaction()`` block
 
     async def finish(self) -> None:
-        """Commit; a transaction that cannot be committed is aborted, and the reason is raised.
+        """Commit, or abort and raise the reason if the transaction cannot be committed.
 
-        Cancelled while records are delivered it is aborted, too. Once the commit was asked for nothing but a commit can end it.
+        If it is cancelled while records are delivered, it is aborted, too. Once the commit was
+        requested, only a commit can end it.
         """
         try:
             await self.commit(None)
@@ -171,14 +182,20 @@ class Transactor:
             raise
 
     async def abort_quietly(self) -> None:
-        """Abort where that is possible; another error is on its way to the application already."""
+        """Abort if that is possible.
+
+        Errors are logged, because the application gets another one.
+        """
         if self._transactions.state in TAKEN[Call.ABORT]:
             with self._accumulator.guarded():
                 self._transactions.start_abort()
             await self._finish_abort()
 
     def abort_soon(self) -> None:
-        """Abort in a task of the producer's own: the task that leaves the transaction is cancelled and waits for nothing."""
+        """Abort in a task of the producer.
+
+        The task that leaves the transaction is cancelled and cannot wait.
+        """
         if self._transactions.state in TAKEN[Call.ABORT]:
             with self._accumulator.guarded():
                 self._transactions.start_abort()
@@ -186,7 +203,7 @@ class Transactor:
             self._nursery.start_soon(self._finish_abort)
 
     async def _finish_abort(self) -> None:
-        """End the abort that has begun, unless another task has done so: by then the next transaction may be open."""
+        """Finish the abort, unless another task did. Then the next transaction may be open."""
         try:
             async with self._lock:
                 if self._transactions.state is State.ABORTING:
@@ -227,7 +244,10 @@ class Transactor:
 
     @asynccontextmanager
     async def _announced_by(self, left_ms: Callable[[], int], advice: str) -> AsyncIterator[None]:
-        """Have nothing announced in a block; what is being announced has what is left of the time."""
+        """Exclude announcements during a block.
+
+        A running announcement gets the remaining time.
+        """
         is_free = False
         with trio.move_on_after(left_ms() / 1_000):
             await self._announcing.acquire()
@@ -243,11 +263,13 @@ class Transactor:
     async def _until_done(
         self, step: Step, attempt: Callable[[], Awaitable[None]], timeout_ms: int, advice: str, group_id: str | None = None
     ) -> None:
-        """Try until it is done, failed for good or too late. Every error has been judged when it leaves here.
+        """Retry until the step is done, failed for good or too late.
+
+        Every error that leaves here has been judged.
 
         Raises:
-            TransactionAbortable, ProducerFailed, ProducerFenced: as the response says.
-            KafkaError: ``timeout_ms`` passed; the text ends with ``advice``.
+            TransactionAbortable, ProducerFailed, ProducerFenced: the meaning of the response.
+            KafkaError: ``timeout_ms`` passed. The text ends with ``advice``.
         """
 
         async def judged() -> None:
@@ -271,7 +293,7 @@ class Transactor:
             raise
 
     def _raise_judged(self, step: Step, code: ErrorCode, text: str) -> None:
-        """Take a response's code. Raises the error that it means, if it is one."""
+        """Judge the code of a response, and raise its error if there is one."""
         error = self._transactions.judge(step, code, text)
         if error is not None:
             if self._transactions.is_doomed:
@@ -279,9 +301,12 @@ class Transactor:
             raise error
 
     def _raise_first(self, step: Step, partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, ErrorCode], what: str) -> None:
-        """Take the codes of partitions; one that the response does not name has failed. Raises the first error, if there is one."""
+        """Judge the codes of partitions, and raise the first error if there is one.
+
+        A partition that is missing in the response has failed.
+        """
         found = {each: codes.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in partitions}
-        # One that was not attempted is so because of another one, which has the reason.
+        # OPERATION_NOT_ATTEMPTED is caused by another partition, which has the reason.
         for each in sorted(found, key=lambda each: found[each] is ErrorCode.OPERATION_NOT_ATTEMPTED):
             self._raise_judged(step, found[each], f"{what} for {each}")
 
@@ -305,7 +330,10 @@ class Transactor:
         self._take_identity(response.producer_id, response.producer_epoch)
 
     async def _raise_epoch(self) -> None:
-        """Have the coordinator give the next epoch (KIP-360): sequence numbers were lost, and leaders forget them with the epoch."""
+        """Get the next epoch from the coordinator (KIP-360).
+
+        Sequence numbers were lost. Leaders forget them with the old epoch.
+        """
         connection = await self._coordinator()
         if connection.version_of(ApiKey.INIT_PRODUCER_ID) < FIRST_INIT_WITH_EPOCH:
             self._raise_judged(Step.INIT, ErrorCode.UNSUPPORTED_VERSION, "the coordinator cannot raise the epoch (KIP-360)")
@@ -331,7 +359,10 @@ class Transactor:
             self._take_identity(response.producer_id, response.producer_epoch)
 
     async def announce(self) -> None:
-        """Tell the coordinator of partitions until none waits for that, or the transaction has failed; for version 1."""
+        """Announce partitions to the coordinator until none is left or the transaction has failed.
+
+        Only for version 1.
+        """
         async with self._announcing:
             await self._announce_all()
 

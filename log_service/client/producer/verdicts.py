@@ -1,6 +1,6 @@
-"""What a broker's response means for a batch: settled, sent again, split in two, numbered anew, or given up (KIP-98, KIP-360).
+"""Decide what to do with a batch after its response (KIP-98, KIP-360).
 
-Decides from the error code and the batch alone; knows neither queues nor network.
+Decides from the error code and the batch alone. Knows neither queues nor network.
 """
 
 from enum import Enum, auto
@@ -10,7 +10,10 @@ from log_service.common.errors import ErrorCode
 
 LOST_IDENTITY = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 NUMBERS_OF_TRANSACTIONS = LOST_IDENTITY | {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
-"""After these a transaction cannot be committed: a batch of it may be lost. Only its end brings another epoch."""
+"""Errors after which a transaction cannot be committed, because a batch may be lost.
+
+Only its end brings another epoch.
+"""
 MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -24,11 +27,11 @@ MOVED = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""After these the view of the cluster is asked for again before the next try."""
+"""Errors after which metadata is refreshed before the next attempt."""
 
 
 class Verdict(Enum):
-    """What becomes of a batch whose response came."""
+    """Actions for a batch after its response."""
 
     COMPLETE = auto()
     RETRY = auto()
@@ -39,7 +42,7 @@ class Verdict(Enum):
 
 
 def judge(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) -> Verdict:
-    """Say what an error code means for a batch."""
+    """Return the verdict on a batch for an error code."""
     if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
         return Verdict.COMPLETE
     if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
