@@ -1,8 +1,11 @@
-"""Records out of a queue: a share group, whose members take records one by one instead of partitions (KIP-932).
+"""Consumers of a share group, whose members acquire single records, not partitions (KIP-932).
 
-- ``consumer``: the public class. ``records``: what it hands out, and what may be said of it. ``in_hand``: what the application holds;
-  ``held_records``: what the blocking and asyncio consumers have not handed to it yet. ``metrics``: what is counted.
-- ``fetcher``: when records are acquired, and what waits to be handed out; ``acquired``: a response's bytes to the records that are ours.
-- ``lane``: the requests to one leader, over one ``session``; ``acknowledgements``: what is on its way to it.
-- ``membership``: heartbeats, and what they bring.
+- ``consumer``: the public class. ``records``: the returned records and acknowledgement types.
+  ``in_hand``: records that the application holds. ``held_records``: records that the blocking and
+  asyncio consumers have not handed out yet. ``metrics``: counters.
+- ``fetcher``: when to acquire records, and acquired records that wait for a poll. ``acquired``:
+  bytes of a response to acquired records.
+- ``lane``: the requests to one leader, over one ``session``. ``acknowledgements``: acknowledgements
+  on their way to a leader.
+- ``membership``: heartbeats and assignments.
 """

@@ -1,7 +1,8 @@
-"""What is said of acquired offsets, on its way to the leader that they were acquired from.
+"""Acknowledgements on their way to the leader that the offsets were acquired from.
 
-``Acknowledging`` is what one call said of one partition; ``merged`` makes the batches of a request of several. A ``Ticket`` is what waits
-until all that it holds was settled, one way or the other. Knows no requests and no sessions.
+``Acknowledging`` holds the acknowledgements of one call for one partition. ``merged`` makes the
+batches of a request from several. A ``Ticket`` waits until all its acknowledgements are settled.
+Knows no requests and no sessions.
 
 Invariant: each ``Acknowledging`` is settled exactly once.
 """
@@ -16,11 +17,14 @@ from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 
 AcknowledgeCallback = Callable[[TopicPartition, Sequence[int], KafkaError | None], None]
-"""Called with the offsets of one partition that were acknowledged, and with the error that they were refused with; it must not block."""
+"""Called with the acknowledged offsets of one partition, and the error if they were refused.
+
+It must not block.
+"""
 
 
 class Batch(NamedTuple):
-    """Neighbouring offsets: one type for all of them, or one for each."""
+    """Consecutive offsets, with one type for all of them or one for each."""
 
     first_offset: int
     last_offset: int
@@ -29,7 +33,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Acknowledging:
-    """Offsets of one partition, and what is said of each; after ``deadline_ms`` their locks have run out, and it is not said again."""
+    """Acknowledgements of offsets in one partition.
+
+    After ``deadline_ms`` the locks have run out, and they are not sent again.
+    """
 
     topic_partition: TopicPartition
     types: Mapping[int, int]
@@ -38,7 +45,7 @@ class Acknowledging:
 
     @property
     def is_renewing(self) -> bool:
-        """Whether a lock is renewed: only requests that say so may carry it."""
+        """Whether a lock is renewed. Only requests with that flag may carry it."""
         return AcknowledgeType.RENEW in self.types.values()
 
     @property
@@ -48,7 +55,10 @@ class Acknowledging:
 
 
 class Ticket:
-    """Waits for what one call said. ``errors`` has the first error of each partition that was refused."""
+    """Waits for the acknowledgements of one call.
+
+    ``errors`` has the first error of each partition that was refused.
+    """
 
     def __init__(self, on_settled: Callable[[], None]) -> None:
         self._on_settled = on_settled
@@ -57,12 +67,12 @@ class Ticket:
         self.partitions: set[TopicPartition] = set()
 
     def add(self, topic_partition: TopicPartition) -> None:
-        """Wait for one more."""
+        """Wait for one more partition."""
         self.open_count += 1
         self.partitions.add(topic_partition)
 
     def settle(self, topic_partition: TopicPartition, error: KafkaError | None) -> None:
-        """One of them was settled."""
+        """Note that one of them was settled."""
         self.open_count -= 1
         if error is not None:
             self.errors.setdefault(topic_partition, error)
@@ -71,7 +81,10 @@ class Ticket:
 
 
 def merged(sayings: Iterable[Acknowledging]) -> dict[TopicPartition, list[Batch]]:
-    """Return the batches of a request, by partition, in the order of offsets; of what is said twice of an offset the later counts."""
+    """Return the batches of a request by partition, in the order of offsets.
+
+    If an offset is acknowledged twice, the later one counts.
+    """
     types: dict[TopicPartition, dict[int, int]] = {}
     for saying in sayings:
         types.setdefault(saying.topic_partition, {}).update(saying.types)
@@ -79,7 +92,7 @@ def merged(sayings: Iterable[Acknowledging]) -> dict[TopicPartition, list[Batch]
 
 
 def batches_of(types: Mapping[int, int]) -> list[Batch]:
-    """Return neighbouring offsets as one batch each."""
+    """Return one batch for each run of consecutive offsets."""
     batches = []
     # offset - index is the same within a run of neighbours
     for _, run in groupby(enumerate(sorted(types)), key=lambda pair: pair[1] - pair[0]):

@@ -1,10 +1,12 @@
-"""The way from the bytes of a share fetch to the records that were acquired: whole batches come, and parts of them may belong to others.
+"""Read the acquired records from the bytes of a share fetch.
 
-Decides which records are handed out (those at acquired offsets alone), which acquired offsets have no record (compaction, markers), and
-what becomes of a batch that cannot be read: its offsets are given back, so that a fault on the way is not the end of them. Knows nothing
-of sessions and of the application.
+A response has whole batches, and parts of them may belong to other members. This module decides
+which records are returned (only those at acquired offsets) and which acquired offsets have no
+record (compaction, markers). The offsets of an unreadable batch are released, so that a transient
+fault does not lose them. Knows nothing of sessions and of the application.
 
-Invariant: each acquired offset comes out exactly once: as a record, in ``gaps``, in ``unreadable``, or in what ``give_up`` returns.
+Invariant: each acquired offset comes out exactly once: as a record, in ``gaps``, in ``unreadable``,
+or in the result of ``give_up``.
 """
 
 from collections import deque
@@ -19,14 +21,18 @@ from log_service.common.types import TopicPartition
 from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_crc_valid, iterate_headers, open_batch
 
 MAX_ACQUIRED = 1 << 20
-"""More offsets than a broker has locks for one partition (``group.share.max.partition.max.record.locks``), with room for its batches."""
+"""Limit of acquired offsets in a response for one partition.
+
+A broker has fewer locks (``group.share.max.partition.max.record.locks``), with room for its
+batches.
+"""
 
 AcquiredRange = tuple[int, int, int]
 """First offset, last offset (inclusive), delivery count."""
 
 
 class AcquiredReader:
-    """Reads what one response acquired of one partition."""
+    """Reads the records that one response acquired of one partition."""
 
     def __init__(
         self,
@@ -37,7 +43,11 @@ class AcquiredReader:
         check_crcs: bool,
         deserializers: tuple[Deserializer | None, Deserializer | None],
     ) -> None:
-        """Take a response. Raises ProtocolError: its ranges overlap, run backwards, or name more offsets than can be acquired."""
+        """Take a response.
+
+        Raises ProtocolError: its ranges overlap, run backwards, or name more offsets than can be
+        acquired.
+        """
         self._topic_partition = topic_partition
         self._view = memoryview(b"" if records is None else records)
         self._check_crcs = check_crcs
@@ -52,11 +62,13 @@ class AcquiredReader:
         self.unreadable: list[int] = []
 
     def read_into(self, taken: list[ShareRecord], max_records: int) -> bool:
-        """Append records until ``taken`` holds ``max_records``; returns whether nothing is left.
+        """Append records until ``taken`` holds ``max_records``. Returns whether nothing is left.
 
         Raises:
-            ShareDeserializationError: what came before it was returned first; the next call goes on behind it.
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD and others: the offsets of that batch are in ``unreadable`` now.
+            ShareDeserializationError: earlier records were returned first. The next call continues
+                behind the record.
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD and others. The offsets of that batch are
+                now in ``unreadable``.
         """
         before_count = len(taken)
         try:
@@ -70,14 +82,14 @@ class AcquiredReader:
         return not self._due and self._error is None
 
     def give_up(self) -> list[int]:
-        """Return the offsets that did not come out yet, and read nothing more."""
+        """Return the remaining offsets, and read no more records."""
         left = [offset for offset, _ in self._due]
         self._due.clear()
         untold, self._error = self._error, None
         return [untold.record.offset, *left] if isinstance(untold, ShareDeserializationError) else left
 
     def _read_one(self, taken: list[ShareRecord]) -> None:
-        """Take one record, or go on to the next batch."""
+        """Take one record, or move to the next batch."""
         try:
             record = next(self._rows, None)
         except KafkaError:
@@ -94,7 +106,10 @@ class AcquiredReader:
             taken.append(self._deserialized(as_share_record(record, count)))
 
     def _open_next(self) -> None:
-        """Open the next batch that has an acquired offset; where no batch is left, all that is due is missing."""
+        """Open the next batch that has an acquired offset.
+
+        If no batch is left, all remaining offsets are gaps.
+        """
         try:
             entry = next(self._batches, None)
         except KafkaError:
@@ -106,7 +121,7 @@ class AcquiredReader:
         at, self._batch = entry
         is_needed = not self._batch.is_control and self._due[0][0] < self._batch.next_offset
         if not is_needed:
-            return  # its rows are empty: what is due of it is a gap
+            return  # its rows are empty, so its acquired offsets are gaps
         try:
             self._rows = rows_of([self._open(at, self._batch)], self._topic_partition)
         except KafkaError:
@@ -114,7 +129,7 @@ class AcquiredReader:
             raise
 
     def _skip_batch(self, into: list[int]) -> None:
-        """What is due of the batch, and was not read, goes to ``into``."""
+        """Move the remaining offsets of the batch to ``into``."""
         self._rows = iter(())
         while self._batch is not None and self._due and self._due[0][0] < self._batch.next_offset:
             into.append(self._due.popleft()[0])
@@ -139,7 +154,7 @@ class AcquiredReader:
 
 
 def _offsets(acquired: Sequence[AcquiredRange]) -> Iterator[tuple[int, int]]:
-    """Yield offset and delivery count of all that was acquired. Raises ProtocolError."""
+    """Yield offset and delivery count of each acquired record. Raises ProtocolError."""
     count, behind = 0, 0
     for first, last, delivery_count in sorted(acquired):
         count += last - first + 1

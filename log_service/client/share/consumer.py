@@ -1,10 +1,12 @@
-"""The share consumer: takes records from a queue that other members of its group take from, too, and says what became of each (KIP-932).
+"""The share consumer: acquire records of a share group and acknowledge each (KIP-932).
 
-Decides what one ``poll`` does and in which order: it says what became of the records before, returns what is ready, else waits. Acquiring
-records, acknowledging them and heartbeats go on in tasks of their own.
+Decides the order of steps in one ``poll``. It sends acknowledgements of earlier records, then
+returns ready records, or else waits. Acquiring records, acknowledging them and heartbeats run in
+their own tasks.
 
-Invariants: a record that ``poll`` returned is acknowledged once, or comes back to the queue: when its lock runs out, or as soon as the
-consumer closes. A poll that is cancelled acquires nothing that is lost: the next poll returns it.
+Invariants: a record that ``poll`` returned is acknowledged once, or becomes available again: when
+its lock runs out, or as soon as the consumer closes. A cancelled poll loses no acquired record. The
+next poll returns it.
 """
 
 import logging
@@ -37,18 +39,22 @@ from log_service.security.outgoing import outgoing_security
 logger = logging.getLogger(__name__)
 
 LEAVE_S = 5.0
-"""How long leaving the group may take."""
+"""Time limit for leaving the group."""
 
 
 class ShareConsumer:
-    """Takes records from a queue; ``async with`` opens and closes it. Settings are those of ``ShareConsumerConfig``, as keywords.
+    """Consumes records of a share group. ``async with`` opens and closes it.
 
-    With ``acknowledgement_mode`` implicit, what ``poll`` returned is accepted by the next ``poll``, by ``commit`` and by leaving the block,
-    unless something else was said of a record. With explicit nothing is said that the application does not say; records may be acknowledged
-    in any order, also after later polls. Leaving the block by an exception accepts nothing. Whatever is not acknowledged then is free for
-    others at once.
+    Settings are those of ``ShareConsumerConfig``, as keywords.
 
-    ``on_acknowledged`` hears of every acknowledgement that a leader took or refused; without it refusals are logged.
+    With implicit ``acknowledgement_mode``, polled records are accepted by the next ``poll``, by
+    ``commit`` and by leaving the block, unless the application acknowledged them otherwise. With
+    explicit mode, only the application acknowledges. It may do so in any order, also after later
+    polls. Leaving the block by an exception accepts nothing. Records that are not acknowledged are
+    then available to other members at once.
+
+    ``on_acknowledged`` gets every acknowledgement that a leader accepted or refused. Without it,
+    refusals are logged.
     """
 
     def __init__(
@@ -86,7 +92,7 @@ class ShareConsumer:
         return self
 
     def _begin(self) -> None:
-        """Be a new member, which has nothing yet."""
+        """Start as a new member without partitions."""
         self._membership = ShareMembership(
             self._cluster, self.config, on_assigned=self._note_assigned, on_change=self._note_change, meter=self._meter
         )
@@ -112,18 +118,23 @@ class ShareConsumer:
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """The client's view of its cluster. Raises KafkaError (INVALID_REQUEST) once the consumer is closed."""
+        """The client's view of its cluster.
+
+        Raises KafkaError (INVALID_REQUEST) once the consumer is closed.
+        """
         self._require_open()
         return self._cluster
 
     # What is read
 
     async def subscribe(self, topics: Iterable[str]) -> None:
-        """Take records of these topics, together with the other members of the group; replaces an earlier subscription.
+        """Acquire records of these topics together with the other members of the group.
+
+        A new subscription replaces the earlier one.
 
         Raises:
-            TypeError: the topics are one text, or one of them is none.
-            ConfigError: there is none; ``unsubscribe`` leaves the group.
+            TypeError: the topics are one text, or one of them is not text.
+            ConfigError: there is no topic. ``unsubscribe`` leaves the group.
         """
         self._require_open()
         named = arguments.names(topics, "topics")
@@ -136,7 +147,10 @@ class ShareConsumer:
         await trio.lowlevel.checkpoint()
 
     async def unsubscribe(self) -> None:
-        """Leave the group, as closing does, also where it is cancelled; what is in hand is acknowledged as at the end of the block."""
+        """Leave the group, as closing does, also if cancelled.
+
+        Records in hand are acknowledged as at the end of the block.
+        """
         self._require_open()
         if self._topics:
             self._topics = frozenset()
@@ -150,33 +164,39 @@ class ShareConsumer:
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed."""
+        """The subscribed topics."""
         return self._topics
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that records are taken of now, sorted: other members may have the same."""
+        """The assigned partitions, sorted. Other members may have the same."""
         self._require_open()
         return self._fetcher.partitions()
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long a record is this consumer's own before it goes back into the queue, as leaders told; None before the first response."""
+        """Duration of acquisition locks in ms, as leaders reported.
+
+        None before the first response.
+        """
         self._require_open()
         return self._fetcher.lock_timeout_ms if self._fetcher.is_lock_timeout_known else None
 
     # Records
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:
-        """Return records, at most ``max_records`` (default ``max_poll_records``), as soon as there are any; none after ``timeout_ms``.
+        """Return up to ``max_records`` records as soon as there are any, none after ``timeout_ms``.
 
-        What was said of earlier records is sent, and with implicit acknowledgement all others of them are accepted. A cancelled poll loses
-        nothing, nor does one that raises.
+        The default of ``max_records`` is ``max_poll_records``. Acknowledgements of earlier records
+        are sent. With implicit acknowledgement all others of them are accepted. A poll that is
+        cancelled or raises loses no records.
 
         Raises:
-            ShareDeserializationError: a deserializer failed; the record is released unless the application rejects it.
+            ShareDeserializationError: a deserializer failed. The record is released unless the
+                application rejects it.
             TypeError, ValueError: ``max_records`` is no positive whole number.
-            KafkaError: what a fetch or the group failed with for good; INVALID_REQUEST, it is closed, or polled already.
+            KafkaError: a fetch or the group failed for good. INVALID_REQUEST, the consumer is
+                closed, or another task polls it.
         """
         limit = self.config.max_poll_records if max_records is None else arguments.record_limit(max_records)
         return await self._poll(limit, limit, timeout_ms)
@@ -211,7 +231,10 @@ class ShareConsumer:
             self._membership.note_poll(is_polling=False)
 
     def wakeup(self) -> None:
-        """End the poll that waits, or else the next one, at once, with no records if none are ready."""
+        """End the waiting poll at once, or else the next one.
+
+        It returns the ready records, or none.
+        """
         self._is_woken = True
         self._note_change()
 
@@ -219,21 +242,25 @@ class ShareConsumer:
         return self
 
     async def __anext__(self) -> ShareRecord:
-        """Return the next record, waiting for ever. With implicit acknowledgement a record is accepted when the next is asked for."""
+        """Return the next record, waiting for ever.
+
+        With implicit acknowledgement a record is accepted when the next is requested.
+        """
         while True:
             records = await self._poll(1, self.config.max_poll_records, self.config.default_api_timeout_ms)
             if records:
                 return records[0]
 
-    # What became of them
+    # Acknowledgements
 
     def acknowledge(self, records: ShareRecord | Iterable[ShareRecord], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Say what became of records that are in hand; it is sent with the next ``poll``, ``commit`` or ``commit_soon``.
+        """Acknowledge records in hand. The next ``poll``, ``commit`` or ``commit_soon`` sends it.
 
-        Until then something else may be said. A renewed record stays in hand.
+        Until then the acknowledgement may be changed. A renewed record stays in hand.
 
         Raises:
-            KafkaError: INVALID_RECORD_STATE, a record is not in hand: acknowledged before, or its lock ran out; those before it were noted.
+            KafkaError: INVALID_RECORD_STATE, a record is not in hand: acknowledged before, or its
+                lock ran out. Records before it are acknowledged.
         """
         self._require_open()
         self._drop_expired()
@@ -243,29 +270,41 @@ class ShareConsumer:
             self._in_hand.say(record, given)
 
     def accept(self, records: ShareRecord | Iterable[ShareRecord]) -> None:
-        """They were worked on, and are not delivered again. Raises as ``acknowledge``."""
+        """Accept processed records, which are not delivered again. Raises as ``acknowledge``."""
         self.acknowledge(records, AcknowledgeType.ACCEPT)
 
     def release(self, records: ShareRecord | Iterable[ShareRecord]) -> None:
-        """They go back into the queue, until their deliveries are used up. Raises as ``acknowledge``."""
+        """Release records for another delivery, up to the delivery limit.
+
+        Raises as ``acknowledge``.
+        """
         self.acknowledge(records, AcknowledgeType.RELEASE)
 
     def reject(self, records: ShareRecord | Iterable[ShareRecord]) -> None:
-        """They can never be worked on, and are not delivered again. Raises as ``acknowledge``."""
+        """Reject records that can never be processed. Raises as ``acknowledge``.
+
+        They are not delivered again.
+        """
         self.acknowledge(records, AcknowledgeType.REJECT)
 
     def renew(self, records: ShareRecord | Iterable[ShareRecord]) -> None:
-        """They are still worked on: their locks begin anew (KIP-1222). Raises as ``acknowledge``."""
+        """Renew the locks of records that are still processed (KIP-1222).
+
+        Raises as ``acknowledge``.
+        """
         self.acknowledge(records, AcknowledgeType.RENEW)
 
     async def commit(self, timeout_ms: int | None = None) -> None:
-        """Send what was said, and wait for the leaders' responses; with implicit acknowledgement all that ``poll`` returned is accepted.
+        """Send the acknowledgements and wait for the leaders' responses.
 
-        Cancelled, or timed out, it is sent all the same.
+        With implicit acknowledgement all polled records are accepted. If it is cancelled or times
+        out, the acknowledgements are still sent.
 
         Raises:
-            ItemsFailed: partitions refused (INVALID_RECORD_STATE: locks had run out); those records are delivered again.
-            KafkaError: REQUEST_TIMED_OUT, a response is missing after ``timeout_ms`` (default ``default_api_timeout_ms``).
+            ItemsFailed: partitions refused (INVALID_RECORD_STATE: locks had run out). Those records
+                are delivered again.
+            KafkaError: REQUEST_TIMED_OUT, a response is missing after ``timeout_ms`` (default
+                ``default_api_timeout_ms``).
         """
         self._require_open()
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
@@ -281,7 +320,9 @@ class ShareConsumer:
             raise ItemsFailed(ticket.errors, dict.fromkeys(ticket.partitions - ticket.errors.keys()))
 
     def commit_soon(self) -> None:
-        """Send what was said without waiting, otherwise as ``commit``; ``on_acknowledged`` hears how it went.
+        """Send the acknowledgements as ``commit`` does, without waiting.
+
+        ``on_acknowledged`` gets the results.
 
         Raises:
             KafkaError: INVALID_REQUEST, the consumer is closed.
@@ -290,29 +331,35 @@ class ShareConsumer:
         self._say(is_hurried=True)
 
     def put_back(self, records: Iterable[ShareRecord]) -> None:
-        """Take records back that were returned and not looked at: the next poll returns them, in their order, without a new delivery."""
+        """Take returned records back that the application has not looked at.
+
+        The next poll returns them, in order, without a new delivery.
+        """
         self._require_open()
         self._fetcher.give_back(self._in_hand.take_back(records))
 
     def accept_implied(self, records: Iterable[ShareRecord]) -> None:
-        """With implicit acknowledgement, accept those of these records of which nothing else was said; a loop went past them."""
+        """Accept those of these records without an acknowledgement, under implicit acknowledgement.
+
+        A loop went past them.
+        """
         if self.config.is_implicit:
             self._in_hand.say_of_unsaid(records, AcknowledgeType.ACCEPT)
 
     @property
     def in_hand_count(self) -> int:
-        """How many records were returned and not acknowledged yet."""
+        """Number of returned records that are not acknowledged yet."""
         return len(self._in_hand)
 
     def metrics(self) -> ShareConsumerMetrics:
-        """Return what the consumer counted so far; see ``metrics``."""
+        """Return the metrics of the consumer so far; see ``metrics``."""
         self._require_open()
         return self._meter.metrics(self._cluster.metrics(), len(self._in_hand), len(self._fetcher.partitions()))
 
     # Inside
 
     def _say(self, *, is_hurried: bool, is_implied: bool = True, on_settled: Callable[[], None] = lambda: None) -> Ticket:
-        """Hand what was said to the lanes, with what the mode implies."""
+        """Pass the acknowledgements to the lanes, including those that the mode implies."""
         self._drop_expired()
         if self.config.is_implicit and is_implied:
             self._in_hand.say_of_others(AcknowledgeType.ACCEPT)
@@ -355,7 +402,10 @@ class ShareConsumer:
             self._quiet.warning("expired", text, self.config.group_id, len(late), first)
 
     async def _finish(self, *, is_accepting: bool) -> None:
-        """Send the last acknowledgements, end the sessions, leave the group; half of that would be of no use to anyone."""
+        """Send the last acknowledgements, end the sessions, and leave the group.
+
+        It is shielded from cancellation, because a part of it would be useless.
+        """
         self._say(is_hurried=True, is_implied=is_accepting)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):
             await self._fetcher.close()

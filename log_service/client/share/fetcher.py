@@ -1,11 +1,12 @@
-"""What a share consumer reads of which leader, and what was acquired and waits to be handed out.
+"""Acquire records from leaders, and keep them until a poll returns them.
 
-Decides when to acquire: only while a poll waits and nothing is ready, because the lock of an acquired record runs from then on. Decides of
-whom: of all leaders at once, or, where no more than a number may be acquired, of one after the other. ``lane`` has the requests to one
-leader.
+Records are acquired only while a poll waits and none are ready, because the lock of an acquired
+record runs from then on. All leaders are asked at once. If the number of acquired records is
+limited, they are asked one after the other. ``lane`` has the requests to one leader.
 
-Invariants: a record whose lock has run out, whose session has ended, whose partition has gone to another member or another leader is not
-handed out. Each acquired offset is handed out, said to be a gap, released, or given back with its session.
+Invariants: a record is not returned if its lock has run out, its session has ended, or its
+partition went to another member or another leader. Each acquired offset is returned, acknowledged
+as a gap, released, or released with its session.
 """
 
 import logging
@@ -35,11 +36,14 @@ from log_service.protocol.messages.share_fetch import PartitionData
 logger = logging.getLogger(__name__)
 
 DEFAULT_LOCK_TIMEOUT_MS = 30_000
-"""Kafka's default of ``group.share.record.lock.duration.ms``, until a leader tells its own."""
+"""Kafka's default of ``group.share.record.lock.duration.ms``, until a leader reports its own."""
 CLOSE_S = 5.0
-"""How long closing waits for leaders that do not respond; they give the records back when the connection closes."""
+"""How long closing waits for silent leaders.
+
+They release the records when the connection closes.
+"""
 NOT_YET = frozenset({ErrorCode.SHARE_SESSION_LIMIT_REACHED, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
-"""May pass, though the protocol does not call them retriable."""
+"""Errors that may be transient, although the protocol does not call them retriable."""
 
 
 class _Reader(Protocol):
@@ -51,7 +55,7 @@ class _Reader(Protocol):
 
 
 class _Returned:
-    """Records that the application never got, to be read again."""
+    """Records that the application never got, to be returned again."""
 
     def __init__(self, records: Iterable[ShareRecord]) -> None:
         self._records = deque(records)
@@ -70,7 +74,7 @@ class _Returned:
 
 
 class _Arrived:
-    """What was acquired of one partition, and waits."""
+    """Acquired records of one partition that wait for a poll."""
 
     __slots__ = ("deadline_ms", "reader", "source", "where")
 
@@ -82,7 +86,10 @@ class _Arrived:
 
 
 class ShareFetcher:
-    """Acquires records of all assigned partitions. ``on_change`` is called when a poll should look again."""
+    """Acquires records of all assigned partitions.
+
+    ``on_change`` is called when a poll should look.
+    """
 
     def __init__(
         self,
@@ -109,7 +116,7 @@ class ShareFetcher:
         self._untold: deque[tuple[KafkaError, _Arrived | None]] = deque()
         self._limit: int | None = None
         self._deadline = -inf
-        self._asked: dict[int, float] = {}  # by node, since when it owes a response
+        self._asked: dict[int, float] = {}  # by node, the time since which it owes a response
         self._last_asked = NO_LEADER
         self._wakeup = trio.Event()
         self._is_refreshing = False
@@ -123,7 +130,7 @@ class ShareFetcher:
     # What is read
 
     def assign(self, assigned: frozenset[tuple[TopicId, int]]) -> None:
-        """Read exactly these partitions; what waits of others is released."""
+        """Read exactly these partitions. Waiting records of others are released."""
         self._assigned = assigned
         self.wake()
 
@@ -133,26 +140,30 @@ class ShareFetcher:
         return sorted(TopicPartition(names[topic_id], number) for topic_id, number in self._assigned if topic_id in names)
 
     def want(self, max_records: int, deadline: float) -> None:
-        """Acquire records, until there are some or ``want_nothing``; the trio time ``deadline`` bounds how long leaders wait."""
+        """Acquire records until there are some, or until ``want_nothing``.
+
+        Leaders wait no longer than the trio time ``deadline``.
+        """
         self._limit, self._deadline = max_records, deadline
         self.wake()
 
     def want_nothing(self) -> None:
-        """Acquire nothing more."""
+        """Stop acquiring records."""
         self._limit = None
 
     def wake(self) -> None:
-        """Look again: something may be fetched that could not be before."""
+        """Look again, because a partition may have become fetchable."""
         self._wakeup.set()
         for lane in self._lanes.values():
             lane.wake()
 
     def raise_error(self) -> None:
-        """Raise what a fetch failed with for good, once; it is tried again.
+        """Raise a permanent fetch error, once. Fetching is tried again.
 
         Raises:
             ShareDeserializationError: the record is in hand now.
-            KafkaError: TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION and others.
+            KafkaError: TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
+                and others.
         """
         if not self._untold:
             return
@@ -164,11 +175,13 @@ class ShareFetcher:
     # Handing out
 
     def take(self, max_records: int) -> list[ShareRecord]:
-        """Return what is ready, at most ``max_records``; the application has it in hand then.
+        """Return up to ``max_records`` ready records, which the application then has in hand.
 
         Raises:
-            ShareDeserializationError: that record is in hand, too; what came before it was returned first.
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD: a batch cannot be read; its records are released.
+            ShareDeserializationError: that record is in hand, too. Earlier records were returned
+                first.
+            KafkaError: CORRUPT_MESSAGE or INVALID_RECORD, a batch cannot be read. Its records are
+                released.
         """
         taken: list[ShareRecord] = []
         while self._arrived and len(taken) < max_records:
@@ -188,7 +201,10 @@ class ShareFetcher:
         return taken
 
     def give_back(self, returned: Sequence[tuple[ShareRecord, Source, float]]) -> None:
-        """Take records back that the application never got: they are ready again, in the same order."""
+        """Take records back that the application never got.
+
+        They are ready again, in the same order.
+        """
         for record, source, deadline_ms in reversed(returned):
             self._arrived.appendleft(_Arrived(source, record.topic_partition, _Returned([record]), deadline_ms))
 
@@ -213,7 +229,7 @@ class ShareFetcher:
         )
 
     def _release(self, arrived: _Arrived) -> None:
-        """Give back what waits and was not handed out."""
+        """Release waiting records that were not returned."""
         self._say_gaps(arrived)
         self._say(arrived, dict.fromkeys(arrived.reader.give_up(), int(AcknowledgeType.RELEASE)))
 
@@ -229,20 +245,23 @@ class ShareFetcher:
             arrived.source.lane.say(arrived.source, saying, is_hurried=False)
 
     def _note_said(self, saying: Acknowledging, error: KafkaError | None) -> None:
-        """What the client said by itself was settled: those records come back by themselves."""
+        """Log a refused acknowledgement of the client itself.
+
+        Those records become available anyway.
+        """
         if error is not None:
             self._quiet.info(error.code, "group %s: %d offsets: %s", self._config.group_id, len(saying.types), error)
 
-    # The desk of the lanes
+    # Interface for the lanes
 
     def wanted_of(self, node_id: int) -> dict[TopicPartition, TopicId]:
-        """Return the assigned partitions that a broker leads, as the view has it."""
+        """Return the assigned partitions that a broker leads in the current view."""
         view = self._cluster.view
         wanted = {where: view.topic_id_of(where.topic) for where in self.partitions() if view.leader_of(where) == node_id}
         return {where: topic_id for where, topic_id in wanted.items() if topic_id != NO_TOPIC_ID}
 
     def plan_of(self, node_id: int) -> FetchPlan | None:
-        """Return what to fetch of a leader now, None where nothing is wanted of it."""
+        """Return the next fetch from a leader, None if nothing is wanted."""
         if self._limit is None or self._arrived:
             return None
         wanted = self.wanted_of(node_id)
@@ -257,12 +276,12 @@ class ShareFetcher:
         return FetchPlan(wanted=wanted, max_wait_ms=wait_ms, max_records=self._limit)
 
     def note_fetch_begun(self, node_id: int) -> None:
-        """A fetch leaves."""
+        """Note that a fetch is sent."""
         self._asked[node_id] = trio.current_time()
         self._last_asked = node_id
 
     def note_fetch_ended(self, node_id: int) -> None:
-        """It was responded to, or failed."""
+        """Note that a fetch got its response or failed."""
         since = self._asked.pop(node_id, None)
         if since is not None:
             self._meter.note_fetch((trio.current_time() - since) * 1_000)
@@ -270,7 +289,10 @@ class ShareFetcher:
             self.wake()  # it is another leader's turn
 
     def accept(self, source: Source, where: TopicPartition, result: PartitionData) -> bool:
-        """Take what a leader sent of a partition; whether it may be asked for more at once. Raises ProtocolError as ``AcquiredReader``."""
+        """Take a partition's part of a response. Returns whether the leader may be asked at once.
+
+        Raises ProtocolError as ``AcquiredReader``.
+        """
         code = ErrorCode.of(result.error_code)
         if code is not ErrorCode.NONE:
             is_moved = self._cluster.has_other_leader(where, source.lane.node_id)
@@ -285,11 +307,11 @@ class ShareFetcher:
         return True
 
     def note_lock_timeout(self, timeout_ms: int) -> None:
-        """Take the acquisition lock timeout that a leader told."""
+        """Note the acquisition lock timeout of a leader."""
         self.lock_timeout_ms, self.is_lock_timeout_known = timeout_ms, True
 
     def note_request_error(self, error: KafkaError) -> None:
-        """A request failed as a whole."""
+        """Note that a request failed as a whole."""
         self._note_partition_error(error, is_moved=False)
 
     def _note_partition_error(self, error: KafkaError, *, is_moved: bool) -> None:
@@ -304,12 +326,15 @@ class ShareFetcher:
             self._on_change()
 
     def _is_one_asked(self) -> bool:
-        """Whether a leader is being asked that may still respond; one that is silent does not keep the others from their turn."""
+        """Return whether a leader owes a response and may still respond.
+
+        A silent leader does not block the turns of the others.
+        """
         patience_s = (self._config.fetch_max_wait_ms + SILENCE_MS) / 1_000
         return any(trio.current_time() - since < patience_s for since in self._asked.values())
 
     def _nodes_in_turn(self) -> list[int]:
-        """Return the leaders that may be asked now, the one whose turn it is first."""
+        """Return the leaders that may be asked now, the next one first."""
         ready = [
             node_id
             for node_id, lane in self._lanes.items()
@@ -329,7 +354,10 @@ class ShareFetcher:
                     await self._wakeup.wait()
 
     async def close(self) -> None:
-        """Say what is to be said, and end all sessions: what was acquired and not acknowledged is free at once."""
+        """Send pending acknowledgements and end all sessions.
+
+        Records that are not acknowledged become available at once.
+        """
         self.want_nothing()
         lanes, self._lanes = self._lanes, {}
         self._assigned = frozenset()
@@ -341,7 +369,7 @@ class ShareFetcher:
         self._arrived.clear()
 
     def _tend(self) -> None:
-        """Begin a lane to each leader that has none, and look for what the view does not tell."""
+        """Start missing lanes to leaders, and refresh a view that lacks something."""
         view = self._cluster.view
         leaders = {view.leader_of(where) for where in self.partitions()}
         for node_id in sorted(leaders - self._lanes.keys() - {NO_LEADER}):
@@ -368,7 +396,7 @@ class ShareFetcher:
             self._nursery.start_soon(self._refresh)
 
     async def _refresh(self) -> None:
-        """Refresh the view, with growing pauses between one time and the next."""
+        """Refresh the view, with pauses that grow with each attempt."""
         if self._refresh_attempt:
             await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt - 1) / 1_000)
         self._refresh_attempt += 1

@@ -1,7 +1,8 @@
-"""Records that a face of the share consumer got and has not handed to the application, and those that a loop went past.
+"""Hold polled records that a blocking or asyncio share consumer has not handed out yet.
 
-The consumer counts both as in hand. Before it is asked for anything that would accept or release them, it hears what they are in truth:
-what a loop went past is accepted where that is implied, what the application never saw is put back.
+It also remembers the records that a loop went past. The inner consumer counts both as in hand.
+Before it accepts or releases records, it is told the truth. Records that a loop went past are
+accepted under implicit acknowledgement. Records that the application never saw are put back.
 
 Invariant: a record is handed to the application before it is accepted.
 """
@@ -13,7 +14,7 @@ from log_service.client.share.records import ShareRecord
 
 
 class HeldShareRecords(deque[ShareRecord]):
-    """The records that come next. A deque: ``extend`` holds what a poll returned, ``popleft`` hands out one."""
+    """The next records, as a deque. ``extend`` adds polled records, ``popleft`` hands out one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,40 +22,43 @@ class HeldShareRecords(deque[ShareRecord]):
         self._last: ShareRecord | None = None
 
     def next_of_loop(self) -> ShareRecord:
-        """Hand the next record to a loop; it is passed when the loop asks for another."""
+        """Hand the next record to a loop. It is passed when the loop asks for another."""
         self._last = self.popleft()
         return self._last
 
     def note_passed(self) -> None:
-        """The loop asks for another record: it is done with the last one."""
+        """Note that the loop is done with the last record, because it asks for another."""
         if self._last is not None:
             self._passed.append(self._last)
             self._last = None
 
     def take_all(self) -> list[ShareRecord]:
-        """Return what is held, and hold nothing."""
+        """Remove and return all held records."""
         taken = list(self)
         self.clear()
         return taken
 
     def take_outcome(self) -> "HeldOutcome":
-        """Return what the consumer has to hear before it goes on, and hold nothing."""
+        """Remove and return the outcome that the consumer must be told before it goes on."""
         passed, self._passed = self._passed, []
         return HeldOutcome(passed, self.take_all())
 
 
 class HeldOutcome:
-    """What became of records in a face, told to the consumer in its own thread."""
+    """Passed and unseen records, to be told to the consumer in its own thread."""
 
     def __init__(self, passed: list[ShareRecord], unseen: list[ShareRecord]) -> None:
         self._passed = passed
         self._unseen = unseen
 
     def tell(self, consumer: ShareConsumer) -> None:
-        """Tell it."""
+        """Accept the passed records if that is implied, and put the unseen ones back."""
         consumer.accept_implied(self._passed)
         consumer.put_back(self._unseen)
 
 
 async def nothing() -> None:
-    """Call nothing behind what the consumer is told. There is no checkpoint, so that it is told though the call is cancelled."""
+    """Do nothing. Callers use it if the consumer must only be told an outcome.
+
+    There is no checkpoint, so that the outcome is told even if the call is cancelled.
+    """

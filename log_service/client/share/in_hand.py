@@ -1,10 +1,11 @@
-"""The records that the application holds: handed out, and not settled yet.
+"""Keep the records that the application holds: returned and not settled yet.
 
-Decides what may still be said of a record, what is said by itself, and when a record is in hand no more because its lock ran out. Knows
-neither network nor time: the caller says what time it is.
+Decides which acknowledgements are still possible, which are implied, and when a record leaves
+because its lock ran out. Knows neither network nor clock. The caller passes the time.
 
-Invariants: a record is in hand from the poll that returned it until something other than RENEW was said of it and taken to be sent, or its
-lock ran out. What was said last before it is taken counts. A record that was delivered again replaces its earlier delivery.
+Invariants: a record is in hand from the poll that returned it until an acknowledgement other than
+RENEW is taken to be sent, or its lock runs out. The last acknowledgement before that counts. A
+record that is delivered again replaces its earlier delivery.
 """
 
 from collections.abc import Iterable
@@ -31,7 +32,10 @@ class _Held(Generic[S]):
 
 
 class InHand(Generic[S]):
-    """What one application holds. A source is the session that a record was acquired in: what is said of it goes there alone."""
+    """Records that one application holds. A source is the session that acquired a record.
+
+    Acknowledgements of the record go only to that session.
+    """
 
     def __init__(self) -> None:
         self._held: dict[Place, _Held[S]] = {}
@@ -40,12 +44,12 @@ class InHand(Generic[S]):
         return len(self._held)
 
     def hand_out(self, records: Iterable[ShareRecord], source: S, deadline_ms: float, said: AcknowledgeType | None = None) -> None:
-        """Note records that the application gets now. ``said`` is what becomes of them where it says nothing."""
+        """Note records that the application gets now. ``said`` is their default acknowledgement."""
         for record in records:
             self._held[record[:3]] = _Held(record, source, deadline_ms, said)
 
     def say(self, record: ShareRecord, kind: AcknowledgeType) -> None:
-        """Note what the application says of a record.
+        """Note the application's acknowledgement of a record.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, the record is not in hand.
@@ -58,20 +62,23 @@ class InHand(Generic[S]):
         held.said = kind
 
     def say_of_unsaid(self, records: Iterable[ShareRecord], kind: AcknowledgeType) -> None:
-        """Say the same of those of these records that are in hand, and of which nothing was said."""
+        """Acknowledge those of these records that are in hand without an acknowledgement."""
         for record in records:
             held = self._held.get(record[:3])
             if held is not None and held.said is None and held.record.delivery_count == record.delivery_count:
                 held.said = kind
 
     def say_of_others(self, kind: AcknowledgeType) -> None:
-        """Say the same of all records of which nothing was said."""
+        """Acknowledge all records in hand without an acknowledgement."""
         for held in self._held.values():
             if held.said is None:
                 held.said = kind
 
     def take_back(self, records: Iterable[ShareRecord]) -> list[tuple[ShareRecord, S, float]]:
-        """Return records, with where they come from and until when they are locked, that the application did not get after all."""
+        """Remove and return records that the application did not get after all.
+
+        Each comes with its source and the deadline of its lock.
+        """
         taken = []
         for record in records:
             held = self._held.get(record[:3])
@@ -81,7 +88,10 @@ class InHand(Generic[S]):
         return taken
 
     def take_said(self) -> list[tuple[S, Said]]:
-        """Return what was said, by source, to be sent; those records are in hand no more, unless they are renewed."""
+        """Return the acknowledgements to send, by source.
+
+        Their records leave, unless they are renewed.
+        """
         by_source: dict[int, tuple[S, Said]] = {}
         for place, held in list(self._held.items()):
             if held.said is None:
@@ -95,14 +105,14 @@ class InHand(Generic[S]):
         return list(by_source.values())
 
     def renew(self, topic_partition: TopicPartition, offsets: Iterable[int], deadline_ms: float) -> None:
-        """The leader renewed the locks of these."""
+        """Note that the leader renewed the locks of these records."""
         for offset in offsets:
             held = self._held.get((*topic_partition, offset))
             if held is not None:
                 held.deadline_ms = max(held.deadline_ms, deadline_ms)
 
     def drop_expired(self, now_ms: float) -> list[ShareRecord]:
-        """Return the records whose lock has run out, of which nothing was said; they are in hand no more."""
+        """Remove and return the records without an acknowledgement whose lock ran out."""
         late = [(place, held.record) for place, held in self._held.items() if held.deadline_ms <= now_ms and held.said is None]
         for place, _ in late:
             del self._held[place]

@@ -1,11 +1,13 @@
-"""All requests to one leader: fetches that acquire records, and acknowledgements, one at a time, in one share session over one connection.
+"""Send all requests to one leader, one at a time, in one share session over one connection.
 
-Decides what the next request is: an acknowledgement of its own where something has to be said that a fetch cannot carry, or that cannot
-wait for one; else a fetch, which carries what there is to say. What is said goes only to the session that the records were acquired in.
-``fetcher`` decides whether records are wanted, and what a partition's error means.
+The requests are fetches, which acquire records, and acknowledgements. A fetch carries the pending
+acknowledgements. A separate acknowledgement is sent if a fetch cannot carry one, or if one cannot
+wait for a fetch. Acknowledgements go only to the session that acquired the records. ``fetcher``
+decides whether records are wanted and how to treat a partition's error.
 
-Invariants: one request in flight. When a session ends, for whatever reason, its leader gives back what was acquired in it (where the leader
-may not know, the connection is closed), and everything that is still to be said in it is settled with the error that ended it.
+Invariants: one request in flight. When a session ends, for any reason, its leader releases the
+records acquired in it. If the leader may not know, the connection is closed. All pending
+acknowledgements of the session are settled with the error that ended it.
 """
 
 from collections import deque
@@ -31,10 +33,10 @@ from log_service.rpc.connection import RpcConnection
 R = TypeVar("R", share_fetch.PartitionData, share_acknowledge.PartitionData)
 
 PURPOSE = "share"
-"""A connection of its own: when it closes, the leader gives back what was acquired over it."""
+"""Share sessions use their own connection, because the leader releases its records on close."""
 FIRST_VERSION_WITH_RENEWAL = 2
 RIDE_S = 0.1
-"""How long an acknowledgement whose caller does not wait may wait for a fetch that carries it, or for others."""
+"""Time that an acknowledgement without a waiting caller waits for a fetch or for others."""
 SAID_AGAIN = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -43,11 +45,11 @@ SAID_AGAIN = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""The leader could not store what was said: the records are locked as before."""
+"""Errors of a leader that could not store acknowledgements. The records stay locked."""
 
 
 class Source:
-    """One session with one leader; ``error`` tells why it ended."""
+    """One session with one leader. ``error`` is the reason for its end."""
 
     def __init__(self, lane: "Lane") -> None:
         self.lane = lane
@@ -56,7 +58,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlan:
-    """What the next fetch asks for."""
+    """Partitions and limits of the next fetch."""
 
     wanted: Mapping[TopicPartition, TopicId]
     max_wait_ms: int
@@ -64,32 +66,35 @@ class FetchPlan:
 
 
 class Desk(Protocol):
-    """What a lane asks its fetcher, and tells it."""
+    """Interface of the fetcher for its lanes."""
 
     def wanted_of(self, node_id: int) -> Mapping[TopicPartition, TopicId]:
-        """Return the partitions that are read of a leader."""
+        """Return the partitions to read from a leader."""
 
     def plan_of(self, node_id: int) -> FetchPlan | None:
-        """Return what to fetch of a leader now, None where nothing is wanted."""
+        """Return the next fetch from a leader, None if nothing is wanted."""
 
     def note_fetch_begun(self, node_id: int) -> None:
-        """A fetch leaves."""
+        """Note that a fetch is sent."""
 
     def note_fetch_ended(self, node_id: int) -> None:
-        """It was responded to, or failed."""
+        """Note that a fetch got its response or failed."""
 
     def accept(self, source: Source, where: TopicPartition, result: share_fetch.PartitionData) -> bool:
-        """Take what a leader sent of a partition; whether the leader may be asked for more at once."""
+        """Take a partition's part of a response.
+
+        Returns whether the leader may be asked at once.
+        """
 
     def note_lock_timeout(self, timeout_ms: int) -> None:
-        """Take the acquisition lock timeout that a leader told."""
+        """Note the acquisition lock timeout of a leader."""
 
     def note_request_error(self, error: KafkaError) -> None:
-        """A request failed as a whole."""
+        """Note that a request failed as a whole."""
 
 
 class Lane:
-    """The way to one leader."""
+    """The requests to one leader."""
 
     def __init__(self, node_id: int, cluster: ClusterMetadata, config: ShareConsumerConfig, member_id: str, desk: Desk) -> None:
         self.node_id = node_id
@@ -113,7 +118,7 @@ class Lane:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the leader is left alone for a moment after an error."""
+        """Whether requests to the leader pause after an error."""
         return trio.current_time() < self._paused_until
 
     def wake(self) -> None:
@@ -121,7 +126,10 @@ class Lane:
         self._wakeup.set()
 
     def say(self, source: Source, saying: Acknowledging, *, is_hurried: bool) -> None:
-        """Say something to the leader in the session of ``source``, with the next fetch, or at once if it is hurried."""
+        """Acknowledge records in the session of ``source``.
+
+        It is sent with the next fetch, or at once if ``is_hurried``.
+        """
         if source is not self.source or self._is_closing:
             error = source.error or KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"the session with broker {self.node_id} has ended")
             saying.on_settled(saying, error)
@@ -132,7 +140,7 @@ class Lane:
         self.wake()
 
     def close(self) -> None:
-        """Say what is to be said, end the session, and then the task: ``ended`` is set."""
+        """Send pending acknowledgements, end the session and the task. Then ``ended`` is set."""
         self._is_closing = True
         self.wake()
 
@@ -150,7 +158,7 @@ class Lane:
             self.ended.set()
 
     async def _take_turn(self) -> bool:
-        """Send one request, if there is one to send now; whether there was."""
+        """Send one request if there is one to send now. Returns whether there was."""
         if self.is_paused:
             return False
         plan = self._desk.plan_of(self.node_id)
@@ -163,7 +171,10 @@ class Lane:
         return False
 
     def _can_wait(self, plan: FetchPlan | None) -> bool:
-        """Whether what is to be said need not be said by itself now: the next fetch can carry all of it, or may come soon."""
+        """Return whether the pending acknowledgements can wait for a fetch.
+
+        The next fetch can carry all of them, or may come soon.
+        """
         if self._is_hurried:
             return False
         if plan is None:
@@ -199,7 +210,7 @@ class Lane:
         self._take_fetched(sayings, response)
 
     async def _say(self, *, is_final: bool = False) -> None:
-        """Send what is to be said by itself."""
+        """Send a separate request with the pending acknowledgements."""
         self._is_hurried = False
         if not self._session.is_open and not is_final:
             self._note_failure(
@@ -212,7 +223,7 @@ class Lane:
         try:
             session, connection = self._session, await self._connect()
             if session is not self._session:
-                return  # the connection was lost, and with it the session
+                return  # the session was lost with the connection
             sayings = self._sendable(connection, self._take_to_say())
             if not sayings and not is_final:
                 return
@@ -230,7 +241,7 @@ class Lane:
         self._take_acknowledged(sayings, response)
 
     async def _connect(self) -> RpcConnection:
-        """Return the connection; a session that was on another one is over."""
+        """Return the connection. A session on an earlier connection is over."""
         connection = await self._cluster.node(self.node_id, PURPOSE)
         if connection is not self._connection:
             self._end_session(KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the connection to broker {self.node_id} was lost"))
@@ -244,7 +255,7 @@ class Lane:
         return taken
 
     def _sendable(self, connection: RpcConnection, sayings: list[Acknowledging]) -> list[Acknowledging]:
-        """Settle what the broker is too old for."""
+        """Settle acknowledgements that the broker is too old for, and return the others."""
         if connection.version_of(ApiKey.SHARE_ACKNOWLEDGE) >= FIRST_VERSION_WITH_RENEWAL:
             return sayings
         text = f"broker {self.node_id} is too old to renew locks (KIP-1222)"
@@ -252,10 +263,12 @@ class Lane:
         return [each for each in sayings if not each.is_renewing]
 
     def _check(self, connection: RpcConnection, response: ShareFetchResponse | ShareAcknowledgeResponse) -> None:
-        """Raise the error of a whole response; where the leader may still have the session, its connection is closed.
+        """Raise the error of a whole response.
+
+        The connection is closed if the leader may still have the session.
 
         Raises:
-            KafkaError: the leader's.
+            KafkaError: the error of the leader.
         """
         if response.error_code == ErrorCode.NONE:
             self._session.accept()
@@ -307,7 +320,10 @@ class Lane:
         return {where: result for where, result in found if where is not None}
 
     def _settle_by_code(self, sayings: Iterable[Acknowledging], codes: Mapping[TopicPartition, int]) -> None:
-        """Settle what was said; what the leader could not store is said again while the locks last."""
+        """Settle acknowledgements by the codes of a response.
+
+        Those that the leader could not store are sent again while the locks last.
+        """
         now_ms = self._cluster.env.clock.monotonic_ms()
         again = []
         for saying in sayings:

@@ -1,11 +1,12 @@
-"""One member of a share group: heartbeats, which join, tell what is subscribed, and bring what is assigned (KIP-932).
+"""One member of a share group (KIP-932): heartbeats join, subscribe and return assignments.
 
-Decides when the next heartbeat leaves and what the coordinator's errors mean. There is no revocation: the coordinator assigns, and the
-member reads that. A member that has nothing yet asks sooner than the coordinator's interval, because a group that has just begun takes a
-moment to initialize its partitions.
+Decides when to send a heartbeat and what the coordinator's errors mean. There is no revocation. The
+coordinator assigns, and the member reads those partitions. A member without partitions asks sooner
+than the coordinator's interval, because a new group takes a moment to initialize its partitions.
 
-Invariants: one heartbeat at a time; the member keeps its id, and joins again with it where the coordinator has forgotten it; a member that
-does not poll for ``max_poll_interval_ms`` leaves (KIP-62).
+Invariants: one heartbeat at a time. The member keeps its id, and joins again with it if the
+coordinator has forgotten it. A member that does not poll for ``max_poll_interval_ms`` leaves
+(KIP-62).
 """
 
 import logging
@@ -31,14 +32,17 @@ JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 FIRST_INTERVAL_MS = 5_000
 EARLY_MS = 200
-"""After so long a member without partitions asks again, then after twice as long, up to the coordinator's interval."""
+"""Pause after which a member without partitions sends a heartbeat again.
+
+The pause doubles each time, up to the coordinator's interval.
+"""
 MEMBER_ID_BYTES = 16
 
 Assigned = frozenset[tuple[TopicId, int]]
 
 
 def new_member_id(rng: Random) -> str:
-    """Return an id as brokers read it: 16 bytes in base64, without a dash at its start."""
+    """Return a member id in the brokers' format: 16 bytes in base64, without a leading dash."""
     while True:
         text = urlsafe_b64encode(rng.randbytes(MEMBER_ID_BYTES)).decode("ascii").rstrip("=")
         if not text.startswith("-"):
@@ -46,7 +50,10 @@ def new_member_id(rng: Random) -> str:
 
 
 class ShareMembership:
-    """A consumer's membership. ``on_assigned`` hears of each assignment, ``on_change`` of errors."""
+    """A consumer's membership.
+
+    ``on_assigned`` gets each assignment, ``on_change`` reports errors.
+    """
 
     def __init__(
         self,
@@ -79,16 +86,19 @@ class ShareMembership:
     def __repr__(self) -> str:
         return f"<ShareMembership {self._config.group_id} member={self.member_id} epoch={self.member_epoch}>"
 
-    # What the application does
+    # Calls of the application
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Be a member that reads these topics, from the next heartbeat on, which leaves at once."""
+        """Subscribe to these topics. The next heartbeat says so and is sent at once."""
         self._topics = frozenset(topics)
         self._early_count = 0
         self._wakeup.set()
 
     def note_poll(self, *, is_polling: bool) -> None:
-        """Note that the application polls, or has polled: a member that left because it did not joins again."""
+        """Note that the application polls, or has polled.
+
+        A member that left because of missing polls joins again.
+        """
         is_late = self._is_late()
         self._is_polling = is_polling
         self._polled_ms = self._now_ms()
@@ -96,22 +106,28 @@ class ShareMembership:
             self._wakeup.set()
 
     def raise_error(self) -> None:
-        """Raise what keeps this member from taking part, once: it may pass, so it is tried again.
+        """Raise the error that keeps this member out of the group, once.
+
+        Heartbeats go on, because the cause may pass.
 
         Raises:
-            KafkaError: GROUP_AUTHORIZATION_FAILED, GROUP_MAX_SIZE_REACHED, UNSUPPORTED_VERSION and others.
+            KafkaError: GROUP_AUTHORIZATION_FAILED, GROUP_MAX_SIZE_REACHED, UNSUPPORTED_VERSION and
+                others.
         """
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     async def leave(self) -> None:
-        """Leave the group for good, if this is a member; the coordinator assigns its partitions to others at once."""
+        """Leave the group for good, if this is a member.
+
+        The coordinator assigns its partitions to others at once.
+        """
         self._topics = frozenset()
         await self._give_up()
 
     async def _give_up(self) -> None:
-        """Tell the coordinator; what is subscribed may change meanwhile."""
+        """Send the heartbeat that leaves. The subscription may change meanwhile."""
         async with self._lock:
             if self.member_epoch == JOIN_EPOCH:
                 return
@@ -127,7 +143,7 @@ class ShareMembership:
     # The task
 
     async def run(self) -> None:
-        """Beat, for ever."""
+        """Send heartbeats, for ever."""
         while True:
             with trio.move_on_after(self._until_next_ms() / 1_000):
                 await self._wakeup.wait()

@@ -1,4 +1,6 @@
-"""What a share consumer counts about itself, under the names that Kafka's clients use (KIP-932). Counts are made per request and per poll.
+"""Metrics of a share consumer, under the names that Kafka's clients use (KIP-932).
+
+Counters change per request and per poll.
 
 Invariants: as in ``client.metrics``.
 """
@@ -11,7 +13,11 @@ from log_service.client.metrics import ClientMetrics, Spread
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareConsumerMetrics(ClientMetrics):
-    """``records_in_hand`` were returned and not acknowledged yet; an acknowledgement that was refused counts as sent, and as an error."""
+    """Metrics of a share consumer.
+
+    ``records_in_hand`` counts returned records that are not acknowledged yet. A refused
+    acknowledgement counts as sent and as an error.
+    """
 
     records_consumed_total: int
     records_in_hand: int
@@ -27,7 +33,7 @@ class ShareConsumerMetrics(ClientMetrics):
 
 @dataclass(slots=True)
 class ShareConsumerMeter:
-    """What a share consumer counts while it works; ``is_on`` false counts nothing."""
+    """Collects the metrics of a share consumer. Counts nothing if ``is_on`` is false."""
 
     now_ms: Callable[[], int]
     is_on: bool = True
@@ -50,19 +56,19 @@ class ShareConsumerMeter:
             self.fetch_latency.add(latency_ms, self.now_ms())
 
     def note_acknowledged(self, count: int, *, is_refused: bool) -> None:
-        """Count offsets that a leader took or refused."""
+        """Count offsets whose acknowledgement a leader accepted or refused."""
         if self.is_on:
             self.acknowledged_count += count
             self.refused_count += count * is_refused
 
     def note_heartbeat(self, started_ms: int) -> None:
-        """Count a heartbeat whose response came."""
+        """Count a heartbeat that got its response."""
         if self.is_on:
             self.heartbeat_count += 1
             self.heartbeat_latency.add(self.now_ms() - started_ms, self.now_ms())
 
     def metrics(self, common: ClientMetrics, in_hand_count: int, partition_count: int) -> ShareConsumerMetrics:
-        """Return everything as of now."""
+        """Return all metrics as of now."""
         now_ms = self.now_ms()
         return ShareConsumerMetrics(
             **{declared.name: getattr(common, declared.name) for declared in fields(common)},

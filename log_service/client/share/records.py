@@ -1,4 +1,7 @@
-"""What a queue hands out: records with the number of their delivery, and what may be said about them. Values only."""
+"""Records of a share group with their delivery counts, and the acknowledgement types.
+
+Values only.
+"""
 
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -9,24 +12,30 @@ from log_service.common.types import TopicPartition
 from log_service.records.record import RecordHeader
 
 GAP = 0
-"""What is said of an acquired offset at which there is no record: it is done with (KIP-932)."""
+"""Acknowledges an acquired offset that has no record (KIP-932).
+
+The offset is not delivered again.
+"""
 
 
 class AcknowledgeType(IntEnum):
-    """What becomes of a record that was handed out (KIP-932, KIP-1222)."""
+    """Acknowledgement of an acquired record (KIP-932, KIP-1222)."""
 
     ACCEPT = 1
-    """It was worked on, and is not delivered again."""
+    """The record was processed, and is not delivered again."""
     RELEASE = 2
-    """It goes back into the queue, and is delivered again: to anybody, at once, until its deliveries are used up."""
+    """The record is available to any member at once, until its delivery limit is reached."""
     REJECT = 3
-    """It can never be worked on, and is not delivered again."""
+    """The record can never be processed, and is not delivered again."""
     RENEW = 4
-    """It is still worked on: its acquisition lock begins anew."""
+    """The record is still being processed. Its acquisition lock begins anew."""
 
 
 class ShareRecord(NamedTuple):
-    """A record of a queue. ``delivery_count`` is 1 at its first delivery; ``timestamp_type`` is ``CreateTime`` or ``LogAppendTime``."""
+    """A record of a share group. ``delivery_count`` is 1 at its first delivery.
+
+    ``timestamp_type`` is ``CreateTime`` or ``LogAppendTime``.
+    """
 
     topic: str
     partition: int
@@ -41,15 +50,16 @@ class ShareRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where the record lies."""
+        """The partition of the record."""
         return TopicPartition(self.topic, self.partition)
 
 
 class ShareDeserializationError(KafkaError):
-    """A deserializer failed; ``__cause__`` is what it raised, ``origin`` is ``key`` or ``value``.
+    """A deserializer failed. ``__cause__`` is its exception, ``origin`` is ``key`` or ``value``.
 
-    ``record`` has its key and value as bytes. It counts as handed out, and is released at the next poll, commit or close, unless the
-    application says something else of it before: rejecting it keeps it from coming back (KIP-932).
+    ``record`` has its key and value as bytes. It counts as returned, and is released at the next
+    poll, commit or close. The application may acknowledge it otherwise before. Rejecting it keeps
+    it from being delivered again (KIP-932).
     """
 
     def __init__(self, record: ShareRecord, origin: str, cause: Exception) -> None:
@@ -60,5 +70,5 @@ class ShareDeserializationError(KafkaError):
 
 
 def as_share_record(record: ConsumerRecord, delivery_count: int) -> ShareRecord:
-    """Return the record of a delivery."""
+    """Return the record with its delivery count."""
     return ShareRecord(*record, delivery_count)

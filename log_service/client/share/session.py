@@ -1,10 +1,11 @@
-"""Share sessions (KIP-932): a leader remembers which partitions a member reads of it, and a request names only what changed.
+"""Share sessions (KIP-932): a leader remembers the partitions, and a request names only changes.
 
-Decides what a request has to name, and which epoch it carries. A session begins with a fetch, never with an acknowledgement. Knows neither
-network nor records.
+Decides which partitions a request names and which epoch it carries. A session begins with a fetch,
+never with an acknowledgement. Knows neither network nor records.
 
-Invariants: after a response that ``accept`` took, leader and client know of the same partitions; after anything else the next request
-begins a new session, and what was acquired in the old one belongs to it no more.
+Invariants: after a response that ``accept`` took, leader and client know the same partitions. After
+anything else the next request begins a new session, which does not own the records acquired in the
+old one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,11 +35,11 @@ class ShareSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the leader knows the session: only then may it be told anything."""
+        """Whether the leader knows the session. Only then can it take acknowledgements."""
         return self._epoch != INITIAL_EPOCH
 
     def fill_fetch(self, request: ShareFetchRequest, wanted: Mapping[TopicPartition, TopicId], said: Batches) -> None:
-        """Put into a fetch what the leader does not know yet, and what is said of partitions that are still wanted."""
+        """Add new partitions to a fetch, and the acknowledgements of partitions still wanted."""
         request.share_session_epoch = self._epoch
         self._asked = dict(wanted)
         self._ids.update(wanted)
@@ -60,7 +61,10 @@ class ShareSession:
         request.forgotten_topics_data = list(forgotten.values())
 
     def fill_acknowledge(self, request: ShareAcknowledgeRequest, said: Batches, *, is_final: bool = False) -> None:
-        """Put what is said into an acknowledgement; the final one ends the session, and gives back all that was acquired in it."""
+        """Add acknowledgements to a request.
+
+        The final request ends the session and releases all records acquired in it.
+        """
         request.share_session_epoch = FINAL_EPOCH if is_final else self._epoch
         topics: dict[TopicId, share_acknowledge.AcknowledgeTopic] = {}
         for where, batches in said.items():
@@ -74,11 +78,11 @@ class ShareSession:
         request.topics = list(topics.values())
 
     def accept(self) -> None:
-        """The leader took the last request."""
+        """Note that the leader accepted the last request."""
         if self._asked is not None:
             self._known, self._asked = dict(self._asked), None
         self._epoch = next_epoch(self._epoch)
 
     def place_of(self, topic_id: TopicId, partition: int) -> TopicPartition | None:
-        """Return the partition that a response means, None if the session never had it."""
+        """Return the partition of a response, None if the session never had it."""
         return self._places.get((topic_id, partition))
