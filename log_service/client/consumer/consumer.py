@@ -135,14 +135,11 @@ class Consumer:
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """The client's view of its cluster.
-
-        Raises KafkaError (INVALID_REQUEST) once the consumer is closed.
-        """
+        """The client's view of its cluster. Raises KafkaError (INVALID_REQUEST) if closed."""
         self._require_open()
         return self._cluster
 
-    # What is read
+    # Subscription and assignment
 
     async def subscribe(
         self,
@@ -345,10 +342,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record, waiting for ever. ``poll`` is faster.
-
-        The position is behind the record, so leaving the loop skips nothing.
-        """
+        """Return the next record and move behind it, waiting for ever. ``poll`` is faster."""
         while True:
             records = await self.poll(max_records=1, timeout_ms=self.config.default_api_timeout_ms)
             if records:
@@ -442,7 +436,7 @@ class Consumer:
         return self._subscriptions.of(topic_partition).lag(is_stable_only=bool(self.config.isolation))
 
     async def current_lag(self, topic_partition: TopicPartition) -> int:
-        """Return the lag. Asks for position and end if no fetch has told them yet.
+        """Return the lag, asking the cluster if no fetch has told it yet.
 
         Raises as ``position``.
         """
@@ -469,10 +463,7 @@ class Consumer:
         return await self._positions.ends(partitions, OffsetSpec.latest())
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        """Return the first record of each partition with at least this timestamp.
-
-        Its offset is -1 if there is none.
-        """
+        """Return the first record of each partition with at least this timestamp, or offset -1."""
         self._require_open()
         return await self._positions.list_offsets(
             {each: OffsetSpec.at(time_ms) for each, time_ms in arguments.by_partition(times_ms, "times").items()}
@@ -690,10 +681,7 @@ class Consumer:
 
 
 def _listed(records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-    """Return the result of an interceptor. Raises TypeError if it is not a list.
-
-    None would skip all records.
-    """
+    """Return an interceptor's list, or raise TypeError, because None would skip all records."""
     if not isinstance(records, list):
         raise TypeError(f"an interceptor returns a list of records, not {type(records).__name__}")
     return records

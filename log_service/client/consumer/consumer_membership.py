@@ -105,7 +105,7 @@ class ConsumerMembership:
         """Whether commits may carry the member epoch."""
         return self._member.is_member and not self._is_lost
 
-    # What a poll does
+    # Calls of a poll
 
     def note_poll(self, *, is_polling: bool) -> None:
         """Note that the application polls, or has polled."""
@@ -178,7 +178,7 @@ class ConsumerMembership:
         if self._has_taken:
             self.taken_as = (self.member_id, self._member.epoch)
 
-    # What commits do
+    # Calls of a commit
 
     def note_commit_error(self, code: ErrorCode) -> None:
         """Send a heartbeat at once, because the group may have dropped this member."""

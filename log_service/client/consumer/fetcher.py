@@ -189,7 +189,7 @@ class Fetcher:
                 self._request_refresh()
         return min(self._busy_nodes.values()) + patience_ms - now_ms
 
-    # Handing out
+    # Returning records
 
     def _open(self, fetched: _Fetched, taken: list[ConsumerRecord], max_records: int) -> bool:
         """Take records of one response. Returns whether the next response may be opened."""

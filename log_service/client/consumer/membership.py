@@ -131,7 +131,7 @@ class Membership:
         """
         return self.is_member and self._assigned_by != self._shape_of(self._assigned_by.counts, view)
 
-    # What a poll does
+    # Calls of a poll
 
     def note_poll(self, *, is_polling: bool) -> None:
         """Note that the application polls, or has polled."""
@@ -373,7 +373,7 @@ class Membership:
         except KafkaError as error:
             logger.info("group %s: %s", self._group_id, error)
 
-    # Staying
+    # Heartbeats
 
     async def _beat(self) -> None:
         """Send heartbeats, unless the application stopped polling."""

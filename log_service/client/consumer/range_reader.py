@@ -183,7 +183,7 @@ async def _fetch_once(
 def _cut(
     response: PartitionData, topic_partition: TopicPartition, position: int, end: int, aborted: AbortedFilter | None, *, check_crcs: bool
 ) -> tuple[Buffer, int]:
-    """Return the whole batches of a response that belong to the range, and the position after them."""
+    """Return the whole batches of a response in the range, and the position behind them."""
     records: Any = response.records
     view = memoryview(records)
     if aborted is not None:

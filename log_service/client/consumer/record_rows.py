@@ -29,10 +29,9 @@ _make = partial(_new, ConsumerRecord)
 
 
 def rows_of(batches: Sequence[OpenBatch], topic_partition: TopicPartition) -> Iterator[ConsumerRecord]:
-    """Return the records of batches of one leader epoch and one kind of timestamps; at least one batch.
+    """Return the records of batches that share leader epoch and timestamp type.
 
-    Raises (the iterator):
-        KafkaError: INVALID_RECORD, a record is malformed.
+    There must be at least one batch.
     """
     record_count = sum(batch.header.record_count for batch in batches)
     size_bytes = sum(batch.size_bytes for batch in batches)

@@ -18,7 +18,7 @@ Null is not passed to it.
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as the application sees it. ``timestamp_type`` is ``CreateTime`` or ``LogAppendTime``."""
+    """A record of a consumer. ``timestamp_type`` is ``CreateTime`` or ``LogAppendTime``."""
 
     topic: str
     partition: int

@@ -117,7 +117,8 @@ class Intake:
 
         Raises:
             KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.
-            TypeError: partition or timestamp is no whole number; ``on_delivery`` cannot be called.
+            TypeError: partition or timestamp is no whole number, or ``on_delivery`` cannot be
+                called.
         """
         if on_delivery is not None:
             require_callback(on_delivery)

@@ -40,7 +40,7 @@ def to_bytes(content: Any) -> bytes | None:
     """Return bytes as they are and text as UTF-8.
 
     Raises:
-        TypeError: anything else; give the producer a serializer for it.
+        TypeError: the content has another type. Give the producer a serializer for it.
     """
     if content is None or type(content) is bytes:
         return content

@@ -100,7 +100,7 @@ class Transactions:
         self.is_version_2 = False
         self.is_started = False  # the coordinator may know of the open transaction
         self.is_bump_needed = False  # the epoch has to rise before the next transaction
-        self._is_confirmed = False  # it does know of it
+        self._is_confirmed = False  # the coordinator is known to have added partitions or offsets
         self._unannounced: set[TopicPartition] = set()
         self._announced: set[TopicPartition] = set()
 
@@ -194,7 +194,7 @@ class Transactions:
         if meaning is Meaning.DONE:
             return None
         if meaning is Meaning.ABORTABLE and step in {Step.INIT, Step.END} and self.state is not State.COMMITTING:
-            meaning = Meaning.FATAL  # there is nothing that could be aborted instead
+            meaning = Meaning.FATAL  # there is no transaction to abort
         error = error_of(meaning, self.transactional_id, code, text)
         if meaning is not Meaning.RETRY:
             self.fail(error)

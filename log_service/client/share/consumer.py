@@ -125,7 +125,7 @@ class ShareConsumer:
         self._require_open()
         return self._cluster
 
-    # What is read
+    # Subscription and assignment
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Acquire records of these topics together with the other members of the group.
@@ -356,7 +356,7 @@ class ShareConsumer:
         self._require_open()
         return self._meter.metrics(self._cluster.metrics(), len(self._in_hand), len(self._fetcher.partitions()))
 
-    # Inside
+    # Internal steps
 
     def _say(self, *, is_hurried: bool, is_implied: bool = True, on_settled: Callable[[], None] = lambda: None) -> Ticket:
         """Pass the acknowledgements to the lanes, including those that the mode implies."""

@@ -127,7 +127,7 @@ class ShareFetcher:
     def __repr__(self) -> str:
         return f"<ShareFetcher partitions={len(self._assigned)} arrived={len(self._arrived)} lanes={sorted(self._lanes)}>"
 
-    # What is read
+    # Assignment and polls
 
     def assign(self, assigned: frozenset[tuple[TopicId, int]]) -> None:
         """Read exactly these partitions. Waiting records of others are released."""
@@ -172,7 +172,7 @@ class ShareFetcher:
             self._in_hand.hand_out([error.record], arrived.source, arrived.deadline_ms, AcknowledgeType.RELEASE)
         raise error
 
-    # Handing out
+    # Returning records
 
     def take(self, max_records: int) -> list[ShareRecord]:
         """Return up to ``max_records`` ready records, which the application then has in hand.
