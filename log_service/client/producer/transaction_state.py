@@ -194,7 +194,7 @@ class Transactions:
         if meaning is Meaning.DONE:
             return None
         if meaning is Meaning.ABORTABLE and step in {Step.INIT, Step.END} and self.state is not State.COMMITTING:
-            meaning = Meaning.FATAL  # there is no transaction to abort
+            meaning = Meaning.FATAL  # an abort cannot follow a failed init or abort
         error = error_of(meaning, self.transactional_id, code, text)
         if meaning is not Meaning.RETRY:
             self.fail(error)
