@@ -137,6 +137,7 @@ def test_a_map_of_rooms_is_whole() -> None:
 
 
 PLAIN_ROOMS = (
+    "client",
     "cluster_operations",
     "cluster_plans",
     "common",

@@ -1,5 +1,4 @@
-"""Administers the cluster itself: log directories, leaders, reassignments, the quorum, features,
-producers, voters.
+"""Administer the cluster itself: log directories, leaders, the quorum, features, producers, voters.
 
 Each function turns a question into requests and the responses into values. ``ClusterMetadata.retry`` tries again after a retriable error.
 An election is asked for once, because its retriable errors are its results.

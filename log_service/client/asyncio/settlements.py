@@ -38,7 +38,8 @@ class Settlements:
         await future
 
     def reporting(self, callback: DeliveryCallback, topic: str) -> DeliveryCallback:
-        """Return a delivery callback for the producer's thread, which has the application's called on the loop.
+        """Return a delivery callback for the producer's thread. It has the application's called on
+        the loop.
 
         Raises TypeError.
         """

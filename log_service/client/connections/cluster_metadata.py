@@ -139,7 +139,10 @@ class ClusterMetadata:
         self.view = self.view.with_nodes(nodes)
 
     def has_other_leader(self, topic_partition: TopicPartition, node_id: int) -> bool:
-        """Whether the view names another leader than ``node_id``, so that a refused request can go there at once."""
+        """Whether the view names another leader than ``node_id``.
+
+        A refused request can go there at once.
+        """
         return self.view.leader_of(topic_partition) not in {NO_LEADER, node_id}
 
     # Nodes
@@ -423,8 +426,8 @@ class ClusterMetadata:
         return lambda: max(deadline_ms - clock.monotonic_ms(), 0)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int, *, is_refreshing: bool = True) -> T:
-        """Return the result of ``attempt``, trying again after retriable errors until
-        ``timeout_ms`` have passed.
+        """Return the result of ``attempt``. Try again after retriable errors until ``timeout_ms``
+        have passed.
 
         Raises:
             KafkaError: the last error, or REQUEST_TIMED_OUT where nothing was heard at all.
