@@ -1,7 +1,8 @@
-"""The authorizer on the metrics page: how many decisions allowed and denied something, how many ACLs there are, and its audit log.
+"""The authorizer on the metrics page: decisions, the number of ACLs, and the audit log.
 
-Decides the names. Those of Apache Kafka's StandardAuthorizer are its rates in a minute, here beside the counters that they are made of, and
-the count of ACLs. A node without an authorizer shows none of them.
+Decides the names. Apache Kafka's StandardAuthorizer shows rates per minute and the count of ACLs.
+These have the same names here, and the counters behind the rates stand beside them. A node without
+an authorizer shows none of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,31 +18,31 @@ AUDIT_PREFIX = "tidelog_audit_log"
 SECONDS_PER_MINUTE = 60
 
 PerSecond = Callable[[str, int], float]
-"""Returns how fast a count grew lately, given a name of its own and its value."""
+"""Return how fast a count grew lately. The arguments are a name of its own and its value."""
 
 
 class Decided(Protocol):
-    """What an authorizer has done."""
+    """The counts that an authorizer keeps."""
 
     @property
     def allowed_count(self) -> int:
-        """How often something was allowed."""
+        """Number of times that something was allowed."""
 
     @property
     def denied_count(self) -> int:
-        """How often something was denied."""
+        """Number of times that something was denied."""
 
     @property
     def acl_count(self) -> int:
-        """How many ACLs there are."""
+        """Number of ACLs."""
 
     @property
     def audit_queues(self) -> "Mapping[str, AuditQueue]":
-        """The queues of the audit log, by what is written; none where it has neither file nor topic."""
+        """The queues of the audit log, by their target. Empty if it has neither file nor topic."""
 
 
 def authorizer_families(decided: Decided | None, per_second: PerSecond) -> Iterator[Family]:
-    """Yield what was decided, where there is an authorizer."""
+    """Yield the families of the authorizer. Yield nothing on a node without one."""
     if decided is None:
         return
     allowed, denied = decided.allowed_count, decided.denied_count

@@ -1,7 +1,9 @@
-"""What clients pushed (KIP-714), on the metrics page.
+"""Metrics that clients pushed (KIP-714), on the metrics page.
 
-Decides the names. A client's ``org.apache.kafka.producer.record.error.rate`` is ``kafka_client_producer_record_error_rate`` here, with the
-client's id, the id of its instance and the labels that it sent. A label that it names like one of these two is passed over.
+Decides the names. A client's ``org.apache.kafka.producer.record.error.rate`` is
+``kafka_client_producer_record_error_rate`` here. Its labels are the client's id, the id of its
+instance and the labels that the client sent. A client's own label named like one of these two is
+ignored.
 """
 
 import re
@@ -18,7 +20,7 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
 
 
 def pushed_families(series: PushedSeries, now_ms: int) -> Iterator[Family]:
-    """Yield how much was pushed, and every metric that was."""
+    """Yield how much was pushed, and every pushed metric."""
     if not series.push_count:
         return
     series.forget_silent(now_ms)

@@ -1,6 +1,8 @@
-"""Counts the unclean elections that this node has seen in the metadata: a leader that was out of sync, so that records may be lost.
+"""Counts the unclean elections that this node has seen in the metadata.
 
-The controller marks such a leader as recovering (KIP-704). Elections before the first image are not counted: a count begins with the node.
+An unclean leader was out of sync, so records may be lost. The controller marks such a leader as
+recovering (KIP-704). Elections before the first image are not counted, because a count begins with
+the node.
 """
 
 from log_service.metadata.delta import MetadataDelta
@@ -9,13 +11,13 @@ from log_service.metadata.partition import NO_LEADER, RECOVERING
 
 
 class UncleanElections:
-    """A publisher of the metadata; ``count`` only grows."""
+    """A publisher of the metadata. ``count`` only grows."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage) -> None:
-        """Count the partitions that have got a leader that recovers."""
+        """Count the partitions that have got a recovering leader."""
         for topic_id, changed in delta.changed_topics.items():
             before = delta.base.topics.by_id.get(topic_id)
             if before is None:

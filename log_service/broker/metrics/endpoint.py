@@ -1,9 +1,10 @@
-"""Serves the metrics page over HTTP/1.1, on the broker's own loop: a tiny server with bounds and no features.
+"""Serves the metrics page over HTTP/1.1 on the broker's own loop, within fixed bounds.
 
-Decides how many may ask at once, how long a request and a response may take, and which paths there are. The page is sent chunk by chunk as
-it is made, and others get their turn between two chunks, so that a node with many partitions does not stop for a look at it.
+Decides how many clients may ask at once, how long a request and a response may take, and which
+paths exist. The page is sent chunk by chunk as it is made. Other tasks run between two chunks, so a
+scrape of many partitions does not stall the node.
 
-Invariants: nothing that a client does ends ``run``; no connection outlives its deadlines.
+Invariants: nothing that a client does ends ``run``. No connection outlives its deadlines.
 """
 
 import logging
@@ -38,7 +39,7 @@ async def bind_metrics(network: Network, host: str, port: int) -> Listener:
     """Return the bound listener.
 
     Raises:
-        OSError: the address is in use or not ours; the text names the key.
+        OSError: the address is in use or not ours. The text names the config key.
     """
     try:
         return await network.listen(host, port)
@@ -47,9 +48,9 @@ async def bind_metrics(network: Network, host: str, port: int) -> Listener:
 
 
 class MetricsEndpoint:
-    """One listener that responds to ``GET /metrics`` with what ``make_page`` yields, chunk by chunk; an empty chunk is a pause.
+    """One listener that responds to ``GET /metrics`` with the chunks of ``make_page``.
 
-    ``instrument`` measures the loop for the page, as long as it is served.
+    An empty chunk is a pause. ``instrument`` measures the loop as long as the page is served.
     """
 
     def __init__(self, listener: Listener, make_page: Callable[[], Iterator[bytes]], instrument: trio.abc.Instrument | None = None) -> None:
@@ -117,7 +118,10 @@ class MetricsEndpoint:
             await self._send_page(connection, request)
 
     def _is_misdirected(self, request: PageRequest) -> bool:
-        """Whether the page of this machine alone is asked by a name that somebody else's DNS may have pointed here."""
+        """Say whether a loopback listener was asked by a name that is not local.
+
+        Somebody else's DNS may point such a name here (DNS rebinding).
+        """
         return is_loopback(self._listener.host) and not all(map(is_local_name, request.hosts))
 
     async def _send_page(self, connection: Connection, request: PageRequest) -> None:
@@ -133,12 +137,12 @@ class MetricsEndpoint:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine reaches what listens on an address."""
+    """Say whether an address is reachable from this machine only."""
     return host == "::1" or host.startswith("127.")
 
 
 async def _receive(connection: Connection) -> PageRequest | Refusal | None:
-    """Receive one request's head; None where the client left before its end."""
+    """Receive the head of one request. Return None if the client left before its end."""
     received = bytearray()
     buffer = bytearray(MAX_HEAD_BYTES)
     while (found := parse_request(received)) is None:

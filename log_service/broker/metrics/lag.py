@@ -1,7 +1,7 @@
-"""Groups and how far behind they are, under kafka_exporter's names: ``kafka_consumergroup_*``.
+"""Groups and their lag, under kafka_exporter's names: ``kafka_consumergroup_*``.
 
-Decides the names, and that lag is high watermark - committed offset, never negative. Positions in partitions that this node does not
-lead have no lag here.
+Decides the names. Lag is high watermark - committed offset, and never negative. Committed offsets
+in partitions that this node does not lead have no lag here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ Partitions = Mapping[tuple[str, int], Partition]
 
 
 def group_families(groups: Sequence[GroupOverview], partitions: Partitions) -> Iterator[Family]:
-    """Yield members, positions and lag of every group."""
+    """Yield members, committed offsets and lag of every group."""
     yield _family("members", "Members of the group.", _members(groups))
     yield _family("current_offset", "Committed offset.", _positions(groups))
     yield _family("current_offset_sum", "Sum of a topic's committed offsets.", _sums(groups, partitions, is_lag=False))
@@ -39,7 +39,7 @@ def _positions(groups: Sequence[GroupOverview]) -> Iterator[Sample]:
 
 
 def lag_of(partitions: Partitions, where: tuple[str, int], offset: int) -> int | None:
-    """Return how many offsets lie between a position and the high watermark; None where this node does not lead."""
+    """Return high watermark - ``offset``, at least 0. Return None if this node does not lead."""
     partition = partitions.get(where)
     return None if partition is None or not partition.is_leader else max(0, partition.high_watermark - offset)
 

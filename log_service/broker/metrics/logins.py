@@ -1,8 +1,9 @@
-"""Logins and handshakes on the metrics page: how many succeeded, failed, were repeated, and how many connections outlived their login.
+"""Logins and handshakes on the metrics page: successes, failures, and expired logins.
 
-Decides the names, which are those of Apache Kafka's socket server, with a label for the mechanism. A mechanism is one that the listener
-offers, so that clients cannot make series. Failures are shown by address, too, for so many addresses as a listener counts apart. Of
-handshakes only those that failed are counted. A node without logins and without TLS shows none of all this.
+Decides the names, which are those of Apache Kafka's socket server with a label for the mechanism. A
+mechanism is one that the listener offers, so clients cannot create series. Failures are also shown
+by address, for as many addresses as a listener counts apart. Only failed handshakes are counted. A
+node without logins and without TLS shows none of this.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ def login_families(sources: MetricsSources) -> Iterator[Family]:
 
 
 def _failures(sources: MetricsSources) -> Iterator[tuple[str, FailureCounts]]:
-    """Yield the names of listeners with those who failed there."""
+    """Yield each listener's name with the failures there by address."""
     for name, login in sources.logins.items():
         yield name, login.failures
     for name, server in sources.servers.items():
@@ -68,7 +69,7 @@ def _rows(values: "dict[tuple[str, str], int] | dict[tuple[str, str], float]") -
 
 
 def certificate_families(days_left: Mapping[str, int]) -> Iterator[Family]:
-    """Yield when the certificates of listeners end, where there are some."""
+    """Yield the days until the certificates of listeners expire. Yield nothing without any."""
     if days_left:
         samples = [("", labels({"listener": name}), days) for name, days in days_left.items()]
         text = "Whole days until the certificate of a listener ends; negative once it has."

@@ -1,7 +1,7 @@
-"""How long the event loop is busy at a stretch: a request that comes meanwhile waits for so long at most.
+"""Measures the longest turn of the event loop, which bounds how long a new request waits.
 
-Decides what a turn is: from the return of the system's wait for events until the next one. The longest of the last 30 to 60 seconds is
-kept, so that each of two scrapes a minute sees every stall.
+A turn lasts from the return of the system's wait for events until the next wait. The longest turn
+of the last 30 to 60 seconds is kept, so each of two scrapes a minute sees every stall.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class LoopTurns(trio.abc.Instrument):
         self._longest_ns = max(self._longest_ns, now_ns - self._began_ns)
 
     def longest_ms(self) -> float:
-        """Return how long the longest turn of late was. The one under way counts."""
+        """Return the length of the longest recent turn. The turn under way counts."""
         now_ns = self._now_ns()
         if now_ns - self._window_ns >= WINDOW_NS:
             self._roll(now_ns)

@@ -1,7 +1,8 @@
 """The whole metrics page of a broker, family by family.
 
-Decides the order, and where the task that makes the page lets others go on: sums over all partitions are made a few hundred partitions at a
-time. Sums are of one moment's partitions, so that no counter falls because a topic went while the page was made.
+Decides the order of families, and where the task that makes the page lets other tasks run. Sums
+over all partitions are made ``PARTITIONS_PER_TURN`` partitions at a time. Sums cover the partitions
+of one moment, so no counter falls because a topic was deleted meanwhile.
 """
 
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ PARTITIONS_PER_TURN = 250
 
 
 def page(sources: MetricsSources) -> Iterator[Family | None]:
-    """Yield every family; None is a pause."""
+    """Yield every family. None is a pause."""
     replicas, image = sources.node.replicas, sources.node.image()
     partitions = tuple(replicas.partitions.values())
     total = replicas.retired_traffic.copy()

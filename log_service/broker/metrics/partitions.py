@@ -1,6 +1,8 @@
-"""Rows of every partition: ``kafka_log_log_*``, ``kafka_cluster_partition_*`` and kafka_exporter's ``kafka_topic_partition_*``.
+"""Metrics with one row for each partition.
 
-Decides the names. Ten thousand partitions are more than a hundred thousand lines: each is made while it is written, none is kept.
+The families are ``kafka_log_log_*``, ``kafka_cluster_partition_*`` and kafka_exporter's
+``kafka_topic_partition_*``. Decides their names. Ten thousand partitions are more than a hundred
+thousand lines, so each line is made while it is written and none is kept.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +15,13 @@ Read = Callable[[Partition], int]
 
 
 def min_isr_of(partition: Partition) -> int:
-    """Return how many in-sync replicas the partition needs, never more than it could ever have."""
+    """Return min.insync.replicas of the partition, at most its replica count."""
     wanted = 1 if partition.log is None else partition.log.config.min_insync_replicas
     return min(wanted, partition.replica_count)
 
 
 def is_under_replicated(partition: Partition) -> bool:
-    """Whether a replica is not in sync."""
+    """Say whether this node leads the partition and a replica is not in sync."""
     return partition.is_leader and len(partition.isr) < partition.replica_count
 
 
@@ -51,7 +53,7 @@ LEADER_GAUGES: Sequence[tuple[str, str, Read]] = (
 
 
 def partition_families(partitions: Sequence[Partition], image: MetadataImage) -> Iterator[Family]:
-    """Yield one family after the other, each over all partitions of this node, or over those that it leads."""
+    """Yield the families over all partitions of this node, then those over the ones it leads."""
     for name, text, read in LOG_GAUGES:
         yield Family(name=name, type="gauge", help=text, samples=_rows(partitions, read))
     led = [partition for partition in partitions if partition.is_leader]

@@ -1,7 +1,8 @@
-"""The process and Python: ``process_*`` and ``python_*``, under the names of Prometheus's own Python client; what it did to disks has
-Kafka's name, ``kafka_server_kafkaserver_linux_disk_*``.
+"""Metrics of the process and of Python: ``process_*`` and ``python_*``.
 
-Reads /proc where there is one; what a system does not tell is left out.
+Their names are those of Prometheus's own Python client. Disk traffic of the process has Kafka's
+name, ``kafka_server_kafkaserver_linux_disk_*``. Values come from /proc where it exists. Values that
+a system does not tell are left out.
 """
 
 import gc
@@ -21,7 +22,7 @@ STAT_FIELDS_BEFORE_START = 19  # of those that follow the command's name
 
 
 def process_families() -> Iterator[Family]:
-    """Yield what the system and the interpreter tell."""
+    """Yield the metrics of the system and the interpreter."""
     yield _one("process_cpu_seconds_total", "counter", "User and system time of all threads.", time.process_time())
     started_s = start_time_s()
     if started_s is not None:
@@ -62,7 +63,7 @@ def _collections() -> Iterator[Family]:
 
 
 def memory_bytes() -> tuple[int, int] | None:
-    """Return virtual and resident memory."""
+    """Return virtual and resident memory in bytes. Return None without /proc."""
     try:
         pages = (PROC / "statm").read_text().split()
     except OSError:
@@ -71,7 +72,10 @@ def memory_bytes() -> tuple[int, int] | None:
 
 
 def disk_bytes() -> dict[str, int]:
-    """Return what the process read from disks and wrote to them since it began; nothing where the system does not tell."""
+    """Return how many bytes the process read from disks and wrote to them since it began.
+
+    Empty if the system does not tell.
+    """
     try:
         counts = dict(line.split(": ") for line in (PROC / "io").read_text().splitlines())
         return {name: int(counts[f"{name}_bytes"]) for name in ("read", "write")}
@@ -80,7 +84,7 @@ def disk_bytes() -> dict[str, int]:
 
 
 def start_time_s() -> float | None:
-    """Return when the process began."""
+    """Return the Unix time at which the process began. Return None without /proc."""
     try:
         fields = (PROC / "stat").read_text().rpartition(")")[2].split()
         booted_s = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))

@@ -1,6 +1,7 @@
-"""The quotas of clients on the metrics page: how often and for how long they had to pause, and who is nearest to a bound.
+"""The quotas of clients on the metrics page: pauses, and the clients nearest to a bound.
 
-Decides the names, and how many clients are shown: those nearest to their bounds, because there may be any number of client ids.
+Decides the names, and how many clients are shown. Only the nearest to their bounds are, because
+there may be any number of client ids.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,12 +12,12 @@ from log_service.quota.entities import QuotaKey
 from log_service.quota.windows import Measured, Meters
 
 MAX_SHOWN_COUNT = 50
-"""Of each kind of quota."""
+"""For each kind of quota."""
 PREFIX = "kafka_server_clientquotas"
 
 
 def quota_families(quotas: ClientQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield what was throttled, by kind of quota, and the rates that are nearest to their bounds."""
+    """Yield pauses by kind of quota, and the rates that are nearest to their bounds."""
     meters: Mapping[QuotaKey, Meters] = {**quotas.meters, QuotaKey.CONNECTION_CREATION_RATE: quotas.addresses.meters}
     used = {key: found for key, found in meters.items() if len(found) or found.pause_count}
     yield Family(

@@ -1,8 +1,9 @@
-"""Share groups in numbers (KIP-1103): sessions of members, records in flight, acknowledgements, fetches, loads, locks that expired; and the
-writes of the share coordinator (KIP-932).
+"""Metrics of share groups (KIP-1103) and of the share coordinator's writes (KIP-932).
 
-Decides the names, which are those of Apache Kafka's meters. Where Apache Kafka shows how values are spread, a sum and a count show their
-mean. Its fetch lock keeps two fetches from one share partition; here reading and acquiring is one step, and the time of that step is shown.
+They cover sessions of members, records in flight, acknowledgements, fetches, loads and expired
+locks. Names are those of Apache Kafka's meters. Where Apache Kafka shows a distribution, a sum and
+a count show the mean. Apache Kafka's fetch lock keeps two fetches from one share partition. Here
+reading and acquiring is one step, and the time of that step is shown.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from log_service.metrics.latency import NS_PER_MS, quantiles_ms
 
 
 def share_families(sources: MetricsSources) -> Iterator[Family]:
-    """Yield what this node leads of share groups."""
+    """Yield the families of the share partitions that this node leads."""
     shares = sources.node.shares
     counts, sessions = shares.counts, shares.sessions
     prefix = "kafka_server_sharesessioncache_"
@@ -56,7 +57,11 @@ def share_families(sources: MetricsSources) -> Iterator[Family]:
 
 
 def _fetch_families(by_group: Mapping[str, FetchCounts]) -> Iterator[Family]:
-    """Yield of each group from how many of its partitions a fetch could acquire, and how long it waited for the first."""
+    """Yield two summaries for each group.
+
+    The first is the share of its partitions that a fetch could acquire from. The second is the wait
+    for the first such partition.
+    """
     ratio = "The percentage of its partitions that a fetch could acquire from, summed up over all fetches."
     waited = "Milliseconds until there was a partition to acquire from, or the fetch gave up."
     ratios: list[Sample] = []
@@ -92,7 +97,7 @@ def _labels_of(key: ShareKey, led: LedSharePartition) -> Labels:
 
 
 def _coordinator_families(sources: MetricsSources) -> Iterator[Family]:
-    """Yield what this node stores of share groups."""
+    """Yield the families of the share coordinator's writes."""
     times, now_ms = sources.node.share_states.write_times, sources.now_ms()
     prefix = "kafka_server_share_coordinator_metrics_"
     rate = sources.rates.of(("share states", "written"), times.count, now_ms)

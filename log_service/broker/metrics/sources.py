@@ -1,6 +1,6 @@
-"""What the metrics of a broker are read from, and what is remembered between two looks at them.
+"""The objects that a broker's metrics read, and the values kept between two scrapes.
 
-Decides nothing about names. A look never changes what it looks at.
+Decides nothing about names. Reading never changes the object that is read.
 """
 
 import time
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class MetricsSources:
-    """The rooms of one node, as its metrics page sees them. ``servers`` has one server for each listener, by the listener's name."""
+    """The rooms of one node, as its metrics page sees them.
+
+    ``servers`` has one server for each listener, by the listener's name.
+    """
 
     node: Node
     meters: Mapping[ApiKey, RequestMeter]
@@ -38,13 +41,13 @@ class MetricsSources:
     quotas: ClientQuotas
     markers: MarkerSender
     decided: Decided | None = None
-    """What the authorizer has done, where there is one."""
+    """The counts of the authorizer, if there is one."""
     logins: "Mapping[str, LoginHandler]" = field(default_factory=dict)
-    """The logins of each listener that asks for one, by the listener's name."""
+    """The logins of each listener that requires one, by the listener's name."""
     tls_listeners: Collection[str] = ()
     """The names of the listeners that speak TLS."""
     certificate_days: Callable[[], Mapping[str, int]] = dict
-    """Tells by listener in how many days its certificate ends; none of a node without TLS."""
+    """Return the days until each listener's certificate expires. Empty on a node without TLS."""
     rates: "Rates" = field(init=False)
     turns: LoopTurns = field(init=False)
 
@@ -53,12 +56,12 @@ class MetricsSources:
         self.turns = LoopTurns(self.node.clock.monotonic_ns)
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds."""
+        """Return monotonic milliseconds."""
         return self.node.clock.monotonic_ms()
 
 
 class Rates:
-    """The rates that are made of counts, each by a name of its own, and how busy the event loop was."""
+    """Rates of named counts, and the idle share of the event loop."""
 
     def __init__(self, began_ms: int) -> None:
         self._began_ms = began_ms
@@ -66,12 +69,12 @@ class Rates:
         self._loop = RateWindow(time.thread_time(), began_ms)
 
     def of(self, name: tuple[str, ...], value: float, now_ms: int) -> float:
-        """Return a count's growth per second; a count that is new here began at 0 with the node."""
+        """Return a count's growth per second. A count that is new here began at 0 with the node."""
         window = self._windows.get(name)
         if window is None:
             window = self._windows[name] = RateWindow(0, self._began_ms)
         return window.look(value, now_ms)
 
     def idle_share(self, now_ms: int) -> float:
-        """Return which share of its time the event loop's thread did nothing, 0 to 1; to be called on that thread."""
+        """Return the idle share of the event loop's thread, 0 to 1. Call it on that thread."""
         return min(1.0, max(0.0, 1.0 - self._loop.look(time.thread_time(), now_ms)))

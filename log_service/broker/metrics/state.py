@@ -1,6 +1,8 @@
-"""A node's state in numbers: partitions, controller, metadata log, groups, purgatories, sessions, connections, directories.
+"""A node's state in numbers.
 
-Decides the names. Sums over all partitions are made by the task that makes the page, a few partitions at a time, and are handed in.
+Covers partitions, controller, metadata log, groups, purgatories, sessions, connections and log
+directories. Decides the names. The task that makes the page computes sums over all partitions, a
+few partitions at a time, and passes them in.
 """
 
 from collections import Counter
@@ -34,7 +36,7 @@ CONNECTION_COUNTS: Sequence[tuple[str, str, Callable[[Server], int]]] = (
 
 @dataclass(slots=True, kw_only=True)
 class PartitionCounts:
-    """How many partitions of this node are what."""
+    """Counts of this node's partitions by condition."""
 
     total: int = 0
     led: int = 0
@@ -67,7 +69,7 @@ class PartitionCounts:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterCounts:
-    """How many partitions of the cluster are what, and how many each topic has."""
+    """Counts of the cluster's partitions by condition and by topic."""
 
     total: int = 0
     without_leader: int = 0
@@ -96,7 +98,7 @@ def counter(name: str, text: str, value: float) -> Family:
 
 
 def replica_families(replicas: ReplicaManager, counts: PartitionCounts) -> Iterator[Family]:
-    """Yield what the replica manager is known by."""
+    """Yield the broker's state, and the families of the replica manager."""
     shrink_count, expand_count, refused_count = replicas.remote.isr_change_counts
     prefix = "kafka_server_replicamanager_"
     yield gauge("kafka_server_kafkaserver_brokerstate", "State of the broker; 3 is running.", BROKER_RUNNING)
@@ -117,7 +119,7 @@ def replica_families(replicas: ReplicaManager, counts: PartitionCounts) -> Itera
 
 
 def controller_families(sources: MetricsSources, image: MetadataImage, counts: ClusterCounts) -> Iterator[Family]:
-    """Yield what the controller and its log are known by, and kafka_exporter's view of the cluster."""
+    """Yield the families of the controller, its log, and kafka_exporter's view of the cluster."""
     brokers = image.cluster.brokers.values()
     prefix = "kafka_controller_kafkacontroller_"
     yield gauge(f"{prefix}activecontrollercount", "Whether this node is the active controller.", int(sources.raft.is_leader))
@@ -140,7 +142,10 @@ def controller_families(sources: MetricsSources, image: MetadataImage, counts: C
 
 
 def _quorum_families(sources: MetricsSources, image: MetadataImage) -> Iterator[Family]:
-    """Yield the metadata log under both names that it has at Kafka: by Strimzi's rules, and by the JMX exporter's own sample for KRaft."""
+    """Yield the metadata log under both of its names in Kafka.
+
+    One is by Strimzi's rules, the other by the JMX exporter's own sample for KRaft.
+    """
     raft = sources.raft
     for name, label in (("raftmetrics_current_state", "current_state"), ("raft_metrics_current_state_info", "state")):
         state = [("", labels({label: raft.role_name}), 1)]
@@ -157,15 +162,16 @@ def _quorum_families(sources: MetricsSources, image: MetadataImage) -> Iterator[
 
 
 def _broker_addresses(image: MetadataImage) -> list[Sample]:
-    """Return one row for each broker that has a listener, with the address of its first."""
+    """Return one row for each broker that has a listener, with the address of the first one."""
     brokers = [(broker.node_id, next(iter(broker.endpoints.values()), None)) for broker in image.cluster.brokers.values()]
     return [("", labels({"id": node_id, "address": f"{where.host}:{where.port}"}), 1) for node_id, where in brokers if where is not None]
 
 
 def coordinator_families(groups: Sequence[GroupOverview]) -> Iterator[Family]:
-    """Yield how many groups there are, of which protocol, and in which states.
+    """Yield the number of groups, by protocol and by state.
 
-    Kafka has two sets of names: the older one counts classic groups only, and offsets of all.
+    Kafka has two sets of names. The older set counts classic groups only, but offsets of all
+    groups.
     """
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
     states = Counter((group.protocol, group.state) for group in groups)
@@ -187,7 +193,7 @@ def coordinator_families(groups: Sequence[GroupOverview]) -> Iterator[Family]:
 
 
 def waiting_families(sources: MetricsSources) -> Iterator[Family]:
-    """Yield what waits, and what is remembered of fetching consumers."""
+    """Yield the sizes of the purgatories and of the fetch session cache."""
     replicas, sessions = sources.node.replicas, sources.node.fetch_sessions
     purgatories = {
         "Fetch": replicas.delayed_fetches.waiting_count,
@@ -205,7 +211,7 @@ def waiting_families(sources: MetricsSources) -> Iterator[Family]:
 
 
 def storage_families(sources: MetricsSources) -> Iterator[Family]:
-    """Yield log directories and syncs."""
+    """Yield log directories and the times of syncs."""
     directories = sources.logs.directories
     rows: list[Sample] = [("", labels({"logDirectory": directory.path}), int(directory.is_offline)) for directory in directories]
     offline = sum(directory.is_offline for directory in directories)
@@ -221,7 +227,7 @@ def storage_families(sources: MetricsSources) -> Iterator[Family]:
 
 
 def cleaner_families(sources: MetricsSources) -> Iterator[Family]:
-    """Yield how dirty compacted logs are, and what cleaning the last of them was like."""
+    """Yield how dirty compacted logs are, and the result of the last cleaning."""
     cleaner, directories = sources.logs.cleaner, sources.logs.directories
     last = cleaner.last_outcome
     recopied = 100 * last.bytes_after / last.bytes_before if last.bytes_before else 0
@@ -240,7 +246,7 @@ def cleaner_families(sources: MetricsSources) -> Iterator[Family]:
 
 
 def connection_families(sources: MetricsSources) -> Iterator[Family]:
-    """Yield the connections of each listener, and how busy the one loop that serves them all is."""
+    """Yield the connections of each listener, and the idle share of the one event loop."""
     now_ms = sources.now_ms()
     prefix = "kafka_server_socket_server_metrics_"
     open_now = {listener: server.connection_count for listener, server in sources.servers.items()}

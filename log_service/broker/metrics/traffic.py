@@ -1,7 +1,9 @@
-"""What topics took and gave, and what requests cost: ``kafka_server_brokertopicmetrics_*`` and ``kafka_network_requestmetrics_*``.
+"""Traffic of topics, and durations of requests.
 
-Decides the names. A topic has a row of its own, and the sum of all topics has one without a label, as Kafka has it. Of requests that are
-responded to at once the local time is the total; there is no queue between a connection and its handler, so the time in it is 0.
+The families are ``kafka_server_brokertopicmetrics_*`` and ``kafka_network_requestmetrics_*``.
+Decides their names. A topic has a row of its own, and the sum of all topics has one without a
+label, as in Kafka. The local time of an immediate response is its total time. The queue time is 0,
+because no queue stands between a connection and its handler.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +50,7 @@ SHARE_COUNTERS: Sequence[TopicCounter] = (
 
 
 def topic_families(topics: Mapping[str, Traffic], total: Traffic) -> Iterator[Family]:
-    """Yield the counters of topics and of all of them together."""
+    """Yield the counters of each topic and of all topics together."""
     shared = {topic: traffic for topic, traffic in topics.items() if traffic.share_fetch_count or traffic.share_acknowledge_count}
     for counters, of_topics in ((TOPIC_COUNTERS, topics), (SHARE_COUNTERS, shared)):
         for name, text, count in counters:
@@ -63,7 +65,7 @@ def _by_topic(topics: Mapping[str, Traffic], total: Traffic, count: Callable[[Tr
 
 
 def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iterator[Family]:
-    """Yield counts by version and the summaries of durations, of every API that was asked at least once."""
+    """Yield counts by version and summaries of durations, for every API with a request."""
     used = {name: found for name, found in _named(meters) if any(any(meter.versions) for meter in found)}
     yield Family(
         name="kafka_network_requestmetrics_requests_total",
@@ -83,7 +85,10 @@ def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iter
 
 
 def _named(meters: Mapping[ApiKey, RequestMeter]) -> Iterator[tuple[str, Sequence[RequestMeter]]]:
-    """Yield each name with what is counted under it: all fetches are Fetch, and some FetchConsumer or FetchFollower, too."""
+    """Yield each name with its meters.
+
+    All fetches count under Fetch, and again under FetchConsumer or FetchFollower.
+    """
     for key, meter in meters.items():
         name = "".join(part.capitalize() for part in key.name.split("_"))
         if meter.followers is None:
@@ -102,11 +107,13 @@ def _by_version(used: Mapping[str, Sequence[RequestMeter]]) -> Iterator[Sample]:
 
 
 Parts = tuple[Sequence[int], int, int]
-"""Bucket counts of the last minutes; of all time, how many durations there were and their sum in nanoseconds."""
+"""Bucket counts of the last minutes, the number of all durations ever, and their sum in
+nanoseconds.
+"""
 
 
 class _Recent:
-    """One meter's durations, looked at once."""
+    """The durations of one meter at one moment."""
 
     def __init__(self, meter: RequestMeter, now_ms: int) -> None:
         self._at_once, self._at_once_recent = meter.at_once, _recent_of(meter.at_once, now_ms)
@@ -128,7 +135,11 @@ class _Recent:
         )
 
     def remote(self) -> Parts:
-        """What waited, waited all but its time in the handler, which is small beside it; the others did not wait."""
+        """Return the waiting times.
+
+        A delayed request counts with its whole time in the buckets, because its time in the handler
+        is small beside it. A request that was answered at once waited for 0.
+        """
         waited = list(self._total_recent)
         waited[0] += sum(self._at_once_recent)
         return waited, self._at_once.count + self._total.count, max(0, self._total.sum_ns - self._local.sum_ns)

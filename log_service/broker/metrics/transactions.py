@@ -1,7 +1,8 @@
-"""Transactions in numbers: what brokers ask coordinators, markers that have nowhere to go, and transactions that take too long.
+"""Transactions in numbers: verification, markers without a destination, late transactions.
 
-Decides the names, and when a transaction is late: when its producer was silent for ``transaction.max.timeout.ms`` and five minutes, no
-coordinator ends it any more. Readers of committed records wait behind it until an operator does.
+Decides the names, and when a transaction is late. It is late when its producer was silent for
+``transaction.max.timeout.ms`` and five minutes. No coordinator ends it any more, and readers of
+committed records wait behind it until an operator ends it.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from log_service.broker.metrics.traffic import summary
 from log_service.metrics.exposition import Family
 
 LATE_AFTER_MS = 5 * 60_000
-"""Beside the longest timeout that a producer may ask for; as with Kafka."""
+"""Beside the longest timeout that a producer may ask for, as in Kafka."""
 
 
 def late_before_ms(sources: MetricsSources) -> int:
@@ -22,7 +23,7 @@ def late_before_ms(sources: MetricsSources) -> int:
 
 
 def transaction_families(sources: MetricsSources, late_count: int) -> Iterator[Family]:
-    """Yield what this node asks coordinators, what it owes as one, and how many partitions it leads have a late transaction."""
+    """Yield the families of verification, of pending markers, and of late transactions."""
     verifier = sources.node.transaction_verifier
     prefix = "kafka_server_addpartitionstotxnmanager_"
     times = verifier.times
