@@ -1,6 +1,6 @@
-"""What share groups have done at a node, in numbers (KIP-1103): of the node, of a group, of a share partition.
+"""Counts of share groups (KIP-1103): of the node, of a group, of a share partition.
 
-Decides what is summed up, and how. Knows neither the names under which it is shown nor a clock.
+Decides which values are summed up, and how. Knows neither metric names nor a clock.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from log_service.metrics.latency import NS_PER_MS
 
 @dataclass(slots=True)
 class ShareCounts:
-    """What share partitions have done since the node started."""
+    """Counts of all share partitions since the node started."""
 
     lock_timeouts: int = 0
     loads: int = 0
@@ -20,13 +20,13 @@ class ShareCounts:
 
 @dataclass(slots=True)
 class FetchCounts:
-    """What the fetches of one group found, summed up over all that acquired what they could."""
+    """Sums over the fetches of one group that acquired what they could."""
 
     fetch_count: int = 0
     percent_sum: int = 0
-    """The percentage of its partitions that a fetch could acquire from, summed up over all fetches."""
+    """Percentage of its partitions that a fetch could acquire from, summed up over all fetches."""
     waited_ms: int = 0
-    """How long fetches waited until there was a partition to acquire from, or until they gave up."""
+    """How long fetches waited for a partition to acquire from, or until they gave up."""
 
     def note(self, acquirable_count: int, asked_count: int, waited_ms: int) -> None:
         """Count one fetch."""
@@ -37,7 +37,7 @@ class FetchCounts:
 
 @dataclass(slots=True)
 class Spread:
-    """Values of one kind: how many there were, and their sum."""
+    """The count and the sum of one kind of values."""
 
     count: int = 0
     sum: float = 0
@@ -50,14 +50,18 @@ class Spread:
 
 @dataclass(slots=True)
 class FetchTimes:
-    """How long each fetch had a share partition to itself: it reads and acquires in one step, in which no other fetch can.
+    """The time for which each fetch had a share partition to itself.
 
-    Times are monotonic, in nanoseconds; those that are told are milliseconds, and whole percent (KIP-1103).
+    A fetch reads and acquires in one step that no other fetch can enter. Input times are monotonic
+    nanoseconds. Output values are milliseconds and whole percent (KIP-1103).
     """
 
     held_ms: Spread = field(default_factory=Spread)
     percent: Spread = field(default_factory=Spread)
-    """Of the time since the fetch before it, its own included; the first one has nothing before it."""
+    """Of the time since the previous fetch ended, the fetch itself included.
+
+    The first has none before it.
+    """
     _ended_ns: int | None = None
 
     def note(self, began_ns: int, ended_ns: int) -> None:

@@ -1,15 +1,17 @@
-"""Writes dead letters: copies of records that no member of a share group could work on, into the topic that the group names.
+"""Writes dead letters: copies of records that no member of a share group could process.
 
-Decides when to try again, and what is told where it cannot be done for now. A letter is written as a producer with ``acks=all`` would, to
-the leader of its partition, on the listener on which brokers reach each other; so that it is safe when ``on_done`` hears of it. Where the
-topic does not exist it is created, if the broker creates topics.
+Decides when to try again, and which error to report. A letter is written as a producer with
+``acks=all`` would write it, to the leader of its partition, on the listener between brokers. So it
+is safe when ``on_done`` is called. A missing topic is created if the broker creates topics.
 
-A letter may be written twice: the record becomes final after it, and a leader that dies in between has a successor that delivers the record
-again, or gives it up again. It is never missing: no record of a group with dead letters is given up before its letter is safe. What the log
-has deleted meanwhile has none.
+A letter may be written twice. The record becomes final after its letter, so the successor of a
+leader that dies in between delivers the record or gives it up again. A letter is never missing,
+because no record of a group with dead letters is given up before its letter is safe. Records that
+the log has deleted meanwhile have no letter.
 
-Invariants: at most ``MAX_CONCURRENT_WRITES`` hold records in memory at a time, one chunk of the log each; of one group at most
-``MAX_WRITES_OF_A_GROUP``, so that a topic that takes no letters for now keeps only its own groups waiting.
+Invariants: at most ``MAX_CONCURRENT_WRITES`` writes hold records in memory at a time, one chunk of
+the log each. One group has at most ``MAX_WRITES_OF_A_GROUP`` of them, so a topic that takes no
+letters delays only its own groups.
 """
 
 import logging
@@ -48,7 +50,10 @@ logger = logging.getLogger(__name__)
 
 
 class DeadLetterWriter:
-    """The dead letters of a node's share partitions, on their way. ``create_topic`` is None where the broker creates no topics."""
+    """Writes the dead letters of a node's share partitions.
+
+    ``create_topic`` is None if the broker creates no topics.
+    """
 
     def __init__(
         self,
@@ -75,7 +80,10 @@ class DeadLetterWriter:
     def write(  # noqa: PLR0917 - as ``DeadLetters``
         self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
     ) -> None:
-        """Write the records of ``partition`` to a topic; ``on_done`` is called once, when all are safe or were given up for now."""
+        """Write the records of ``partition`` to a topic.
+
+        ``on_done`` is called once, when all are safe or were given up for now.
+        """
         self._start_task(self._write, key, partition, topic, dead, on_safe, on_done)
 
     async def _write(  # noqa: PLR0917 - as ``write``
@@ -131,10 +139,10 @@ class DeadLetterWriter:
                 await self._produce(topic, index, letter.batch_without_copy(now_ms))
 
     async def _produce(self, topic: str, source_index: int, batch: bytearray) -> None:
-        """Write one batch; partitions of the source go to those of the topic in turn.
+        """Write one batch. Partitions of the source map to those of the topic in turn.
 
         Raises:
-            KafkaError: it could not be written, or not surely.
+            KafkaError: the batch could not be written, or it is unknown whether it was.
         """
         for attempt in range(ATTEMPTS):
             try:
@@ -167,7 +175,7 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 
 
 def _chunks(partition: Partition, dead: DeadLetterRange) -> Iterator[bytes]:
-    """Yield whole batches that hold dead records; what the log has deleted is not among them."""
+    """Yield whole batches that hold dead records, except those that the log has deleted."""
     log = partition.served_log()
     first = max(dead.first_offset, log.log_start_offset)
     if first <= dead.last_offset:

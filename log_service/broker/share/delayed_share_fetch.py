@@ -1,11 +1,14 @@
-"""A fetch of one member of a share group: acquires records now, or waits until there are enough, and reads those alone that it acquires.
+"""A fetch of one member of a share group: acquires records now, or waits for enough of them.
 
-Decides when there is enough: ``min_bytes`` can be read from where the group goes on in its partitions, a partition cannot be read, or this
-node leads one no more. A partition in which as many records are in flight as the group may have gives nothing, and the fetch waits for an
-acknowledgement. At its deadline the fetch takes what there is. Partitions take turns in being first, because the first is read first.
+There is enough when ``min_bytes`` can be read from the group's next offsets in its partitions, a
+partition cannot be read, or this node no longer leads one. A partition at its limit of records in
+flight gives nothing, and the fetch waits for an acknowledgement. At its deadline the fetch takes
+what there is. Partitions take turns in being first, because the first is read first.
 
-Reading and acquiring is one step that nothing comes between, so that no lock keeps two members from the same records. A fetch acquires
-nothing once its connection or its session has gone, or its client has to pause: no record waits for somebody who never hears of it.
+Reading and acquiring is one uninterrupted step, so no lock has to keep two members from the same
+records. Only acquired records are read. A fetch acquires nothing once its connection or its session
+has gone, or its client has to pause. Otherwise records would be locked for a member that never
+receives them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +28,7 @@ from log_service.replication.partition_state import Isolation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a fetch asks for: bytes and records of all its partitions together."""
+    """The limits of a fetch. Bytes and records are for all its partitions together."""
 
     member_id: str
     min_bytes: int
@@ -38,7 +41,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Fetched:
-    """What one partition gave: records that were acquired, or why there are none."""
+    """The result of one partition: acquired records, or an error, or neither."""
 
     led: LedSharePartition
     error: KafkaError | None = None
@@ -47,25 +50,25 @@ class Fetched:
     undo: WindowState | None = None
 
     def release(self) -> None:
-        """Send no records: they stay acquired until their member is gone, or too late."""
+        """Send no records. They stay acquired until their member is gone or their lock expires."""
         if self.records is not None:
             self.records.release()
 
     def give_back(self) -> None:
-        """Send no records, and have acquired none; nothing else may have happened since."""
+        """Send no records, and undo their acquisition. Nothing else may have happened since."""
         self.release()
         if self.undo is not None:
             self.led.undo_acquisition(self.undo)
 
 
 def acquirable(all_led: Iterable[LedSharePartition]) -> list[tuple[LedSharePartition, int]]:
-    """Return the partitions that may give records, and from where to read."""
+    """Return the partitions that may give records, with the offsets to read from."""
     found = ((led, led.next_fetch_offset) for led in all_led)
     return [(led, offset) for led, offset in found if offset is not None]
 
 
 def has_enough(all_led: Sequence[LedSharePartition], wanted: Wanted) -> bool:
-    """Whether a fetch need not wait."""
+    """Return whether a fetch need not wait."""
     if any(led.is_lost and led.core is not None for led in all_led):
         return True
     candidates = acquirable(all_led)
@@ -81,7 +84,10 @@ def has_enough(all_led: Sequence[LedSharePartition], wanted: Wanted) -> bool:
 
 
 def _readable_bytes(led: LedSharePartition, offset: int, isolation: Isolation, most: int) -> int | None:
-    """Return how many bytes can be read from an offset, at most so many; None where they are enough in any case, or cannot be read."""
+    """Return how many bytes can be read from an offset, at most ``most``.
+
+    Return None if there are enough in any case, or the partition cannot be read.
+    """
     partition = led.partition
     end_offset = partition.state.read_limit(isolation)
     if partition.is_offline or not partition.is_leader or offset < partition.log_start_offset:
@@ -94,7 +100,10 @@ def _readable_bytes(led: LedSharePartition, offset: int, isolation: Isolation, m
 
 
 def fetch_all(all_led: Sequence[LedSharePartition], wanted: Wanted, *, can_undo: bool) -> list[Fetched]:
-    """Read and acquire what there is; ``can_undo`` keeps what ``Fetched.give_back`` needs."""
+    """Read and acquire the available records.
+
+    With ``can_undo`` the state for ``Fetched.give_back`` is kept.
+    """
     results = [Fetched(led, error=led.error) for led in all_led if led.error is not None]
     candidates = acquirable(all_led)
     record_count, left_bytes = wanted.max_records, wanted.max_bytes
@@ -152,7 +161,7 @@ def _acquire(led: LedSharePartition, batches: ReadBatches, wanted: Wanted, recor
 class DelayedShareFetch:
     """A fetch that waits for records in any of its partitions.
 
-    ``respond`` makes and sends its response, ``expire`` the one at its deadline.
+    ``respond`` makes and sends its response. ``expire`` does so at its deadline.
     """
 
     __slots__ = ("_by_key", "_deferred", "_expire", "_respond", "_wanted")

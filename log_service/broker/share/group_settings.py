@@ -1,7 +1,7 @@
-"""What a share group's configuration says about its records: its own settings, and the broker's where it has none.
+"""The settings of a share group's records: its own, or the broker's defaults.
 
-A group's setting was checked against the broker's bounds when it was made. Bounds that move later hold as well, so a value is clamped when
-it is read. What is set counts from the next request on.
+A group's setting was checked against the broker's bounds when it was made. The bounds may move
+later, so a value is clamped when it is read. A change counts from the next request on.
 """
 
 import re
@@ -19,7 +19,7 @@ _DURATION = re.compile(r"by_duration:p(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\
 
 
 class OffsetReset(Enum):
-    """Where a group begins in a partition of which nothing is stored."""
+    """The start of a group in a partition without stored state."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -28,7 +28,11 @@ class OffsetReset(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupShareSettings:
-    """The settings of one group. ``reset_duration_ms`` is how far ``BY_DURATION`` looks back; no dead letter topic is the empty name."""
+    """The settings of one group.
+
+    ``reset_duration_ms`` is how far ``BY_DURATION`` looks back. An empty ``dead_letter_topic``
+    means that there is none.
+    """
 
     records: ShareSettings
     isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -38,7 +42,7 @@ class GroupShareSettings:
 
 
 class ShareGroupSettings:
-    """What holds for share groups; ``image`` is the newest metadata."""
+    """The settings of all share groups. ``image`` returns the newest metadata."""
 
     def __init__(self, config: ShareFetchConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
@@ -46,7 +50,7 @@ class ShareGroupSettings:
         self._default = self._settings({})
 
     def of(self, group_id: str) -> GroupShareSettings:
-        """Return what holds for a group now."""
+        """Return the present settings of a group."""
         own = self._image().configs.of(ResourceType.GROUP, group_id)
         return self._settings(own) if own else self._default
 
@@ -88,7 +92,7 @@ class ShareGroupSettings:
 
 
 def reset_of(text: str) -> tuple[OffsetReset, int]:
-    """Return the policy that a checked value of ``share.auto.offset.reset`` names, and how far it looks back in milliseconds."""
+    """Return the policy of a checked ``share.auto.offset.reset``, and its duration in ms."""
     lower = text.lower()
     found = _DURATION.fullmatch(lower)
     if found is None:

@@ -1,14 +1,17 @@
-"""One share group on one partition that this node leads: its records in flight, loaded and stored, with their locks timed.
+"""One share group on one partition that this node leads: records in flight, and their locks.
 
-Decides when what is decided is stored, and in which order: one write at a time is under way, and what has to be stored meanwhile goes
-together in the next one. Dead letters are written before the write that makes their records final. What becomes of a record,
-``coordinator.share.share_partition`` decides; who waits for records, ``shares`` knows.
+Decides when decisions are stored, and in which order. One write is under way at a time, and
+everything that has to be stored meanwhile goes into the next one. Dead letters are written before
+the write that makes their records final. ``coordinator.share.share_partition`` decides the state of
+each record. ``shares`` knows which fetches wait.
 
-It belongs to one leadership: once the partition is led elsewhere, or another leader has fenced this one at the share coordinator, it is
-lost, and says so to everyone who asks. Then the next fetch loads anew.
+It belongs to one leadership. It is lost once the partition is led elsewhere, or another leader has
+fenced this one at the share coordinator. Then every caller gets an error, and the next fetch loads
+anew.
 
-Invariants: an acknowledgement has one response, when it is stored or was given up; while records are held, a timer waits for the first lock
-that expires; a record is final only when its dead letter, where its group has dead letters, is written.
+Invariants: an acknowledgement has one response, when it is stored or given up. While records are
+held, a timer waits for the first lock that expires. A record of a group with dead letters is final
+only when its letter is written.
 """
 
 import logging
@@ -34,9 +37,9 @@ from log_service.coordinator.share.window import WindowState
 from log_service.replication.partition import Partition
 
 RETRY_MS = 1_000
-"""The pause before locks are looked at again whose records, or the dead letters of them, could not be stored."""
+"""The pause before locks are checked again after records or dead letters could not be stored."""
 MAX_RETRY_MS = 60_000
-"""The longest pause before dead letters are tried again that could not be written; the first is ``RETRY_MS``, each twice the one before."""
+"""The longest pause before failed dead letters are tried again. Pauses double from ``RETRY_MS``."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,27 +54,32 @@ _FATAL = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What a member is told when the share coordinator goes by another state than this one."""
+"""The codes for a member if the share coordinator has another state than this one."""
 
 
 class DeadLetters(Protocol):
-    """Where records go that no member could work on."""
+    """The writer of dead letters."""
 
     def write(  # noqa: PLR0917 - whose records, where to, and who hears of it
         self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
     ) -> None:
-        """Write the records of ``partition`` to a topic. ``on_safe`` hears of each range that is safe, ``on_done`` is called once behind
-        that, when all are safe or were given up for now.
+        """Write the records of ``partition`` to a topic.
+
+        ``on_safe`` is called for each range that is safe. After that ``on_done`` is called once,
+        when all are safe or were given up for now.
         """
 
 
 FindStart = Callable[[Partition, GroupShareSettings, Callable[[int | KafkaError], None]], None]
-"""Finds where a group begins in a partition of which nothing is stored; tells it once, now or later."""
+"""Finds the start of a group in a partition without stored state. Calls back once, now or later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareWorld:
-    """What share partitions need of the node. ``on_change`` hears when waiting fetches may have something to acquire."""
+    """The parts of the node that share partitions use.
+
+    ``on_change`` is called when waiting fetches may have something to acquire.
+    """
 
     clock: Clock
     timers: TimerQueue
@@ -85,7 +93,10 @@ class ShareWorld:
 
 
 class LedSharePartition:
-    """One group's records of one partition. ``error`` is why there are none any more, or could not be loaded."""
+    """One group's records of one partition.
+
+    ``error`` is set once there are no records any more, or they could not be loaded.
+    """
 
     def __init__(self, key: ShareKey, partition: Partition, world: ShareWorld) -> None:
         self.key = key
@@ -100,7 +111,10 @@ class LedSharePartition:
         self._timer: Timer | None = None
         self._queue: list[tuple[StateWrite, OnDone]] = []
         self._safe_letters: set[DeadLetterRange] = set()
-        """Whose letters are safe, while their records are not final: those are not written again with each try."""
+        """Ranges whose letters are safe, but whose records are not final.
+
+        Retries skip these letters.
+        """
         self._is_writing = False
         self._open_count = 0
         self._give_up_at_ms = 0
@@ -115,17 +129,20 @@ class LedSharePartition:
 
     @property
     def core(self) -> SharePartition | None:
-        """The records in flight, for reading; None while they are loaded."""
+        """The records in flight, for reading. None while they are loaded."""
         return self._core
 
     @property
     def lock_timeout_count(self) -> int:
-        """Records whose lock expired."""
+        """Number of records whose lock expired."""
         return 0 if self._core is None else self._core.lock_timeout_count
 
     @property
     def batch_counts(self) -> Spread:
-        """How many records each batch had that came in flight; one whose acquisition was undone did not come."""
+        """Records per batch that came in flight.
+
+        A batch whose acquisition was undone does not count.
+        """
         if self._core is not None:
             self._count_batches(self._core)
         return self._batch_counts
@@ -140,18 +157,18 @@ class LedSharePartition:
 
     @property
     def settings(self) -> GroupShareSettings:
-        """What holds for the group now."""
+        """The present settings of the group."""
         return self._world.settings(self.key.group_id)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way: what is stored is all there is to know."""
+        """Whether all is loaded and stored, and nothing is under way."""
         return self._core is not None and not self._open_count and not self._is_writing
 
     # Loading
 
     def load(self) -> None:
-        """Read what is stored, and begin to serve."""
+        """Read the stored state, and begin to serve."""
         self._world.persister.read(self.key, leader_epoch=self._leader_epoch, on_done=self._on_read)
 
     def _on_read(self, state: ShareState | KafkaError) -> None:
@@ -188,7 +205,7 @@ class LedSharePartition:
 
     @property
     def next_fetch_offset(self) -> int | None:
-        """From where to read for the next acquisition; None where nothing may be acquired now."""
+        """The offset of the next acquisition's read. None if nothing may be acquired now."""
         core = self._core
         if core is None or self.error is not None:
             return None
@@ -198,11 +215,11 @@ class LedSharePartition:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last record that was ever acquired."""
+        """The offset after the last record that was ever acquired."""
         return 0 if self._core is None else self._core.end_offset
 
     def acquire(self, request: AcquireRequest, batches: ReadBatches) -> list[AcquiredRange]:
-        """Have a member acquire what it may of batches that were read from ``next_fetch_offset`` on."""
+        """Acquire records for a member from batches read from ``next_fetch_offset`` on."""
         core = self._fresh_core()
         self._count_batches(core)
         now_ms = self._world.clock.monotonic_ms()
@@ -213,21 +230,21 @@ class LedSharePartition:
         return acquired
 
     def state(self) -> WindowState:
-        """Return what ``undo_acquisition`` needs."""
+        """Return the state that ``undo_acquisition`` needs."""
         return self._fresh_core().state()
 
     def undo_acquisition(self, state: WindowState) -> None:
-        """Be as before the last acquisition, of which the member is not told."""
+        """Restore the state before the last acquisition, of which the member is not told."""
         self._fresh_core().undo_acquisition(state)
         self._next_fetch_offset = None
 
     def follow_log_start(self) -> None:
-        """Begin no earlier than the log does."""
+        """Move the start offset up to the log start offset."""
         self._fresh_core().follow_log_start(self.partition.log_start_offset)
         self._next_fetch_offset = None
 
     def _fresh_core(self) -> SharePartition:
-        """Return the records in flight, which go by what the group's settings are now."""
+        """Return the records in flight, with the group's present settings."""
         assert self._core is not None, "what is not loaded gives nothing"
         settings = self.settings
         records = settings.records
@@ -239,7 +256,10 @@ class LedSharePartition:
     # Acknowledging
 
     def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange], on_done: OnDone) -> None:
-        """Take note of what became of records that a member holds; ``on_done`` hears once that is stored, or why it is not."""
+        """Apply a member's acknowledgements to records that it holds.
+
+        ``on_done`` is called once they are stored, or with the reason why they are not.
+        """
         if self.error is not None:
             on_done(self.error)
         elif self._core is None:
@@ -256,7 +276,7 @@ class LedSharePartition:
             self._store(write, on_done)
 
     def release(self, member_id: str) -> None:
-        """Take back all that a member holds: its session has ended."""
+        """Take back all records that a member holds, because its session has ended."""
         if self._core is None or self.error is not None:
             return
         write = self._fresh_core().release(member_id)
@@ -267,7 +287,7 @@ class LedSharePartition:
     # Locks
 
     def _expect_expiry(self, deadline_ms: int) -> None:
-        """Look at the locks at that time, or before it where they are looked at anyway."""
+        """Schedule a check of the locks at that time, unless an earlier one is pending."""
         timer = self._timer
         if timer is not None and timer.is_pending:
             if timer.deadline_ms <= deadline_ms:
@@ -276,7 +296,7 @@ class LedSharePartition:
         self._timer = self._world.timers.schedule(deadline_ms, self._look_at_locks)
 
     def _look_at_locks(self) -> None:
-        """Take back what was held for too long, and give up what no other member may have."""
+        """Take back records whose lock expired, and give up those that no other member may have."""
         if self._core is None or self.error is not None:
             return
         core = self._fresh_core()
@@ -298,7 +318,7 @@ class LedSharePartition:
             self._world.on_change(self.key)
 
     def _on_given_up(self, error: KafkaError | None) -> None:
-        """Let letters that cannot be written wait ever longer, and ask whether anything is left to give up."""
+        """Double the pause after failed dead letters, and check that the state still exists."""
         if error is None:
             self._give_up_at_ms, self._give_up_pause_ms = 0, RETRY_MS
         elif not self.is_lost:
@@ -307,7 +327,7 @@ class LedSharePartition:
             self._world.persister.read(self.key, leader_epoch=self._leader_epoch, on_done=self._on_asked)
 
     def _on_asked(self, state: ShareState | KafkaError) -> None:
-        """End where the group was deleted, or its state is another one now."""
+        """Fail if the group was deleted, or its state was initialized anew."""
         if isinstance(state, KafkaError):
             is_over, error = state.code is ErrorCode.INVALID_REQUEST, KafkaError(told_error(state), str(state))
         else:
@@ -377,7 +397,7 @@ class LedSharePartition:
             self._world.on_change(self.key)
 
     def _settle(self, writes: Sequence[tuple[StateWrite, OnDone]], error: KafkaError | None) -> None:
-        """End writes for good, or take them back, and answer those who wait for them."""
+        """End writes for good, or take them back, and call their ``on_done``."""
         core = self._core
         assert core is not None, "what is not loaded writes nothing"
         self._open_count -= len(writes)
@@ -396,7 +416,7 @@ class LedSharePartition:
     # The end
 
     def lose(self, error: KafkaError) -> None:
-        """Serve no more. What was not stored is not, and those who wait for it hear ``error``."""
+        """Serve no more. Writes that are not stored yet are given up and get ``error``."""
         if self.is_lost:
             return
         self.is_lost, self.error = True, error
@@ -412,4 +432,4 @@ class LedSharePartition:
 
 
 def _ignored(_error: KafkaError | None) -> None:
-    """No member waits for what was taken back; the lock timer tries again what has to be."""
+    """Ignore the result, because no member waits. The lock timer tries again."""

@@ -1,7 +1,7 @@
-"""What a dead letter holds: the record as it was, and headers that say where it was and why no member worked on it.
+"""The content of a dead letter: the record, and headers with its origin and the reason.
 
-Decides what becomes of a record that cannot be read, or is too large with its new headers: its letter says so, and holds no copy. The names
-of the headers are those of KIP-1191. Knows neither logs nor topics.
+A record that cannot be read, or is too large with the new headers, has a letter without a copy that
+says so. The names of the headers are those of KIP-1191. Knows neither logs nor topics.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from log_service.records.builder import BatchBuilder
 from log_service.records.record import Record, RecordHeader
 
 MAX_BATCH_BYTES = 512 << 10
-"""Of letters that are written together; a larger one goes alone."""
+"""Of letters that are written together. A larger letter goes alone."""
 
 TOPIC = "__dlq.errors.topic"
 PARTITION = "__dlq.errors.partition"
@@ -31,7 +31,7 @@ _MESSAGES = {ArchiveReason.REJECTED: "a member rejected it", ArchiveReason.DELIV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where letters come from."""
+    """The group and the partition of dead records."""
 
     group_id: str
     topic: str
@@ -40,18 +40,18 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """One dead letter: a record of a partition, and what the group had with it."""
+    """One dead letter: a record, its delivery count and the reason."""
 
     origin: Origin
     offset: int
     delivery_count: int
     reason: ArchiveReason
     record: Record | None
-    """None where it could not be read."""
+    """None if it could not be read."""
 
     @property
     def headers(self) -> tuple[RecordHeader, ...]:
-        """The record's own headers, and ours behind them."""
+        """The record's own headers, then ours."""
         own = () if self.record is None else self.record.headers
         return (*own, *self._context(), *(((OMITTED, b"the record cannot be read"),) if self.record is None else ()))
 
@@ -70,14 +70,18 @@ class Letter:
         return batch_of([self], now_ms)
 
     def batch_without_copy(self, now_ms: int) -> bytearray:
-        """Return the batch of this letter without the record: with it, it is larger than the topic takes."""
+        """Return the batch of this letter without the record, which is too large for the topic."""
         builder = BatchBuilder()
         builder.append(now_ms, None, None, (*self._context(), (OMITTED, b"the record is too large with these headers")))
         return builder.build()
 
 
 def batch_of(letters: Sequence[Letter], now_ms: int) -> bytearray:
-    """Return a batch of letters. Their time is when the records were given up, or retention would delete an old record's letter at once."""
+    """Return a batch of letters.
+
+    Their timestamp is the time at which the records were given up. Otherwise retention would delete
+    an old record's letter at once.
+    """
     builder = BatchBuilder(max_size_bytes=MAX_BATCH_BYTES)
     for letter in letters:
         record = letter.record
@@ -86,7 +90,10 @@ def batch_of(letters: Sequence[Letter], now_ms: int) -> bytearray:
 
 
 def letters_in(chunk: bytes, dead: DeadLetterRange, origin: Origin) -> Iterator[Letter]:
-    """Yield the letters of dead records that whole batches hold; records that cannot be read have letters without a copy."""
+    """Yield the letters of the dead records in whole batches.
+
+    Records that cannot be read have letters without a copy.
+    """
     for position, header in iterate_headers(chunk):
         first, last = max(header.base_offset, dead.first_offset), min(header.last_offset, dead.last_offset)
         if header.is_control or first > last:
@@ -103,7 +110,10 @@ def letters_in(chunk: bytes, dead: DeadLetterRange, origin: Origin) -> Iterator[
 
 
 def grouped(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
-    """Yield letters in groups that are written together: at least one, and no more bytes than ``MAX_BATCH_BYTES`` or one letter."""
+    """Yield letters in groups that are written together.
+
+    A group has one letter, or more of at most ``MAX_BATCH_BYTES``.
+    """
     group: list[Letter] = []
     size_bytes = 0
     for letter in letters:

@@ -1,7 +1,8 @@
-"""Batches of a partition's log, as far as a share group may have them: where they are, not what is in them.
+"""Positions of a log's batches, as far as a share group may have them.
 
-Decides which batches one attempt to acquire looks at, and which of their bytes go to the member: whole batches, from the first to the last
-of which it has acquired something. Reads the headers of batches alone; their records go from the file to the socket.
+Decides which batches one attempt to acquire looks at, and which of their bytes go to the member.
+These are whole batches, from the first to the last with an acquired record. Only batch headers are
+read. Records go from the file to the socket.
 """
 
 from log_service.common.env import FileSlice
@@ -16,7 +17,7 @@ from log_service.storage.segment import Segment
 ANY_EPOCH = -1
 Offsets = tuple[int, int]
 Place = tuple[int, BatchHeader]
-"""Where a batch begins in its segment's file, and its header."""
+"""The position of a batch in its segment's file, and its header."""
 
 
 class ReadBatches:
@@ -31,7 +32,7 @@ class ReadBatches:
         self.fetched = fetched
 
     def take(self, first_offset: int, last_offset: int) -> FileSlice:
-        """Return the batches that hold offsets of a range, whole, and give up the rest."""
+        """Return the whole batches that hold offsets of a range, and give up the rest."""
         wanted = [place for place in self._places if place[1].last_offset >= first_offset and place[1].base_offset <= last_offset]
         position = wanted[0][0]
         size_bytes = wanted[-1][0] + wanted[-1][1].size_bytes - position
@@ -56,7 +57,10 @@ def read_batches(
     until_offset: int,
     is_one_batch_guaranteed: bool,
 ) -> ReadBatches | None:
-    """Return whole batches from the one that holds ``fetch_offset`` to the one that reaches ``until_offset``; None where there are none.
+    """Return whole batches from the one with ``fetch_offset`` to the one that reaches
+    ``until_offset``.
+
+    Return None if there are none.
 
     Raises:
         KafkaError: as ``Partition.read``.
@@ -92,7 +96,7 @@ def _segment_of(partition: Partition, found: LogSlice) -> Segment:
 
 
 def _places(partition: Partition, found: LogSlice, until_offset: int) -> list[Place]:
-    """Return the positions and headers of whole batches in what was found, to the one that reaches ``until_offset``."""
+    """Return positions and headers of whole batches, up to the one with ``until_offset``."""
     end = found.position + found.size_bytes
     places: list[Place] = []
     for position, header in _segment_of(partition, found).headers(found.position):

@@ -1,9 +1,11 @@
-"""What a broker asks of share coordinators (KIP-932): to initialize, read, write and delete the state of one group on one partition.
+"""The protocol of a broker's requests to share coordinators (KIP-932).
 
-The leader of a partition reads the state when it begins to serve a group, and writes what becomes of records. The group coordinator
-initializes states, deletes them, and reads them in short. Neither knows which broker coordinates a state, nor when to ask again.
+They initialize, read, write and delete the state of one group on one partition. The leader of a
+partition reads the state when it begins to serve a group, and writes changes of records. The group
+coordinator initializes states, deletes them, and reads summaries. Neither knows which broker
+coordinates a state, nor when to retry.
 
-``told_error`` decides what the leader of a partition tells a member of a state that could not be read or written.
+``told_error`` decides which error a member gets for a state that could not be read or written.
 """
 
 from collections.abc import Callable
@@ -28,28 +30,41 @@ _TOLD = {
 
 
 class SharePersister(Protocol):
-    """Asks the share coordinator of each state, wherever it is.
+    """Asks the share coordinator of each state, on any node.
 
-    Every method is plain and never waits. ``on_done`` is called once, now or later, from the task of an event or of a request: it must not
-    wait either. An error is the share coordinator's own, or that of the way to it once it was tried often enough.
+    Every method is plain and never waits. ``on_done`` is called once, now or later, from the task
+    of an event or of a request, so it must not wait either. Its error is the share coordinator's
+    own, or a network error after the last retry.
     """
 
     def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone) -> None:
-        """Initialize a state, or initialize it anew in a later state epoch; a start offset of -1 leaves it to the leader."""
+        """Initialize a state, also anew in a later state epoch.
+
+        With a start offset of -1 the leader chooses it.
+        """
 
     def read(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
-        """Read a state, and fence the leaders of older epochs. Its snapshot epoch, timestamps and delivery complete count are not told."""
+        """Read a state, and fence the leaders of older epochs.
+
+        Its snapshot epoch, timestamps and delivery complete count are not returned.
+        """
 
     def write(self, key: ShareKey, write: ShareStateWrite, *, on_done: OnDone) -> None:
-        """Store what became of records. Writes of one key arrive in the order in which they were made."""
+        """Store changes of records.
+
+        Writes of one key arrive in the order in which they were made.
+        """
 
     def delete(self, key: ShareKey, *, on_done: OnDone) -> None:
-        """Delete a state; one that does not exist is deleted already."""
+        """Delete a state. Deleting one that does not exist succeeds."""
 
     def summarize(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
-        """Read a state without its batches, and fence no leader; a state that does not exist begins at offset -1."""
+        """Read a state without its batches, and fence no leader.
+
+        A state that does not exist has start offset -1.
+        """
 
 
 def told_error(error: KafkaError) -> ErrorCode:
-    """Return what a member hears of a state that could not be read or written, as from Apache Kafka."""
+    """Return the error code for a member whose state could not be read or written, as in Kafka."""
     return _TOLD.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR)

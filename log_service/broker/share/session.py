@@ -1,13 +1,16 @@
-"""Share sessions (KIP-932): a member names its partitions once to each leader, and later requests name only what changed.
+"""Share sessions (KIP-932): a member names its partitions once, and then only changes.
 
-Decides which partitions a request fetches, which of them a response must name, and what ends with a session. It knows neither logs nor
-sockets: a connection is a name that is handed in, and what the members of an ended session hold is released by its owner.
+Decides which partitions a request fetches, which of them a response must name, and which sessions
+end. It knows neither logs nor sockets. A connection is an id that is passed in. The
+caller releases the records that the member of an ended session holds.
 
-A member has one session at each leader, under its group's and its own name. Its epoch starts at 0, and each request that is accepted moves
-it on by one, acknowledgements too; after 2147483647 comes 1. The final epoch, -1, ends the session with that request. A session ends with
-its connection too: the member that held the records is gone, and another one should have them at once.
+A member has one session at each leader, under its group's and its own name. Its epoch starts at 0,
+and each accepted request advances it by one, acknowledgements too. After 2147483647 comes 1. The
+final epoch, -1, ends the session with that request. A session ends with its connection too, because
+its member is gone and another should have the records at once.
 
-Invariants: a refused request changes nothing; sessions are bounded, and no session makes room for another, since records are held in it.
+Invariants: a refused request changes nothing. The number of sessions is bounded. No session is
+evicted for another, because its member holds records.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,23 +21,26 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 
 MAX_MEMBER_ID_LENGTH = 36
-"""Of a member's id, in characters: that of a UUID."""
+"""Of a member's id, in characters: the length of a UUID."""
 MAX_PARTITION_COUNT = 10_000
-"""Of one session: a member names partitions as often as it likes, also such that do not exist."""
+"""Of one session. A member may name any number of partitions, even ones that do not exist."""
 
 SharedPartition = tuple[UUID, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionKey:
-    """Whose session it is."""
+    """The group and the member of a session."""
 
     group_id: str
     member_id: str
 
 
 class ShareSession:
-    """What one member fetches from this leader. Partitions that gave records move to the end, so that all get their turn."""
+    """The partitions that one member fetches from this leader.
+
+    Partitions that gave records move to the end, so all get their turn.
+    """
 
     __slots__ = ("_partitions", "connection_id", "epoch", "key")
 
@@ -49,12 +55,12 @@ class ShareSession:
 
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
-        """What is fetched, in the order of the turns."""
+        """The fetched partitions, in the order of their turns."""
         return tuple(self._partitions)
 
     @property
     def partition_count(self) -> int:
-        """How many partitions are fetched."""
+        """Number of fetched partitions."""
         return len(self._partitions)
 
     def advance(self) -> None:
@@ -62,14 +68,17 @@ class ShareSession:
         self.epoch = next_epoch(self.epoch)
 
     def change(self, added: Iterable[SharedPartition], forgotten: Iterable[SharedPartition]) -> None:
-        """Fetch more partitions, which the next response names, and others no more."""
+        """Add partitions, which the next response names, and remove others."""
         for partition in added:
             self._partitions.setdefault(partition, True)
         for partition in forgotten:
             self._partitions.pop(partition, None)
 
     def must_name(self, partition: SharedPartition, *, has_records: bool, has_error: bool) -> bool:
-        """Whether an incremental response must name a partition; an error is always told, and so is the first state after it."""
+        """Return whether an incremental response must name a partition.
+
+        It names a new partition, one with records or an error, and the first state after an error.
+        """
         is_awaited = self._partitions.get(partition)
         if is_awaited is None:
             return False
@@ -81,9 +90,10 @@ class ShareSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetchContext:
-    """One ShareFetch request, resolved: what to read, in which order.
+    """One ShareFetch request, resolved: the partitions to read, in order.
 
-    ``session`` is None where the request ends it; ``ending`` is that session then, and None otherwise.
+    If the request ends the session, ``session`` is None and ``ending`` is that session. Otherwise
+    ``ending`` is None.
     """
 
     key: SessionKey
@@ -94,7 +104,10 @@ class ShareFetchContext:
 
     @property
     def is_final(self) -> bool:
-        """Whether the session ends with this request: it fetches nothing, and all that its member holds is released."""
+        """Whether the session ends with this request.
+
+        Then it fetches nothing, and all records of its member are released.
+        """
         return self.ending is not None
 
 
@@ -112,7 +125,7 @@ class ShareSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """Partitions that all sessions hold together."""
+        """Number of partitions of all sessions together."""
         return sum(session.partition_count for session in self._sessions.values())
 
     def has_group(self, group_id: str) -> bool:
@@ -120,11 +133,11 @@ class ShareSessionCache:
         return group_id in self._of_group
 
     def is_open(self, session: ShareSession) -> bool:
-        """Whether a session is the one of its member still."""
+        """Whether a session is still the current one of its member."""
         return self._sessions.get(session.key) is session
 
     def is_current(self, session: ShareSession, epoch: int) -> bool:
-        """Whether a session is the one of its member still, and expects ``epoch`` next: no other request has come since."""
+        """Whether a session is still current and expects ``epoch`` next (no request came since)."""
         return self.is_open(session) and session.epoch == epoch
 
     def open_fetch(
@@ -137,11 +150,14 @@ class ShareSessionCache:
         connection_id: int,
         has_acknowledgements: bool,
     ) -> ShareFetchContext:
-        """Resolve a ShareFetch request, and start or advance its session. A final one ends with ``close``, when it was handled.
+        """Resolve a ShareFetch request, and start or advance its session.
+
+        A final session ends with ``close``, after its request was handled.
 
         Raises:
-            KafkaError: INVALID_REQUEST, acknowledgements in the first request of a session; SHARE_SESSION_NOT_FOUND;
-                INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED. INVALID_REQUEST, too many partitions.
+            KafkaError: INVALID_REQUEST, acknowledgements in the first request of a session;
+                SHARE_SESSION_NOT_FOUND; INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED.
+                INVALID_REQUEST, too many partitions.
         """
         if epoch == INITIAL_EPOCH:
             if has_acknowledgements:
@@ -159,10 +175,13 @@ class ShareSessionCache:
         return ShareFetchContext(key=key, partitions=session.partitions, session=session, is_first=False)
 
     def accept_acknowledgement(self, key: SessionKey, epoch: int) -> ShareSession:
-        """Advance the session of a ShareAcknowledge request, and return it. A final one ends with ``close``, when it was handled.
+        """Advance the session of a ShareAcknowledge request, and return it.
+
+        A final session ends with ``close``, after its request was handled.
 
         Raises:
-            KafkaError: SHARE_SESSION_NOT_FOUND; INVALID_SHARE_SESSION_EPOCH, also where the request would be the first of a session.
+            KafkaError: SHARE_SESSION_NOT_FOUND; INVALID_SHARE_SESSION_EPOCH, also where the request
+                would be the first of a session.
         """
         if epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session starts with a ShareFetch request")
@@ -172,7 +191,10 @@ class ShareSessionCache:
         return session
 
     def close(self, key: SessionKey) -> ShareSession | None:
-        """End a session and return it, so that what its member holds is released; None if there is none."""
+        """End a session and return it, so the caller can release its records.
+
+        Return None without one.
+        """
         session = self._sessions.pop(key, None)
         if session is not None:
             of_connection = self._of_connection[session.connection_id]
@@ -185,14 +207,14 @@ class ShareSessionCache:
         return session
 
     def close_connection(self, connection_id: int) -> list[ShareSession]:
-        """End the sessions of a connection that is gone and return them, in the order in which they started."""
+        """End the sessions of a closed connection, and return them in the order of their start."""
         ended = list(self._of_connection.get(connection_id, {}).values())
         for session in ended:
             self.close(session.key)
         return ended
 
     def close_all(self) -> list[ShareSession]:
-        """End all sessions and return them: share groups were switched off, or this node stops."""
+        """End all sessions and return them, for disabled share groups or a stopping node."""
         ended = list(self._sessions.values())
         self._sessions.clear()
         self._of_connection.clear()

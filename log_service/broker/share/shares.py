@@ -1,14 +1,16 @@
-"""The share groups of a node: what it leads of them, and the sessions of their members.
+"""The share groups of a node: the share partitions that it leads, and the sessions of members.
 
-Decides how long a share partition is kept: from the first fetch until its partition is led elsewhere, or its group has no session here and
-nothing is under way. Decides who hears that a member has gone: every share partition in which it may hold records. Knows no request.
+A share partition is kept from the first fetch until its partition is led elsewhere, or until its
+group has no session here and nothing is under way. When a member has gone, every share partition in
+which it may hold records is told. Knows no request.
 
-When a connection ends, fetches that wait in its groups are asked again ``ENDED_PAUSE_MS`` later. A process that dies ends several
-connections within moments. Without the pause each of its members in turn would acquire what the one before had, and use up a delivery.
+When a connection ends, waiting fetches of its groups are checked again ``ENDED_PAUSE_MS`` later. A
+process that dies ends several connections within moments. Without the pause each of its members in
+turn would acquire the records of the one before, and use up a delivery.
 
-Invariants: at most one share partition of a key serves; a fetch that waits is asked again whenever its share partitions may have changed,
-at most ``ENDED_PAUSE_MS`` after that. What ends a group or a partition looks at its own share partitions alone, however many others there
-are.
+Invariants: at most one share partition of a key serves. A waiting fetch is checked again whenever
+its share partitions may have changed, at most ``ENDED_PAUSE_MS`` after that. The end of a group or
+of a partition visits only its own share partitions, however many others there are.
 """
 
 from collections import Counter
@@ -35,11 +37,14 @@ from log_service.replication.replica_manager import ReplicaListener
 
 N = TypeVar("N", bound=Hashable)
 ENDED_PAUSE_MS = 50
-"""For how long no fetch that waits gets what the members of an ended connection held."""
+"""For how long no waiting fetch gets the records of an ended connection's members."""
 
 
 class Shares(ReplicaListener):
-    """All share partitions of this node, by key, and all share sessions. Add it to the replica manager as a listener."""
+    """All share partitions of this node by key, and all share sessions.
+
+    Add it to the replica manager as a listener.
+    """
 
     def __init__(
         self,
@@ -85,7 +90,10 @@ class Shares(ReplicaListener):
         return f"<Shares partitions={len(self.partitions)} sessions={len(self.sessions)}>"
 
     def open(self, key: ShareKey, partition: Partition) -> LedSharePartition:
-        """Return a group's records of a partition that this node leads; they may be loaded yet, or have failed to."""
+        """Return a group's records of a partition that this node leads.
+
+        They may still be loading, or have failed to load.
+        """
         led = self.partitions.get(key)
         if led is None:
             led = self.partitions[key] = LedSharePartition(key, partition, self._world)
@@ -97,19 +105,25 @@ class Shares(ReplicaListener):
         return led
 
     def find(self, key: ShareKey) -> LedSharePartition | None:
-        """Return a group's records of a partition, None where none were fetched here."""
+        """Return a group's records of a partition, or None if none were fetched here."""
         return self.partitions.get(key)
 
     # Sessions
 
     def end_session(self, session: ShareSession) -> None:
-        """End a session and take back what its member holds, unless it has ended, and the member may have begun another one."""
+        """End a session and take back its member's records. Do nothing if it has ended already.
+
+        The member may have begun another session.
+        """
         if self.sessions.is_open(session):
             self.sessions.close(session.key)
             self._release(session)
 
     def end_connection(self, connection_id: int) -> None:
-        """End the sessions of a connection that is gone: what their members hold is for others, without waiting for its locks."""
+        """End the sessions of a closed connection.
+
+        The records of its members are available to others at once, before their locks expire.
+        """
         ended = self.sessions.close_connection(connection_id)
         self._pause({session.key.group_id for session in ended})
         for session in ended:
@@ -117,7 +131,10 @@ class Shares(ReplicaListener):
             self._release(session)
 
     def _pause(self, group_ids: set[str]) -> None:
-        """Ask the fetches that wait in some groups again after a pause. One that lasts already is not made longer."""
+        """Check the waiting fetches of some groups again after a pause.
+
+        A pause that is under way is not extended.
+        """
         of_groups = (self._of_group.get(group_id, {}) for group_id in sorted(group_ids))
         paused = [key for of_group in of_groups for key in of_group if key not in self._paused]
         if paused:
@@ -141,10 +158,13 @@ class Shares(ReplicaListener):
         if led.is_idle and not self.sessions.has_group(led.key.group_id):
             self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group has no member here"))
 
-    # What is counted
+    # Counts
 
     def count_acknowledged(self, ranges: Iterable[AcknowledgedRange], start_offset: int) -> None:
-        """Count acknowledgements that were stored, by type; they mean nothing below ``start_offset``, where the share partition began."""
+        """Count stored acknowledgements by type.
+
+        Offsets below ``start_offset``, the start of the share partition, do not count.
+        """
         for each in ranges:
             first = max(each.first_offset, start_offset)
             if len(each.types) == 1:
@@ -152,10 +172,10 @@ class Shares(ReplicaListener):
             else:
                 self.acknowledged.update(each.types[first - each.first_offset :])
 
-    # What changes
+    # Changes
 
     def on_image(self, _delta: MetadataDelta, image: MetadataImage) -> None:
-        """Serve no group once the cluster has switched share groups off."""
+        """End all groups once the cluster has switched share groups off."""
         if self.partitions and not image.features.get(SHARE_VERSION, 0):
             self.end_all()
 
@@ -167,7 +187,7 @@ class Shares(ReplicaListener):
             self._maybe_retire(led)
 
     def _forget(self, led: LedSharePartition) -> None:
-        """Serve a share partition no more that is lost."""
+        """Remove a share partition that is lost."""
         if self.partitions.get(led.key) is led:
             del self.partitions[led.key]
             self._watching.pop(led.key).cancel()
@@ -181,13 +201,19 @@ class Shares(ReplicaListener):
         self._forget(led)
 
     def on_lost(self, partition: Partition) -> None:
-        """Serve no group on a partition that this node leads no more: its next leader loads what was stored."""
+        """Lose the share partitions of a partition that this node no longer leads.
+
+        Its next leader loads the stored state.
+        """
         for led in list(self._of_partition.get(partition, {}).values()):
             text = f"this node leads {partition.topic_partition} no more"
             self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
 
     def end_all(self) -> None:
-        """End all sessions and forget all share partitions: share groups were switched off, or this node stops."""
+        """End all sessions and forget all share partitions.
+
+        Called when share groups were switched off, or this node stops.
+        """
         self.sessions.close_all()
         for led in list(self.partitions.values()):
             self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node serves no share groups any more"))
@@ -195,7 +221,7 @@ class Shares(ReplicaListener):
 
 
 def _drop(by_name: dict[N, dict[ShareKey, LedSharePartition]], name: N, key: ShareKey) -> bool:
-    """Take a share partition from those of one name; whether it was the last of them."""
+    """Remove a share partition from those of one name. Return whether it was the last of them."""
     del by_name[name][key]
     if by_name[name]:
         return False

@@ -1,7 +1,8 @@
-"""Where a share group begins in a partition of which nothing is stored: the ends of the log at once, a time after a look into its index.
+"""Start offsets of share groups in partitions without stored state.
 
-Where no record is as young as the group's duration says, the group begins at the end: the next record will be. The place is stored with the
-first write; a leader that comes before that looks anew, as in Apache Kafka.
+The ends of the log are known at once. A duration needs a look into the time index. If no record is
+as young as the duration, the group begins at the end, because the next record will be. The offset
+is stored with the first write. A leader that comes before that looks anew, as in Apache Kafka.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ _SPECS = {OffsetReset.EARLIEST: OffsetSpec.EARLIEST, OffsetReset.LATEST: OffsetS
 
 
 class StartOffsets:
-    """Finds start offsets; what may wait for the disk runs in the pool."""
+    """Finds start offsets. Lookups that may wait for the disk run in the pool."""
 
     def __init__(self, clock: Clock, run_in_pool: RunInPool, start_task: StartTask) -> None:
         self._clock = clock
@@ -28,7 +29,7 @@ class StartOffsets:
         self._start_task = start_task
 
     def find(self, partition: Partition, settings: GroupShareSettings, on_found: OnFound) -> None:
-        """Tell ``on_found`` once where a group with these settings begins, or why that is not known."""
+        """Call ``on_found`` once, with a group's start offset under these settings, or an error."""
         spec = _SPECS.get(settings.reset)
         if spec is None:
             self._start_task(self._find_by_time, partition, self._clock.wall_ms() - settings.reset_duration_ms, on_found)

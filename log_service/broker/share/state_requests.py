@@ -1,13 +1,16 @@
-"""Carries what a broker asks of share coordinators to them (KIP-932): to this node's own at once, to others in requests.
+"""Carries a broker's requests to share coordinators (KIP-932).
 
-Decides who is asked, what goes into one request, and when to ask again. What states mean is the share coordinator's.
+This node's own coordinator is called at once, others by requests. Decides which node is asked, what
+goes into one request, and when to retry. The share coordinator decides the meaning of states.
 
-The coordinator of a state is the leader of its partition of ``__share_group_state``; the topic is made when the first state needs it. All
-that is asked of one group at one broker while a request to it is on its way goes out together, in the next one. An error that another
-coordinator, or a later moment, may mend is asked again after a pause that doubles; after ``MAX_ATTEMPTS`` the asker hears it.
+The coordinator of a state is the leader of its partition of ``__share_group_state``. The topic is
+created when the first state needs it. Questions about one group to one broker that come while a
+request is on its way go out together, in the next one. An error that another coordinator or a later
+moment may mend is retried after a pause that doubles. After ``MAX_ATTEMPTS`` the caller gets it.
 
-Invariants: one question per state is under way, the next waits for its end, so that writes arrive in the order in which they were made.
-Every question ends once. At most ``MAX_QUESTIONS`` wait; one more hears COORDINATOR_NOT_AVAILABLE at once.
+Invariants: one question per state is under way, and the next waits for its end, so writes arrive in
+the order in which they were made. Every question ends once. At most ``MAX_QUESTIONS`` wait. One
+more gets COORDINATOR_NOT_AVAILABLE at once.
 """
 
 from collections import deque
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from log_service.rpc.pool import ConnectionPool
 
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS, MAX_ATTEMPTS = 100, 5_000, 10
-"""Together about twenty seconds: longer than it takes until a coordinator that died is replaced."""
+"""About twenty seconds together, longer than it takes to replace a coordinator that died."""
 JITTER = 0.2
 MAX_QUESTIONS = 100_000
 MAX_PARTITIONS_PER_REQUEST = 1_000
@@ -61,7 +64,11 @@ MENDED_BY_TIME = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kind:
-    """One of the five APIs: how a request is made of topics, who answers it here, and what of a partition's result the asker is told."""
+    """One of the five APIs.
+
+    ``request`` and ``topic`` build its request, ``ask_here`` asks this node's own coordinator, and
+    ``told`` returns the part of a partition's result that the caller gets.
+    """
 
     request: Callable[..., Any]
     topic: Callable[..., Any]
@@ -72,7 +79,7 @@ class _Kind:
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """What is asked of one state. ``asked`` is the partition of a request."""
+    """One request about one state. ``asked`` is the partition of a request."""
 
     kind: _Kind
     key: ShareKey
@@ -83,11 +90,15 @@ class _Question:
 
 
 Route = tuple["Destination", _Kind, str]
-"""Where questions go, of which kind they are, and of which group."""
+"""The destination of questions, their kind and their group."""
 
 
 class ShareStateRequests:
-    """The ``SharePersister`` of a node. ``here`` are the states that this node coordinates itself; ``create_topic`` makes their topic."""
+    """The ``SharePersister`` of a node.
+
+    ``here`` holds the states that this node coordinates itself. ``create_topic`` creates their
+    topic.
+    """
 
     def __init__(
         self,
@@ -157,7 +168,8 @@ class ShareStateRequests:
     def _work_off(self, key: ShareKey) -> None:
         """Send the first question of a line, and the next ones for as long as they end at once.
 
-        The line may be worked off already: one who hears the end of a question may ask another that ends at once.
+        The line may be empty already, because ``on_done`` may ask another question that ends at
+        once.
         """
         line = self._lines.get(key)
         if line is None or key in self._working:
@@ -177,7 +189,7 @@ class ShareStateRequests:
         self._work_off(question.key)
 
     def _fail(self, question: _Question, error: KafkaError) -> None:
-        """Ask again after a pause, or tell the error."""
+        """Ask again after a pause, or report the error."""
         question.failed_count += 1
         if error.code not in MENDED_BY_TIME or question.failed_count >= MAX_ATTEMPTS:
             self._end(question, error)
@@ -185,7 +197,7 @@ class ShareStateRequests:
         pause_ms = min(FIRST_PAUSE_MS << (question.failed_count - 1), LONGEST_PAUSE_MS) * self._rng.uniform(1 - JITTER, 1 + JITTER)
         self._timers.schedule(self._clock.monotonic_ms() + int(pause_ms), partial(self._send, question))
 
-    # Where questions go
+    # Routing
 
     def _send(self, question: _Question) -> None:
         image = self._image()
@@ -231,7 +243,7 @@ class ShareStateRequests:
             waiting.append(question)
 
     async def _send_all(self, route: Route) -> None:
-        """Send what waits for a coordinator, until nothing does."""
+        """Send all questions that wait for a coordinator, until none are left."""
         destination, kind, _ = route
         try:
             while waiting := self._waiting[route]:
@@ -261,7 +273,7 @@ class ShareStateRequests:
 
 
 def _request(questions: Sequence[_Question]) -> Any:
-    """Return one request of questions of one kind and group."""
+    """Build one request from questions of one kind and group."""
     kind = questions[0].kind
     topics: dict[UUID, list[Any]] = {}
     for question in questions:
@@ -271,7 +283,7 @@ def _request(questions: Sequence[_Question]) -> Any:
 
 
 def _nothing(_result: Any) -> None:
-    """Tell nothing but that it is done."""
+    """Return None, because only success is reported."""
 
 
 INITIALIZE = _Kind(
