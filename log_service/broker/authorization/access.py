@@ -1,10 +1,12 @@
-"""What the client of one request may do, for the gate and the handler of the request.
+"""The permissions of one request's client, for its gate and its handler.
 
-Decides nothing by itself: it asks by the rights of the moment, so that a request that waits is decided on by the ACLs as they are then, and
-hands each decision to the decision log. It knows nothing of a request but its API, so that all requests of a caller for one API share it.
+Decides nothing by itself. It uses the present rights, so a request that waits is authorized by the
+ACLs of that moment. It passes each decision to the decision log. It knows only the API of a
+request, so all requests of a caller for one API share it.
 
-There are three ways to ask. ``may`` is for what the request wants: a denial is a refusal, and is logged. ``could`` is for what is left out
-silently where it is denied, or may be allowed by something else. ``bits`` is for clients that want to know.
+There are three kinds of questions. ``may`` is for operations that the request wants. Its denial is
+a refusal and is logged. ``could`` is for resources that are left out silently if denied, and for
+permissions with an alternative. ``bits`` is for clients that ask for their permissions.
 """
 
 from collections import Counter
@@ -28,17 +30,17 @@ REFUSALS: Final = {
     AclResource.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     AclResource.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""What is told where an operation on such a resource is denied."""
+"""The error code for a denied operation on such a resource."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER, AclResource.TRANSACTIONAL_ID
 ANY_NAME: Final = "hardcode"
-"""The topic that Apache Kafka asks for where any topic will do; its audit log shows the name."""
+"""The topic name that Apache Kafka checks if any topic will do. Its audit log shows the name."""
 
 
 class Access:
-    """What one principal on one host may do, in requests of one API.
+    """The permissions of one principal on one host, in requests of one API.
 
-    ``_held`` are the rights of the moment in which this was made. Once the ACLs are others, the authorizer is asked for the new rights each
-    time; the next request gets another ``Access``.
+    ``_held`` are the rights at construction. Once the ACLs have changed, each question asks the
+    authorizer for the new rights. The next request gets another ``Access``.
     """
 
     __slots__ = ("_api", "_authorizer", "_held", "_log", "host", "principal")
@@ -74,7 +76,9 @@ class Access:
         return rights
 
     def may(self, operation: AclOperation, resource: AclResource, name: str, count: int = 1) -> bool:
-        """Whether what the request wants is allowed. ``count`` is how often the request names the resource.
+        """Return whether an operation that the request wants is allowed.
+
+        ``count`` is how often the request names the resource.
 
         Raises:
             KafkaError: NOT_CONTROLLER, the ACLs are not known yet.
@@ -90,42 +94,57 @@ class Access:
         return decision.is_allowed
 
     def could(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        """Whether something is allowed that the request gets on without. Raises as ``may``."""
+        """Return whether an operation is allowed that the request can do without.
+
+        Raises as ``may``.
+        """
         decision = self._rights().decide(operation, resource, name)
         self._log.note_optional(self, decision, operation, resource, name)
         return decision.is_allowed
 
     def may_cluster(self, operation: AclOperation) -> bool:
-        """Whether what the request wants of the cluster is allowed. Raises as ``may``."""
+        """Return whether an operation that the request wants on the cluster is allowed.
+
+        Raises as ``may``.
+        """
         return self.may(operation, CLUSTER, CLUSTER_NAME)
 
     def could_cluster(self, operation: AclOperation) -> bool:
-        """Whether something is allowed on the cluster that the request gets on without. Raises as ``may``."""
+        """Return whether an optional operation on the cluster is allowed. Raises as ``may``."""
         return self.could(operation, CLUSTER, CLUSTER_NAME)
 
     def may_somewhere(self, operation: AclOperation, resource: AclResource) -> bool:
-        """Whether the operation is allowed on some resource of a type (KIP-679). Raises as ``may``."""
+        """Return whether the operation is allowed on any resource of a type (KIP-679).
+
+        Raises as ``may``.
+        """
         return self.could(operation, resource, ANY_NAME) or self._rights().may_somewhere(operation, resource)
 
     def allowed(self, operation: AclOperation, resource: AclResource, names: Iterable[str]) -> set[str]:
-        """Return those of the names that a request wants, however often it names each, that are allowed. Raises as ``may``."""
+        """Return the allowed ones of the names that a request wants, with repetitions.
+
+        Raises as ``may``.
+        """
         return {name for name, count in Counter(names).items() if self.may(operation, resource, name, count)}
 
     def visible(self, operation: AclOperation, resource: AclResource, names: Iterable[str]) -> set[str]:
-        """Return those of the names that are allowed; the others are left out silently. Raises as ``may``."""
+        """Return the allowed ones of the names.
+
+        The others are left out silently. Raises as ``may``.
+        """
         return {name for name in set(names) if self.could(operation, resource, name)}
 
     def require(self, operation: AclOperation, resource: AclResource, name: str) -> None:
-        """Refuse the request as a whole, unless the operation is allowed.
+        """Refuse the whole request, unless the operation is allowed.
 
         Raises:
-            KafkaError: the code that belongs to the resource; and as ``may``.
+            KafkaError: the code that belongs to the resource, and as ``may``.
         """
         if not self.may(operation, resource, name):
             raise refusal(operation, resource)
 
     def bits(self, resource: AclResource, name: str, operations: Iterable[AclOperation]) -> int:
-        """Return which of the operations are allowed, as bits (KIP-430). Raises as ``may``."""
+        """Return the allowed ones of the operations, as bits (KIP-430). Raises as ``may``."""
         rights, found = self._rights(), 0
         for operation in operations:
             decision = rights.decide(operation, resource, name)
@@ -135,5 +154,8 @@ class Access:
 
 
 def refusal(operation: AclOperation, resource: AclResource) -> KafkaError:
-    """Return the error of an operation that is denied. It names no resource: the client did, and others may read its log."""
+    """Return the error of a denied operation.
+
+    It names no resource, because the client knows it and others may read the client's log.
+    """
     return KafkaError(REFUSALS[resource], f"{operation.name} on the {resource.name.lower().replace('_', ' ')} is not allowed")

@@ -1,9 +1,11 @@
 """The audit log's file: lines are appended, and the file rolls when it is full.
 
-Decides names and sizes: the file that is written has the configured name, the one before it has ``.1`` behind the name, and so on; the
-oldest goes. Each line is ``[time] LEVEL decision (kafka.authorizer.logger)``, as Apache Kafka's log4j writes it, in the machine's time.
+Decides names and sizes. The current file has the configured name, the previous one has ``.1``
+behind the name, and so on. The oldest is deleted. Each line is ``[time] LEVEL decision
+(kafka.authorizer.logger)``, as Apache Kafka's log4j writes it, in the machine's time zone.
 
-Invariant: no file but one that holds a single line is larger than ``max_bytes``; there are at most ``max_files``.
+Invariant: no file is larger than ``max_bytes``, except one that holds a single line. There are at
+most ``max_files``.
 """
 
 import logging
@@ -33,7 +35,7 @@ class RollingFile:
         return f"<RollingFile {self._path}>"
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Append whole lines; where they do not fit any more, the next file begins."""
+        """Append whole lines. Begin the next file once they do not fit any more."""
         file, together = self._opened(), bytearray()
         for line in lines:
             if file.size_bytes + len(together) + len(line) > self._max_bytes and (file.size_bytes or together):
@@ -43,7 +45,7 @@ class RollingFile:
         self._write(file, together)
 
     def close(self) -> None:
-        """Close the file; a later append opens it again."""
+        """Close the file. A later append opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -94,7 +96,7 @@ class AuditFile:
         await self._files.run_in_pool(lambda: self._rolling.append(()))
 
     async def write(self, entries: Sequence[AuditEntry]) -> bool:
-        """Append decisions, and say whether it was done."""
+        """Append decisions. Return whether they were written."""
         try:
             await self._files.run_in_pool(lambda: self._rolling.append([_line(entry) for entry in entries]))
         except OSError as error:

@@ -1,9 +1,11 @@
-"""Decisions on their way into the audit log: requests put them in, and one writer takes them out.
+"""Decisions on their way into the audit log, from requests to one writer.
 
-A request never waits here. Where the writer is too slow, or its file or topic is not there, decisions are lost, and counted.
+A request never waits here. If the writer is too slow, or its file or topic is missing, decisions
+are dropped and counted.
 
-Invariants: at most ``MAX_WAITING_COUNT`` decisions of each kind wait, with names of at most ``MAX_WAITING_SIZE`` characters in all. What is
-denied has room of its own and is written first, so that a flood of what is allowed hides no denial.
+Invariants: at most ``MAX_WAITING_COUNT`` allowed and as many denied decisions wait, each kind with
+names of at most ``MAX_WAITING_SIZE`` characters in all. Denials have room of their own and are
+written first, so a flood of allowed operations hides no denial.
 """
 
 from collections import deque
@@ -18,10 +20,10 @@ from log_service.security.audit import AuditEntry
 MAX_WAITING_COUNT: Final = 10_000
 MAX_WAITING_SIZE: Final = 8 << 20
 MAX_TAKEN_COUNT: Final = 500
-"""Decisions that are written together."""
+"""Decisions that are written together, at most."""
 
 Write = Callable[[Sequence[AuditEntry]], Awaitable[bool]]
-"""Writes decisions, and says whether they were written."""
+"""Writes decisions, and returns whether they were written."""
 
 
 class AuditQueue:
@@ -37,13 +39,13 @@ class AuditQueue:
         self.written_count = 0
         self.dropped_count = 0
         self.dropped_denied_count = 0
-        """How many of those that were dropped were denied."""
+        """Number of denials among the dropped decisions."""
 
     def __repr__(self) -> str:
         return f"<AuditQueue waiting={len(self._denied) + len(self._allowed)} written={self.written_count} dropped={self.dropped_count}>"
 
     def put_nowait(self, entry: AuditEntry) -> None:
-        """Have a decision written, or count it as dropped where there is no room."""
+        """Queue a decision, or count it as dropped if there is no room."""
         waiting = self._allowed if entry.decision.is_allowed else self._denied
         if len(waiting) >= MAX_WAITING_COUNT or self._sizes[id(waiting)] + entry.size > MAX_WAITING_SIZE:
             self._note_dropped([entry])
@@ -80,5 +82,5 @@ class AuditQueue:
             self._is_empty.set()
 
     async def wait_empty(self) -> None:
-        """Wait until nothing waits any more."""
+        """Wait until the queue is empty."""
         await self._is_empty.wait()

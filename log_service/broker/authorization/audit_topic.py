@@ -1,10 +1,11 @@
-"""The audit log's topic: each decision is a record, whose value is a JSON object and which has no key.
+"""The audit log's topic: each decision is a record without a key, with a JSON object as value.
 
-Decides which decisions go there, and to which partition. Writing here is no request of a client where this node leads a partition of the
-topic, and else a request of a node to the partition's leader. What is allowed on the topic itself, and what nodes do among themselves
-(CLUSTER_ACTION), is left out: such a record would be the cause of the next one, for ever.
+Decides which decisions are written, and to which partition. If this node leads a partition of the
+topic, it appends there directly. Otherwise it sends a request to the leader of a partition.
+Permissions on the topic itself and between nodes (CLUSTER_ACTION) are left out if allowed, because
+each such record would cause the next one for ever.
 
-What cannot be written after some attempts is lost, and counted.
+Decisions that cannot be written after ``ATTEMPTS`` are dropped and counted.
 """
 
 import logging
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS: Final = 5
 FIRST_RETRY_MS: Final = 100
-"""The pause before the second attempt; it doubles."""
+"""The pause before the second attempt. It doubles."""
 MAX_BATCH_BYTES: Final = 512 << 10
 PURPOSE: Final = "audit log"
 
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_for_topic(entry: AuditEntry, topic: str) -> bool:
-    """Whether a decision is written into the topic."""
+    """Return whether a decision is written into the topic."""
     if not entry.decision.is_allowed:
         return True
     is_about_topic = entry.resource is AclResource.TOPIC and entry.name == topic
@@ -46,7 +47,7 @@ def is_for_topic(entry: AuditEntry, topic: str) -> bool:
 
 
 class AuditTopic:
-    """Writes decisions into a topic. ``create_topic`` returns what went wrong, by name."""
+    """Writes decisions into a topic. ``create_topic`` returns error codes by name."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class AuditTopic:
         return f"<AuditTopic {self._topic}>"
 
     async def write(self, entries: Sequence[AuditEntry]) -> bool:
-        """Write decisions, and say whether all of them are safe."""
+        """Write decisions. Return whether all of them are safe."""
         try:
             for batch in self._batches(entries):
                 await self._write_batch(batch)

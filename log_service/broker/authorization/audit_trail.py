@@ -1,6 +1,6 @@
-"""The audit log of one node: the queues of its file and its topic, and who writes them.
+"""The audit log of one node: the queues of its file and its topic, and their writers.
 
-Decides nothing about decisions: ``decision_log`` says which are written, ``audit_file`` and ``audit_topic`` how.
+``decision_log`` decides which decisions are written. ``audit_file`` and ``audit_topic`` write them.
 """
 
 from typing import Final
@@ -16,16 +16,16 @@ from log_service.config.views import AuditConfig
 from log_service.security.audit import AuditEntry
 
 FLUSH_DEADLINE_S: Final = 2.0
-"""How long a node that stops waits for its last decisions to be written."""
+"""Seconds that a stopping node waits for its last decisions to be written."""
 FILE, TOPIC = "file", "topic"
 
 
 class AuditTrail:
-    """Where the decisions of one node are written."""
+    """The destinations of one node's decisions."""
 
     def __init__(self, env: NodeEnv, config: AuditConfig) -> None:
         self.queues: dict[str, AuditQueue] = {}
-        """By what is written: the file, the topic."""
+        """By destination: the file, the topic."""
         self._topic = config.topic
         self._file: AuditFile | None = None
         if config.path is not None:
@@ -43,14 +43,14 @@ class AuditTrail:
         return self._file is not None
 
     def note(self, entry: AuditEntry) -> None:
-        """Have a decision written."""
+        """Queue a decision for each destination."""
         if self._file is not None:
             self.queues[FILE].put_nowait(entry)
         if self._topic is not None and is_for_topic(entry, self._topic):
             self.queues[TOPIC].put_nowait(entry)
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Write the file from now on.
+        """Start writing the file.
 
         Raises:
             OSError: it cannot be written.
@@ -60,7 +60,7 @@ class AuditTrail:
             nursery.start_soon(self.queues[FILE].write_with, self._file.write)
 
     def start_topic(self, foundation: NodeFoundation, rooms: Rooms) -> None:
-        """Write the topic from now on."""
+        """Start writing the topic."""
         if self._topic is None:
             return
         topic = AuditTopic(
@@ -76,7 +76,7 @@ class AuditTrail:
         rooms.background.start_soon(self.queues[TOPIC].write_with, topic.write)
 
     async def flush(self) -> None:
-        """Wait until all decisions are written, and not for long."""
+        """Wait until all decisions are written, for at most ``FLUSH_DEADLINE_S``."""
         with trio.move_on_after(FLUSH_DEADLINE_S):
             for queue in self.queues.values():
                 await queue.wait_empty()

@@ -1,10 +1,12 @@
-"""The gates of configuration: what is described and altered, each resource by itself.
+"""The gates of configuration. Each resource of a request is authorized by itself.
 
-A topic and a group need an operation on themselves, everything else one on the cluster. The levels of a broker's loggers are altered by
-the broker that is asked. Its gate looks at those alone: the rest of the request goes to the controller, and through the gate there.
+A topic and a group need an operation on themselves, everything else one on the cluster. The broker
+that gets a request alters the levels of its own loggers. Its gate looks only at those, because the
+rest of the request goes to the controller and through the gate there.
 
-Keys that decide who may log in, or who is a super user, need ALTER on the cluster beside: it is the right that ACLs are changed by, and
-without it who may change a broker's configuration would make himself any user. Each such change is told in the log.
+Keys that decide who may log in, or who is a super user, also need ALTER on the cluster. ACLs are
+changed by the same right. Without it, a client that may change a broker's configuration could make
+itself any user. Each such change is logged.
 """
 
 import logging
@@ -25,7 +27,7 @@ RESOURCES = {ResourceType.TOPIC: TOPIC, ResourceType.GROUP: GROUP}
 ON_CLUSTER = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS})
 
 OperationOf = Callable[[int], AclOperation | None]
-"""The operation that a resource of a type needs; None where the gate does not look at it."""
+"""The operation that a resource of a type needs. None if the gate does not look at it."""
 
 
 def _each_resource(operation_of: OperationOf, told: str) -> Gate:
@@ -50,7 +52,7 @@ def _each_resource(operation_of: OperationOf, told: str) -> Gate:
 
 
 def _may_decide_access(question: Question, item: Any, operation: AclOperation) -> bool:
-    """Say whether a broker's keys about logins may be changed, where the item changes some."""
+    """Return whether a broker's keys about logins may be changed, if the item changes some."""
     if operation is not ALTER_CONFIGS or item.resource_type != ResourceType.BROKER:
         return True
     names = access_keys(_changed_keys(question, item))
@@ -65,7 +67,10 @@ def _may_decide_access(question: Question, item: Any, operation: AclOperation) -
 
 
 def _changed_keys(question: Question, item: Any) -> Collection[str]:
-    """Return the keys that an item sets or resets. A request of the old kind resets all that it does not name."""
+    """Return the keys that an item sets or resets.
+
+    AlterConfigs resets all keys it does not name.
+    """
     named = [entry.name for entry in item.configs]
     if question.api.key is not ApiKey.ALTER_CONFIGS:
         return named
@@ -73,7 +78,7 @@ def _changed_keys(question: Question, item: Any) -> Collection[str]:
 
 
 def _refused_each(question: Question, told: str, denied: dict[AclResource, list[int]]) -> Admission | None:
-    """Let the rest through; what is denied gets the code that belongs to its kind of resource."""
+    """Let the rest through. A denied item gets the code that belongs to its kind of resource."""
     codes = {each: REFUSALS[resource] for resource, items in denied.items() for each in items}
     text = "the operation is not allowed"
     admission = admit_part(
@@ -100,7 +105,10 @@ _describe_each = _each_resource(lambda _: DESCRIBE_CONFIGS, "results")
 
 
 def describe_configs(question: Question) -> Admission | None:
-    """A request with a resource of an unknown type is the handler's to refuse, whole."""
+    """Decide on each resource.
+
+    The handler refuses a whole request with an unknown resource type.
+    """
     known: Collection[int] = {*RESOURCES, *ON_CLUSTER}
     if any(item.resource_type not in known for item in question.request.resources):
         return None

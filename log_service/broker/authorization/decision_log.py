@@ -1,8 +1,10 @@
 """Counts decisions, and writes them into the audit log ``kafka.authorizer.logger``.
 
-Decides at which level a decision is written, as Apache Kafka does. What a request wants: denied at INFO, allowed at DEBUG. What it gets on
-without: denied at TRACE, allowed at DEBUG. A mere question: TRACE. A line is put together only where the logger lets it through. Where the
-audit log has a file, the logger's own handlers get no line, as with Kafka's ``authorizerAppender``.
+Decides the level of each decision, as Apache Kafka does. Wanted operations are logged at INFO if
+denied, and at DEBUG if allowed. Optional ones are logged at TRACE if denied, and at DEBUG if
+allowed. Mere questions are logged at TRACE. A line is formatted only if the logger has its level.
+If the audit log has a file, the logger's own handlers get no line, as with Kafka's
+``authorizerAppender``.
 """
 
 import logging
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 TRACE: Final = 5
 LINE: Final = "%s"
 STRANGER_INTERVAL_MS: Final = 600_000
-"""How often one who is refused what nodes ask is named in the node's log."""
+"""How often a client that was refused a request of nodes is named in the node's log."""
 LEVEL_NAMES: Final = {TRACE: "TRACE", logging.DEBUG: "DEBUG", logging.INFO: "INFO"}
 
 
@@ -29,23 +31,23 @@ logger = logging.getLogger(__name__)
 
 
 class Asker(Protocol):
-    """Who asks: a principal, from a host as the audit log writes it, in a request of an API."""
+    """A caller: a principal on a host, in a request of an API."""
 
     @property
     def principal(self) -> Principal:
-        """Who."""
+        """The caller's principal."""
 
     @property
     def written_host(self) -> str:
-        """From where."""
+        """The host as the audit log writes it."""
 
     @property
     def api_name(self) -> str:
-        """In which request."""
+        """The name of the request's API."""
 
 
 class DecisionLog:
-    """What a node has decided, in numbers and in lines. ``wall_ms`` is the time of a line."""
+    """Counts and writes the decisions of a node. ``wall_ms`` returns the time of a line."""
 
     __slots__ = ("_logger", "_quiet", "_trail", "_wall_ms", "allowed_count", "denied_count", "has_level")
 
@@ -55,7 +57,10 @@ class DecisionLog:
         self._trail = trail
         self._quiet = QuietLogger(logger, wall_ms, STRANGER_INTERVAL_MS)
         self.has_level = self._logger.isEnabledFor
-        """Whether decisions of a level are written: at DEBUG, each that allows what a request wants."""
+        """Whether decisions of a level are written.
+
+        At DEBUG these include every allowed operation.
+        """
         self.allowed_count = 0
         self.denied_count = 0
 
@@ -65,19 +70,19 @@ class DecisionLog:
     def note_wanted(  # noqa: PLR0917 - the parts of a line
         self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str, count: int = 1
     ) -> None:
-        """Take note of a decision on what a request wants."""
+        """Note a decision on an operation that a request wants."""
         level = logging.DEBUG if decision.is_allowed else logging.INFO
         if operation is AclOperation.CLUSTER_ACTION and not decision.is_allowed:
             self._name_stranger(asker)
         self._note(level, asker, decision, operation, resource, name, count)
 
     def note_optional(self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str) -> None:
-        """Take note of a decision on what a request gets on without."""
+        """Note a decision on an operation that a request can do without."""
         level = logging.DEBUG if decision.is_allowed else TRACE
         self._note(level, asker, decision, operation, resource, name, 1)
 
     def note_probe(self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str) -> None:
-        """Take note of a decision on what a client asks about."""
+        """Note a decision that only answers a client's question."""
         self._note(TRACE, asker, decision, operation, resource, name, 1)
 
     def _note(  # noqa: PLR0917 - as above
@@ -112,7 +117,11 @@ class DecisionLog:
             )
 
     def _name_stranger(self, asker: Asker) -> None:
-        """Say in the node's own log who was refused what nodes ask: a node with the wrong user cannot tell, and gets no further."""
+        """Log a client that was refused a request of nodes.
+
+        It may be a node with the wrong user, which cannot report the error itself and gets no
+        further.
+        """
         who = escaped(str(asker.principal)), escaped(asker.written_host)
         text = "%s from %s was refused %s. If it is a node of this cluster: %s"
         self._quiet.warning(who, text, *who, asker.api_name, NODE_ADVICE)

@@ -1,10 +1,11 @@
-"""What gates are made of: the question that a request is, what a gate may say to it, and the shapes that most gates have.
+"""The building blocks of gates: the question about a request, partial admission, common gates.
 
-Decides how a part of a request is let through: the handler gets the request without what is denied, and what is denied is added to its
-response. So a handler never sees a name that its client must not use.
+A part of a request is admitted like this. The handler gets the request without the denied items,
+and their refusals are added to its response. So a handler never sees a name that its client must
+not use.
 
-Invariants: a gate changes no request, because the same one may be sent again; a response says as much of what is denied whether it exists
-or not.
+Invariants: a gate changes no request, because the same one may be sent again. The response about a
+denied resource does not depend on whether it exists.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +34,7 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.AL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request that a gate looks at: of which API, in which version, and what its client may do."""
+    """A request for a gate, with its API, its version and the permissions of its client."""
 
     api: Api
     version: int
@@ -44,16 +45,19 @@ class Question:
     config: NodeConfig
 
     def refused(self, error: KafkaError, request: Any = None) -> Any:
-        """Return the response that tells an error throughout; of ``request`` where it is a part of the question's."""
+        """Return the response with an error in every place.
+
+        ``request`` replaces the question's own if it is only a part of it.
+        """
         return self.api.echo(self if request is None else replace(self, request=request), error)
 
 
 Gate = Callable[[Question], Admission | None]
-"""Looks at a request. None lets it through as it is. Raises KafkaError: the request is refused as a whole, with this code."""
+"""Looks at a request. None admits it as it is. A KafkaError refuses all of it with its code."""
 
 
 def no_gate(question: Question) -> None:
-    """Let everything through: everyone may ask, or the handler decides."""
+    """Let everything through, because every client may ask or the handler decides."""
 
 
 def on_cluster(*operations: AclOperation) -> Gate:
@@ -78,7 +82,10 @@ def on_group(operation: AclOperation) -> Gate:
 
 
 def on_topics(operation: AclOperation, *, asked: str = "topics", told: str = "topics", name_of: Callable[[Any], str] | None = None) -> Gate:
-    """Return the gate of an API that responds topic by topic; ``asked`` and ``told`` are the lists of its request and its response."""
+    """Return the gate of an API that responds topic by topic.
+
+    ``asked`` and ``told`` are the names of the topic lists in its request and its response.
+    """
     named = name_of or _name
 
     def gate(question: Question) -> Admission | None:
@@ -90,7 +97,7 @@ def on_topics(operation: AclOperation, *, asked: str = "topics", told: str = "to
 
 
 def on_plain_names(operation: AclOperation, resource: AclResource, *, asked: str, told: str) -> Gate:
-    """Return the gate of an API whose requests list names, of which each has an item of the response."""
+    """Return the gate of an API whose requests list names. Its response has an item for each."""
 
     def gate(question: Question) -> Admission | None:
         allowed = question.access.allowed(operation, resource, dict.fromkeys(getattr(question.request, asked)))
@@ -105,9 +112,10 @@ def _name(item: Any) -> str:
 
 
 def admit_part(question: Question, asked: str, told: str, is_allowed: Callable[[Any], bool], error: KafkaError) -> Admission | None:
-    """Let through the items of a list that are allowed. The others are told the error, behind what the handler says of the rest.
+    """Admit the allowed items of a list. The others get the error, after the handler's results.
 
-    ``asked`` is the list of the request, ``told`` that of the response. Where nothing is allowed, the handler is not asked.
+    ``asked`` is the list of the request, ``told`` that of the response. If nothing is allowed, the
+    handler is not called.
     """
     items = getattr(question.request, asked)
     allowed = [item for item in items if is_allowed(item)]
@@ -126,7 +134,7 @@ def admit_part(question: Question, asked: str, told: str, is_allowed: Callable[[
 
 
 def amended(question: Question, admission: Admission | None, amend: Callable[[Any], Any]) -> Admission:
-    """Return an admission whose response is also amended by ``amend``, before what was refused is added."""
+    """Return an admission whose response ``amend`` changes before refusals are added."""
     if admission is None:
         return Admission(request=question.request, amend=amend)
     later = admission.amend
@@ -139,18 +147,24 @@ def keep(items: list[Any], is_kept: Callable[[Any], bool]) -> list[Any]:
 
 
 def topic_name(image: MetadataImage, topic_id: Any) -> str | None:
-    """Return the name of a topic by its id, None where there is none."""
+    """Return the name of a topic by its id, or None if there is no such topic."""
     topic = image.topics.by_id.get(TopicId(topic_id))
     return None if topic is None else topic.name
 
 
 def names_of_topics(image: MetadataImage, items: Sequence[Any], *, is_by_id: bool) -> Iterable[str | None]:
-    """Return the name of each topic that a request names by ``name``, or by ``topic_id``; None where an id is of no topic."""
+    """Return the name of each topic in a request, by ``name`` or by ``topic_id``.
+
+    The name of an unknown id is None.
+    """
     return (topic_name(image, item.topic_id) if is_by_id else item.name for item in items)
 
 
 def on_named_topics(question: Question, operation: AclOperation, *, asked: str, told: str, first_version_by_id: int) -> Admission | None:
-    """Let through the topics that are allowed. An id of no topic is let through: the handler says that it is of none."""
+    """Admit the allowed topics of a request.
+
+    An unknown id is let through, because the handler responds that it is unknown.
+    """
     items = getattr(question.request, asked)
     names = list(names_of_topics(question.image, items, is_by_id=question.version >= first_version_by_id))
     allowed = question.access.allowed(operation, TOPIC, (name for name in names if name is not None))

@@ -1,6 +1,7 @@
-"""THE table of gates: for each API of the registry what looks at its requests before a handler does, on each side of a node.
+"""The table of gates: for each API, the gate on a broker's and on a controller's listener.
 
-A test fails where an API has no row. The permissions are those of Apache Kafka 4.3, which ``broker.registry`` names per API.
+A test fails if an API has no row. The permissions are those of Apache Kafka 4.3, which
+``broker.registry`` names per API.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,10 @@ from log_service.protocol.api_versions import ApiKey
 
 
 class Gates(NamedTuple):
-    """The gates of one API: on the listeners of brokers, and on those of controllers, where the controller decides for its node, too."""
+    """The gates of one API on the listeners of brokers and of controllers.
+
+    The second also guards requests that a controller decides on for its own node.
+    """
 
     broker: Gate = no_gate
     controller: Gate = no_gate
@@ -39,7 +43,7 @@ READS_GROUP = on_group(READ)
 
 
 def decided_by_controller(gate: Gate) -> Gates:
-    """Return the gates of an API whose requests brokers pass on: the gate stands where the active controller is."""
+    """Return the gates of an API that brokers forward, so only the active controller checks."""
     return Gates(controller=gate)
 
 
@@ -73,7 +77,7 @@ GATES: Mapping[ApiKey, Gates] = MappingProxyType(
         ApiKey.TXN_OFFSET_COMMIT: Gates(transaction_gates.txn_offset_commit),
         ApiKey.DESCRIBE_TRANSACTIONS: Gates(transaction_gates.describe_transactions),
         ApiKey.LIST_TRANSACTIONS: Gates(transaction_gates.list_transactions),
-        # What there is
+        # Discovery
         ApiKey.API_VERSIONS: Gates(),
         ApiKey.SASL_HANDSHAKE: Gates(),
         ApiKey.SASL_AUTHENTICATE: Gates(),
@@ -107,7 +111,7 @@ GATES: Mapping[ApiKey, Gates] = MappingProxyType(
         # Streams groups
         ApiKey.STREAMS_GROUP_HEARTBEAT: Gates(group_gates.streams_heartbeat_of(_is_streams_protocol_on)),
         ApiKey.STREAMS_GROUP_DESCRIBE: Gates(group_gates.describe_of("group_ids", group_gates.topics_of_topology)),
-        # What brokers ask of share coordinators
+        # From brokers to share coordinators
         ApiKey.INITIALIZE_SHARE_GROUP_STATE: Gates(BETWEEN_NODES),
         ApiKey.READ_SHARE_GROUP_STATE: Gates(BETWEEN_NODES),
         ApiKey.WRITE_SHARE_GROUP_STATE: Gates(BETWEEN_NODES),
@@ -143,7 +147,7 @@ GATES: Mapping[ApiKey, Gates] = MappingProxyType(
         ApiKey.UNREGISTER_BROKER: decided_by_controller(BY_ALTER),
         ApiKey.ADD_RAFT_VOTER: decided_by_controller(BY_ALTER),
         ApiKey.REMOVE_RAFT_VOTER: decided_by_controller(BY_ALTER),
-        # What nodes say to the controller, and to each other
+        # Between nodes
         ApiKey.ALTER_PARTITION: Gates(controller=BETWEEN_NODES),
         ApiKey.BROKER_REGISTRATION: Gates(controller=BETWEEN_NODES),
         ApiKey.BROKER_HEARTBEAT: Gates(controller=BETWEEN_NODES),

@@ -1,7 +1,7 @@
-"""The gates of groups: their members, their positions, and what is told of them.
+"""The gates of groups: their members, their committed offsets, and their descriptions.
 
-A description of a group that shows a topic which the client must not see is refused as a whole, without members: half a group would be
-misread. Positions are shown or refused topic by topic.
+If the description of a group shows a topic that the client must not see, it is refused as a whole,
+without members. Half a group would be misread. Offsets are shown or refused topic by topic.
 """
 
 from collections.abc import Callable, Iterable
@@ -65,7 +65,7 @@ _reads_group = on_group(READ)
 
 
 def find_coordinator(question: Question) -> Admission | None:
-    """Groups and transactional ids are refused one by one; share partitions are asked for by brokers."""
+    """Refuse groups and transactional ids one by one. Only brokers ask for share partitions."""
     key_type, request = question.request.key_type, question.request
     if key_type == SHARE_KEY_TYPE:
         question.access.require(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
@@ -79,14 +79,17 @@ def find_coordinator(question: Question) -> Admission | None:
 
 
 def sync_group(question: Question) -> None:
-    """A request without a protocol is inconsistent, whichever client sends it."""
+    """Check READ on the group, unless the protocol is missing. The handler refuses that."""
     request = question.request
     if question.version < FIRST_SYNC_VERSION_WITH_PROTOCOL or None not in (request.protocol_type, request.protocol_name):
         _reads_group(question)
 
 
 def heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
-    """Return the gate of heartbeats that name topics: the group needs READ, and every topic DESCRIBE."""
+    """Return the gate of heartbeats that name topics.
+
+    The group needs READ, and every topic DESCRIBE.
+    """
 
     def gate(question: Question) -> None:
         if not is_enabled(question):
@@ -100,9 +103,10 @@ def heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
 
 
 def streams_heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
-    """Return the gate of heartbeats that name a topology: the group needs READ, and every topic DESCRIBE.
+    """Return the gate of heartbeats that name a topology.
 
-    Names that no application may have are the handler's to refuse. It asks who may create topics, too.
+    The group needs READ, and every topic DESCRIBE. The handler refuses names that no application
+    may have. It also checks the permission to create topics.
     """
 
     def gate(question: Question) -> None:
@@ -118,23 +122,23 @@ def streams_heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
 
 
 def topics_of_topology(group: Any) -> Iterable[str]:
-    """Yield the topics that the description of a streams group shows."""
+    """Return the topics that the description of a streams group shows."""
     return () if group.topology is None else named_topics(group.topology)
 
 
 def share_session(question: Question) -> None:
-    """The group needs READ. Which topics a session is about, the handler knows."""
+    """Check READ on the group. The handler checks the topics of the session."""
     if question.request.group_id is not None:
         _reads_group(question)
 
 
-# What is told of groups
+# Descriptions
 
 delete_groups = on_plain_names(DELETE, GROUP, asked="groups_names", told="results")
 
 
 def list_groups(question: Question) -> Admission | None:
-    """Who may describe the cluster sees all groups, others those that they may describe."""
+    """Show all groups with DESCRIBE on the cluster, else those that the client may describe."""
     if question.access.could_cluster(DESCRIBE):
         return None
 
@@ -147,7 +151,10 @@ def list_groups(question: Question) -> Admission | None:
 
 
 def describe_of(asked: str, shown_topics: Callable[[Any], Iterable[str]]) -> Gate:
-    """Return the gate of a description of groups; ``shown_topics`` are those that the description of one group shows."""
+    """Return the gate of a description of groups.
+
+    ``shown_topics`` returns the topics that the description of one group shows.
+    """
     named = on_plain_names(DESCRIBE, GROUP, asked=asked, told="groups")
 
     def gate(question: Question) -> Admission:
@@ -171,7 +178,7 @@ def _described(question: Question, response: Any, shown_topics: Callable[[Any], 
 
 
 def no_topics(group: Any) -> Iterable[str]:  # noqa: ARG001 - of any group
-    """Return nothing: descriptions of classic groups hold assignments as bytes that the group alone can read."""
+    """Return nothing, because only the members of a classic group can read its assignments."""
     return ()
 
 
@@ -183,23 +190,23 @@ def assigned_topics(group: Any) -> Iterable[str]:
                 yield from (topic.topic_name for topic in assignment.topic_partitions)
 
 
-# Positions
+# Committed offsets
 
 
 def offset_commit(question: Question) -> Admission | None:
-    """The group and each topic need READ."""
+    """Check READ on the group and on each topic."""
     _reads_group(question)
     return on_named_topics(question, READ, asked="topics", told="topics", first_version_by_id=FIRST_COMMIT_VERSION_BY_ID)
 
 
 def offset_delete(question: Question) -> Admission | None:
-    """The group needs DELETE, each topic READ."""
+    """Check DELETE on the group and READ on each topic."""
     question.access.require(DELETE, GROUP, question.request.group_id)
     return _refuse_topics(question, "topics", lambda topic: topic.name, _undeleted)
 
 
 def alter_share_group_offsets(question: Question) -> Admission | None:
-    """The group and each topic need READ."""
+    """Check READ on the group and on each topic."""
     if question.request.group_id:
         _reads_group(question)
         return _refuse_topics(question, "responses", lambda topic: topic.topic_name, _unaltered)
@@ -207,7 +214,7 @@ def alter_share_group_offsets(question: Question) -> Admission | None:
 
 
 def delete_share_group_offsets(question: Question) -> Admission | None:
-    """The group needs DELETE, each topic READ."""
+    """Check DELETE on the group and READ on each topic."""
     if question.request.group_id:
         question.access.require(DELETE, GROUP, question.request.group_id)
         return _refuse_topics(question, "responses", lambda topic: topic.topic_name, _unforgotten)
@@ -215,7 +222,10 @@ def delete_share_group_offsets(question: Question) -> Admission | None:
 
 
 def _refuse_topics(question: Question, told: str, name_of: Callable[[Any], str], refused: Callable[[Any], Any]) -> Admission | None:
-    """Let through the topics that may be read. The response has a place for each topic, and one for the error of the group."""
+    """Admit the topics that may be read.
+
+    The response has a place for each topic, and one for the error of the group.
+    """
     topics = question.request.topics
     allowed = question.access.allowed(READ, TOPIC, map(name_of, topics))
     items = [refused(topic) for topic in topics if name_of(topic) not in allowed]
@@ -255,11 +265,14 @@ def _unforgotten(topic: DeleteShareGroupOffsetsRequestTopic) -> DeleteShareGroup
     return DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, error_code=NO_TOPIC.code, error_message=str(NO_TOPIC))
 
 
-# Positions of many groups at once
+# Offsets of many groups at once
 
 
 def offset_fetch(question: Question) -> Admission | None:
-    """Each group needs DESCRIBE, and each topic that is named; of all topics of a group those are shown that the client may see."""
+    """Check DESCRIBE on each group and on each named topic.
+
+    If all topics of a group are asked for, only those that the client may see are shown.
+    """
     if question.version < FIRST_FETCH_VERSION_WITH_GROUPS:
         return _fetch_one(question)
     return _fetch_many(question)
@@ -293,7 +306,7 @@ def _refused_alone(topic: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
 
 
 def _shown_alone(question: Question, told: Any) -> Any:
-    """Leave out the topics that the client must not see; each of them is in the audit log."""
+    """Leave out the topics that the client must not see. Each of them is in the audit log."""
     allowed = question.access.allowed(DESCRIBE, TOPIC, (topic.name for topic in told.topics))
     told.topics = keep(told.topics, lambda topic: topic.name in allowed)
     return told
@@ -317,7 +330,10 @@ def _refused_among_many(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseT
 
 
 def describe_share_group_offsets(question: Question) -> Admission | None:
-    """Each group needs DESCRIBE, and each topic that is named; of all topics of a group those are shown that the client may see."""
+    """Check DESCRIBE on each group and on each named topic.
+
+    If all topics of a group are asked for, only those that the client may see are shown.
+    """
     return admit_groups(question, lambda topic: topic.topic_name, _undescribed, _silent)
 
 
@@ -334,10 +350,11 @@ def _undescribed(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareG
 def admit_groups(
     question: Question, name_of: Callable[[Any], str | None], refused: Callable[[Any], Any], seen_of: Callable[[Any, list[str]], set[str]]
 ) -> Admission | None:
-    """Let through the groups that may be described, each with those topics that may be. ``refused`` makes what is told of the others.
+    """Admit the groups that may be described, each with the topics that may be.
 
-    A topic without a name is one that does not exist, and is for the handler. Of a group that is asked for all of its topics, the response
-    shows those that ``seen_of`` returns of their names.
+    ``refused`` makes the result of a denied topic. A topic without a name does not exist, and is
+    for the handler. If all topics of a group are asked for, the response shows those that
+    ``seen_of`` returns of their names.
     """
     request, access = question.request, question.access
     seen = access.allowed(DESCRIBE, GROUP, dict.fromkeys(group.group_id for group in request.groups))
@@ -366,7 +383,7 @@ def admit_groups(
 
 
 def _without(group: Any, name_of: Callable[[Any], str | None], denied: set[str]) -> Any:
-    """Return a group's question without the topics that are denied."""
+    """Return a group of the request without the denied topics."""
     if group.topics is None or not denied:
         return group
     return replace(group, topics=[topic for topic in group.topics if name_of(topic) not in denied])
@@ -378,10 +395,10 @@ def _told_name(topic: Any) -> str:
 
 
 def _audited(access: Access, names: list[str]) -> set[str]:
-    """Return the topics that may be seen; those that may not be are in the audit log, as in Apache Kafka."""
+    """Return the visible topics. Denials are in the audit log, as in Apache Kafka."""
     return access.allowed(DESCRIBE, TOPIC, names)
 
 
 def _silent(access: Access, names: list[str]) -> set[str]:
-    """Return the topics that may be seen."""
+    """Return the visible topics. Denials are not logged."""
     return access.visible(DESCRIBE, TOPIC, names)

@@ -1,11 +1,13 @@
-"""The authorizer of a node: what the pipelines of its listeners ask, and its controller for requests of the same process.
+"""The authorizer of a node, for the pipelines of its listeners and for its own controller.
 
-Decides which gate a request goes through. The gate of Produce is skipped for what most producers send, one batch for one topic: a single
-decision says all that the gate would say. For a request that was recognized by its bytes the decision is kept with what is known of it: it
-holds for the hosts that it was made for, and until the ACLs are others.
+Decides which gate a request goes through. Most producers send one batch for one topic. For those
+the gate of Produce is skipped, because a single decision is enough. For a request that was
+recognized by its bytes, the decision is kept with the known request. It holds for the hosts that it
+was made for, until the ACLs change.
 
-Follows the ACLs of the metadata: the index of each image that is published is used before anyone hears of the decision that led to it. The
-ACLs count as known once an image has all that is known to be committed.
+Follows the ACLs of the metadata. The index of a published image is in use before the response to
+the change is sent. The ACLs count as known once an image has everything that is known to be
+committed.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,9 +41,10 @@ PRODUCE = ApiKey.PRODUCE
 
 
 class NodeAuthorizer:
-    """Who may do what on this node. ``high_watermark`` returns how far the metadata log is known to be committed.
+    """Authorizes the requests of this node.
 
-    ``trail`` is the audit log, None where none is asked for. The node starts it, and flushes it when it stops.
+    ``high_watermark`` returns how far the metadata log is known to be committed. ``trail`` is the
+    audit log, or None without one. The node starts it, and flushes it when it stops.
     """
 
     def __init__(
@@ -64,28 +67,28 @@ class NodeAuthorizer:
 
     @property
     def allowed_count(self) -> int:
-        """How often something was allowed."""
+        """Number of times that something was allowed."""
         return self.log.allowed_count
 
     @property
     def denied_count(self) -> int:
-        """How often something was denied."""
+        """Number of times that something was denied."""
         return self.log.denied_count
 
     @property
     def acl_count(self) -> int:
-        """How many ACLs there are."""
+        """Number of ACLs."""
         return self.acls.index.count
 
     @property
     def audit_queues(self) -> "Mapping[str, AuditQueue]":
-        """The queues of the audit log, by what is written; none where it has neither file nor topic."""
+        """The queues of the audit log, by their target. Empty if it has neither file nor topic."""
         return {} if self.trail is None else self.trail.queues
 
     # ACLs
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over what changed of the ACLs."""
+        """Take over changed ACLs."""
         if delta.changed_acls:
             self.acls.follow(image.access.acl_index or NO_INDEX)
         if not self.acls.is_loaded and 0 < self._high_watermark() <= image.offset + 1:
@@ -94,7 +97,7 @@ class NodeAuthorizer:
     # Requests
 
     def authorize(self, call: Call) -> Admission | None:
-        """Look at a request; see ``broker.call.Authorizer``."""
+        """Check a request. See ``broker.call.Authorizer``."""
         connection = call.connection
         if isinstance(call, RepeatedCall):
             clearance = call.known.clearance
@@ -110,7 +113,10 @@ class NodeAuthorizer:
         return None if gate is no_gate else self._ask(gate, api, call.version, call.request, call.route.response_type, access)
 
     def admit(self, request: Message, response_type: type[Message], caller: Caller) -> Admission | None:
-        """Look at a request that the controller of this process decides on for a client; raises as ``authorize``."""
+        """Check a client's request that the controller of this process decides on.
+
+        Raises as ``authorize``.
+        """
         api = REGISTRY[ApiKey(request.SCHEMA.key)]  # type: ignore[arg-type]  # a whole message has a key
         access = self._access_of(caller.principal, caller.host, api)
         gate = GATES[api.key].controller
@@ -136,7 +142,10 @@ class NodeAuthorizer:
         return gate(question)
 
     def _may_produce(self, call: Call) -> bool:
-        """Whether a request writes to one topic without a transaction, and may. What is refused is for the gate, which says so."""
+        """Return whether a request writes to one topic without a transaction, and is allowed.
+
+        The gate handles everything else, including refusals.
+        """
         request = call.request
         if request.transactional_id is not None or len(request.topic_data) != 1 or not self.acls.is_loaded:
             return False

@@ -1,7 +1,8 @@
-"""The gates of the APIs about records: Produce, the fetches of the metadata log, offsets of logs, DeleteRecords, DescribeProducers.
+"""The gates of the APIs about records.
 
-A produce with acks=0 has no response. Where a part of it is denied, the other part is appended, and then its connection closes: that is all
-that its client can notice.
+They are Produce, ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers. A produce
+request with acks=0 has no response. If a part of it is denied, the other part is appended and then
+its connection closes, because its client can notice nothing else.
 """
 
 from dataclasses import replace
@@ -26,7 +27,7 @@ from log_service.records.batch import looks_transactional
 
 
 def produce(question: Question) -> Admission | None:
-    """Batches in transactions need the transactional id, each topic WRITE."""
+    """Check WRITE on each topic, and on the transactional id of batches in transactions."""
     request: ProduceRequest = question.request
     if _has_transactional_batch(request):
         name = request.transactional_id
@@ -42,7 +43,11 @@ def _admit_topics(question: Question) -> Admission | None:
 
 
 def _admit_without_response(question: Question) -> Admission | None:
-    """Let the allowed part through. The handler closes the connection for the refusals that are added to the response it never sends."""
+    """Let the allowed part through.
+
+    Refusals are added to a response that the handler never sends. It closes the connection for them
+    instead.
+    """
     admission = _admit_topics(replace(question, request=replace(question.request, acks=ACKS_LEADER)))
     if admission is None:
         return None
@@ -60,14 +65,14 @@ delete_records = on_topics(DELETE)
 
 
 def offset_for_leader_epoch(question: Question) -> Admission | None:
-    """Brokers may ask about every topic, others about those that they may describe."""
+    """Let brokers ask about every topic, and others about those that they may describe."""
     if question.access.could_cluster(CLUSTER_ACTION):
         return None
     return on_topics(DESCRIBE, name_of=lambda topic: topic.topic)(question)
 
 
 def describe_producers(question: Question) -> Admission | None:
-    """A name that no topic can have is the handler's to refuse."""
+    """Check READ on each topic. The handler refuses a name that no topic can have."""
     names = [topic.name for topic in question.request.topics if topic_name_fault(topic.name) is None]
     allowed = question.access.allowed(READ, TOPIC, names)
     denied = set(names) - allowed

@@ -1,11 +1,14 @@
-"""The gate of delegation tokens (KIP-373): a token for another owner than the client itself needs CREATE_TOKENS on that user."""
+"""The gate of delegation tokens (KIP-373).
+
+A token for another owner than the client itself needs CREATE_TOKENS on that user.
+"""
 
 from log_service.broker.authorization.gate_shapes import Question
 from log_service.common.access import AclOperation, AclResource
 
 
 def create_token(question: Question) -> None:
-    """Look at whom a token is made for.
+    """Check CREATE_TOKENS on the owner of a token, unless the client is the owner.
 
     Raises:
         KafkaError: DELEGATION_TOKEN_AUTHORIZATION_FAILED.

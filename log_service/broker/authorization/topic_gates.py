@@ -1,7 +1,8 @@
-"""The gates of topics: creating, deleting and growing them. The active controller looks through them, for the client that asked.
+"""The gates of creating, deleting and growing topics, on the active controller.
 
-What is hidden: without DESCRIBE it is not told whether a topic exists that shall be deleted; without DESCRIBE_CONFIGS the response to
-CreateTopics says nothing of the topic's configuration.
+They check the client that sent the request. Without DESCRIBE, a response does not show whether a
+topic to delete exists. Without DESCRIBE_CONFIGS, the response to CreateTopics shows nothing of the
+topic's configuration.
 """
 
 from dataclasses import replace
@@ -33,7 +34,10 @@ FIRST_DELETE_VERSION_BY_ID = 6
 
 
 def create_topics(question: Question) -> Admission | None:
-    """CREATE on the cluster is for every topic, else each needs its own. Names that are given twice are the handler's to refuse."""
+    """Check CREATE on the cluster, or else on each topic.
+
+    The handler refuses names that are given twice.
+    """
     access, topics = question.access, question.request.topics
     names = [topic.name for topic in topics]
     wrong = {*repeated(names), CLUSTER_METADATA_TOPIC}
@@ -58,9 +62,10 @@ def _without_configs(response: Any, shown: set[str]) -> Any:
 
 
 def maintenance(question: Question) -> None:
-    """ALTER or CLUSTER_ACTION on the cluster is for every topic, else each that the pass is about needs ALTER. All is refused, or nothing.
+    """Check ALTER or CLUSTER_ACTION on the cluster, or else ALTER on each topic.
 
-    A request that names no topics is about all that are not internal.
+    The request is refused or let through as a whole. Without topics it is about all topics that are
+    not internal.
     """
     access, asked = question.access, question.request.topics
     if access.could_cluster(ALTER) or access.could_cluster(CLUSTER_ACTION):
@@ -71,7 +76,7 @@ def maintenance(question: Question) -> None:
 
 
 def create_partitions(question: Question) -> Admission | None:
-    """Each topic needs ALTER. Names that are given twice are the handler's to refuse."""
+    """Check ALTER on each topic. The handler refuses names that are given twice."""
     names = [topic.name for topic in question.request.topics]
     twice = set(repeated(names))
     allowed = question.access.allowed(ALTER, TOPIC, (name for name in names if name not in twice)) | twice
@@ -82,10 +87,11 @@ def create_partitions(question: Question) -> Admission | None:
 
 
 def delete_topics(question: Question) -> Admission | None:
-    """DELETE on the cluster is for every topic, else each needs its own; a name shows whether it is a topic to those who may describe it.
+    """Check DELETE on the cluster, or else on each topic.
 
-    A name that must not be seen is refused, whether there is such a topic or not; an id of a topic that must not be seen is refused without
-    its name. An id that is of no topic, and what is named twice or not at all, is the handler's to refuse.
+    A name needs DESCRIBE too. Without it the name is refused, whether there is such a topic or not.
+    The id of a topic that must not be seen is refused without its name. The handler refuses unknown
+    ids, and topics named twice or not at all.
     """
     access = question.access
     if access.could_cluster(DELETE):
@@ -106,7 +112,7 @@ def delete_topics(question: Question) -> Admission | None:
 
 
 def _states(question: Question) -> list[DeleteTopicState]:
-    """Return what a request of any version names, as later versions name it."""
+    """Return the topics of a request of any version, in the form of later versions."""
     request: DeleteTopicsRequest = question.request
     return (
         request.topics if question.version >= FIRST_DELETE_VERSION_BY_ID else [DeleteTopicState(name=name) for name in request.topic_names]
@@ -114,7 +120,7 @@ def _states(question: Question) -> list[DeleteTopicState]:
 
 
 def _name_to_ask_for(question: Question, state: DeleteTopicState) -> str | None:
-    """Return the name of what shall be deleted; None where there is nothing to ask for."""
+    """Return the name of a topic to delete. Return None if there is none to check."""
     if state.topic_id == NO_TOPIC_ID:
         return state.name
     return topic_name(question.image, state.topic_id) if state.name is None else None

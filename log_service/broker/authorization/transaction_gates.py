@@ -1,7 +1,7 @@
-"""The gates of transactions: producer ids, what is part of a transaction, its end, and what is told of transactions.
+"""The gates of transactions: producer ids, added partitions, the end, and descriptions.
 
-In AddPartitionsToTxn one topic that is denied keeps all of the request out: the others are OPERATION_NOT_ATTEMPTED, because a transaction
-gets all partitions of a request or none.
+In AddPartitionsToTxn one denied topic keeps all of the request out. The other topics get
+OPERATION_NOT_ATTEMPTED, because a transaction gets all partitions of a request or none.
 """
 
 from typing import Any
@@ -38,7 +38,10 @@ _read_topics = on_topics(READ)
 
 
 def init_producer_id(question: Question) -> None:
-    """A transactional id needs WRITE; without one the producer must be allowed to write to some topic (KIP-679)."""
+    """Check WRITE on the transactional id.
+
+    Without one the producer must be allowed to write to some topic (KIP-679).
+    """
     name, access = question.request.transactional_id, question.access
     if name is not None:
         access.require(WRITE, TRANSACTIONAL_ID, name)
@@ -47,7 +50,7 @@ def init_producer_id(question: Question) -> None:
 
 
 def add_partitions_to_txn(question: Question) -> Admission | None:
-    """Up to version 3 producers ask, for one transaction; later ones are for brokers."""
+    """Check a producer's request up to version 3. Later versions are for brokers."""
     if question.version >= FIRST_ADD_VERSION_WITH_MANY:
         _between_nodes(question)
         return None
@@ -79,24 +82,24 @@ def _why(question: Question, topic: str, index: int, *, is_allowed: bool) -> Err
 
 
 def add_offsets_to_txn(question: Question) -> None:
-    """The transaction is written to, the group's positions are read for it."""
+    """Check WRITE on the transactional id, and READ on the group."""
     question.access.require(WRITE, TRANSACTIONAL_ID, question.request.transactional_id)
     question.access.require(READ, GROUP, question.request.group_id)
 
 
 def end_txn(question: Question) -> None:
-    """The transaction is written to."""
+    """Check WRITE on the transactional id."""
     question.access.require(WRITE, TRANSACTIONAL_ID, question.request.transactional_id)
 
 
 def txn_offset_commit(question: Question) -> Admission | None:
-    """As AddOffsetsToTxn, and the topics must be readable."""
+    """Check the permissions of AddOffsetsToTxn, and READ on each topic."""
     add_offsets_to_txn(question)
     return _read_topics(question)
 
 
 def describe_transactions(question: Question) -> Admission:
-    """Ids are refused one by one; topics that the client must not see are left out of the transactions."""
+    """Refuse ids one by one, and leave out topics that the client must not see."""
 
     def amend(response: Any) -> Any:
         for state in response.transaction_states:
@@ -108,7 +111,7 @@ def describe_transactions(question: Question) -> Admission:
 
 
 def list_transactions(question: Question) -> Admission:
-    """Transactional ids that the client must not see are left out; each of them is in the audit log."""
+    """Leave out transactional ids that the client must not see. The audit log names each."""
 
     def amend(response: Any) -> Any:
         may = question.access.may
