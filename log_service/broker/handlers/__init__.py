@@ -1,1 +1,1 @@
-"""One module per API, or per family of APIs: what a request of each version means, and what the response says."""
+"""Request handlers, one module per API or family of APIs, for all of its versions."""

@@ -1,11 +1,13 @@
 """DescribeAcls (API key 29), CreateAcls (30) and DeleteAcls (31), versions 1-3.
 
-Behaviour: DescribeAcls is answered from this node's metadata, ACLs of one pattern together. The controller decides on the others, each ACL
-and each filter by itself. A number that stands for nothing, 0, in any place closes the connection, as with Apache Kafka.
+Behaviour: DescribeAcls is answered from this node's metadata, with the ACLs of one pattern
+together. The controller decides on the other two, each ACL and each filter by itself. The number 0
+in any place means nothing and closes the connection, as with Apache Kafka.
 
-Without ``authorizer.class.name`` all three are SECURITY_DISABLED: every client may do everything, and no rule is kept. Tools read that code
-as "there are no rules here" and go on; an API that is missing they report as a failure, again and again. The responses to 30 and 31 have
-one refusal for each rule or filter.
+Without ``authorizer.class.name`` all three are SECURITY_DISABLED, because every client may do
+everything and no rule is kept. Tools read that code as "there are no rules here" and go on. A
+missing API they report as a failure, again and again. The responses to 30 and 31 have one refusal
+for each rule or filter.
 
 Versions: 1 pattern types; 2 flexible; 3 the resource type of users. KIP-11, KIP-290.
 """
@@ -31,7 +33,7 @@ def _check_authorizer(node: QuorumNode) -> None:
 
 
 def _check_numbers(*numbers: int) -> None:
-    """Check that each number stands for something.
+    """Check that no number is 0, the placeholder for unknown values.
 
     Raises:
         ProtocolError: one of them is 0.
@@ -41,7 +43,7 @@ def _check_numbers(*numbers: int) -> None:
 
 
 def handle_describe_acls(node: QuorumNode, call: Call, request: DescribeAclsRequest) -> Deferred:
-    """Tell the ACLs that a filter finds."""
+    """Respond with the ACLs that match a filter."""
     _check_numbers(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     _check_authorizer(node)
     return call.run(_described(node, index_of(node.image()), request))

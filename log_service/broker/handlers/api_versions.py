@@ -1,14 +1,18 @@
 """ApiVersions (API key 18), versions 0-4.
 
-Behaviour: tells every API of the listener with its versions, the features that this broker knows and those that the cluster has finalized.
-A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and our own range, so that the client can step down; the
-response header is always version 0 (KIP-511). A client that names itself in a way that KIP-511 does not allow gets INVALID_REQUEST.
+Behaviour: responds with every API of the listener and its versions, the features that this broker
+supports and those that the cluster has finalized. A request in an unknown version is answered in
+version 0 with UNSUPPORTED_VERSION and our own range, so the client can step down. The response
+header is always version 0 (KIP-511). A client name or version that KIP-511 does not allow gets
+INVALID_REQUEST.
 
-An API whose requests are passed on to the active controller on another node is told in the versions that both speak. The APIs by which
-clients push metrics are told only where there is a page to read them on: every client that knows of them begins to ask (KIP-714).
+An API that is forwarded to an active controller on another node is listed with the versions that
+both nodes speak. The APIs by which clients push metrics are listed only if there is a metrics page,
+because every client that knows of them begins to ask (KIP-714).
 
-Versions: 1 throttle time; 3 flexible, the client's name and version, features (KIP-511, KIP-584); 4 features whose lowest level is 0
-(KIP-1022: older clients would fail on them, so that they are told only from here on).
+Versions: 1 throttle time; 3 flexible, the client's name and version, features (KIP-511, KIP-584); 4
+features whose lowest level is 0 (KIP-1022). Older clients would fail on such features, so they are
+listed only from version 4 on.
 """
 
 import re
@@ -39,13 +43,13 @@ FIRST_VERSION_WITH_CLIENT = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
 
 OWN_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({"tidelog.maintenance": (1, 2)})
-"""By these our own clients know that they talk to this software; other clients pass over names that they do not know."""
+"""By these our own clients recognize this software. Other clients ignore unknown feature names."""
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Tell what we serve."""
+    """Respond with the APIs and features of this listener."""
     if call.version >= FIRST_VERSION_WITH_CLIENT:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
@@ -68,13 +72,13 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
 
 @cache
 def _served(side: Side, *, has_telemetry: bool) -> list[ApiVersion]:
-    """Return what this software answers on the listeners of a side: always the same, so that it is put together once."""
+    """Return the APIs on the listeners of a side. Cached, because they never change."""
     specs = (KNOWN[key] for key, api in REGISTRY.items() if side in api.sides and (has_telemetry or key not in TELEMETRY))
     return [_told(spec) for spec in specs if spec.advertised_min_version is not None]
 
 
 def _passed_on(served: list[ApiVersion], spoken: "SpokenVersions") -> list[ApiVersion]:
-    """Return what a broker answers; of an API that it passes on to another node, only the versions that this one speaks, too."""
+    """Return the APIs of a broker. Forwarded ones have only the versions that both nodes speak."""
     ranges = (_spoken_by_both(told, spoken) if told.api_key in FORWARDABLE else told for told in served)
     return [told for told in ranges if told.min_version <= told.max_version]
 
@@ -94,7 +98,7 @@ def _supported(*, has_level_zero: bool) -> list[SupportedFeatureKey]:
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """Return what an ApiVersions request in an unknown version is answered with, in version 0."""
+    """Return the version 0 response to an ApiVersions request in an unknown version."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_told(KNOWN[ApiKey.API_VERSIONS])])
 
 

@@ -1,9 +1,12 @@
-"""Quotas of clients: DescribeClientQuotas (API key 48, versions 0-1) and AlterClientQuotas (49, 0-1).
+"""Quotas of clients: DescribeClientQuotas (API key 48, versions 0-1) and AlterClientQuotas (49,
+0-1).
 
-DescribeClientQuotas: this broker's image of the quotas that match the filter. A filter that makes no sense fails the request with
-INVALID_REQUEST, a type that is neither user, client-id nor ip with UNSUPPORTED_VERSION; there are no entries then, not even none.
+DescribeClientQuotas: responds with the quotas in this broker's image that match the filter. An
+invalid filter fails the request with INVALID_REQUEST, a type that is neither user, client-id nor ip
+with UNSUPPORTED_VERSION. The entries are null then, not an empty list.
 
-AlterClientQuotas: the controller decides on each entity by itself. ``validate_only`` decides and writes nothing.
+AlterClientQuotas: the controller decides on each entity by itself. ``validate_only`` decides and
+writes nothing.
 
 Versions: 1 flexible. KIP-546.
 """
@@ -27,7 +30,7 @@ def handle_describe_client_quotas(node: Node, call: Call, request: DescribeClien
 
 
 def refuse_describe_client_quotas(call: Refusable, error: KafkaError) -> DescribeClientQuotasResponse:  # noqa: ARG001 - one shape for all
-    """Tell an error, and no entries."""
+    """Return an error without entries."""
     return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
 
 
@@ -37,7 +40,7 @@ def handle_alter_client_quotas(node: Node, call: Call, request: AlterClientQuota
 
 
 def refuse_alter_client_quotas(call: Refusable, error: KafkaError) -> AlterClientQuotasResponse:
-    """Tell an error for each entity."""
+    """Return an error for each entity."""
     request: AlterClientQuotasRequest = call.request
     return AlterClientQuotasResponse(
         entries=[

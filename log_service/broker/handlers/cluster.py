@@ -1,18 +1,22 @@
-"""The cluster: DescribeCluster (API key 60, versions 0-2), UpdateFeatures (57, 0-2) and UnregisterBroker (64, 0).
+"""DescribeCluster (API key 60, versions 0-2), UpdateFeatures (57, 0-2), UnregisterBroker (64, 0).
 
-DescribeCluster: a broker's listener tells the brokers as clients of that listener reach them, the cluster's id and, as the controller, any
-broker that is not fenced; the listener of the controller tells the controllers and which of them is active. Asking either for the other's
-is MISMATCHED_ENDPOINT_TYPE, for any other type UNSUPPORTED_ENDPOINT_TYPE.
+DescribeCluster: on a broker's listener, the response has the brokers as clients of that listener
+reach them, and the cluster's id. It names any broker that is not fenced as the controller. On the
+controller's listener it has the controllers and the active one. Asking either for the other's
+endpoints is MISMATCHED_ENDPOINT_TYPE, any other type is UNSUPPORTED_ENDPOINT_TYPE.
 
 Versions: 1 endpoint type (KIP-919); 2 fenced brokers on request (KIP-1073). KIP-700.
 
-UpdateFeatures: the controller changes all levels of a request or none: INVALID_UPDATE_VERSION at the top, with a text that names the
-feature, where one of them cannot be. A level that is there already is no error. ``validate_only`` decides and writes nothing.
+UpdateFeatures: the controller changes all levels of a request or none. If one of them is
+impossible, the request gets INVALID_UPDATE_VERSION at the top, with a text that names the feature.
+The present level is no error. ``validate_only`` decides and writes nothing.
 
-Versions: 0 a flag for downgrades; 1 upgrade types, ``validate_only`` (KIP-778); 2 results at the top only (KIP-1022).
+Versions: 0 a flag for downgrades; 1 upgrade types, ``validate_only`` (KIP-778); 2 results at the
+top only (KIP-1022).
 
-UnregisterBroker: the controller forgets a broker that is gone for good; BROKER_ID_NOT_REGISTERED where it does not know it. What it leads
-loses its leader. A broker that is still running is told nothing: it serves no partition any more until its next start registers it again.
+UnregisterBroker: the controller removes a broker that is gone for good. BROKER_ID_NOT_REGISTERED if
+it is unknown. The partitions that it leads lose their leader. A broker that is still running is not
+notified. It serves no partition until its next start registers it again.
 
 KIP-631.
 """
@@ -30,7 +34,7 @@ NAMES = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 
 def handle_describe_cluster(node: Node, call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Tell who is there."""
+    """Respond with the brokers or the controllers, depending on the listener."""
     present = CONTROLLERS if call.route.side is Side.CONTROLLER else BROKERS
     if request.endpoint_type != present:
         is_known = request.endpoint_type in NAMES
@@ -47,7 +51,10 @@ def handle_describe_cluster(node: Node, call: Call, request: DescribeClusterRequ
 
 
 def _controllers(node: Node, listener_name: str) -> list[DescribeClusterBroker]:
-    """Return the registered controllers that have the listener, and this node, which does not register where it began alone (KIP-919)."""
+    """Return the registered controllers with the listener, and this node.
+
+    A node that started as a single one does not register as a controller (KIP-919).
+    """
     found = {
         int(node_id): (endpoint.host, endpoint.port)
         for node_id, controller in node.image().cluster.controllers.items()

@@ -1,28 +1,32 @@
-"""Configuration: DescribeConfigs (API key 32, versions 1-4), AlterConfigs (33, 0-2), IncrementalAlterConfigs (44, 0-1) and
-ListConfigResources (74, 0-1).
+"""APIs of configuration: describe, replace, change and list.
 
-DescribeConfigs: every key of each resource with its value and where that comes from; only the named keys where some are named. Topics (type
-2) show what holds for them over the broker's values; a broker (4) is asked for by its node id, the default of all brokers by the empty
-name; the levels of a broker's loggers (8, KIP-412) by its node id; groups (32) and client metrics subscriptions (16) are described whatever
-they are called. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION. A type that is none of these fails the whole request with
-INVALID_REQUEST, as in Kafka.
+DescribeConfigs (API key 32, versions 1-4): responds with every key of each resource, or only the
+named keys, with value and source. Topics (type 2) are described with their own values on top of the
+broker's. A broker (4) is named by its node id, the default of all brokers by the empty name. The
+levels of a broker's loggers (8, KIP-412) are named by its node id. Groups (32) and client metrics
+subscriptions (16) are described under any name. A topic that does not exist is
+UNKNOWN_TOPIC_OR_PARTITION. Any other type fails the whole request with INVALID_REQUEST, as in
+Kafka.
 
 Versions: 1 synonyms and sources (KIP-226); 3 types and documentation (KIP-569); 4 flexible.
 
-AlterConfigs: replaces the whole dynamic configuration of each resource by itself: what the request does not name goes back to its default.
-Kept for old clients; IncrementalAlterConfigs (KIP-339) changes key by key. ``validate_only`` decides and writes nothing.
+AlterConfigs (33, 0-2): replaces the whole dynamic configuration of each resource by itself. A key
+that the request does not name goes back to its default. Kept for old clients;
+IncrementalAlterConfigs (KIP-339) changes key by key. ``validate_only`` decides and writes nothing.
 
 Versions: 2 flexible. KIP-133.
 
-IncrementalAlterConfigs: sets, deletes, appends to and subtracts from the configuration of each resource by itself, all of a resource or
-nothing of it. Topics, this broker and the default of all brokers, groups and client metrics go into the metadata and take effect at once;
-the levels of this broker's loggers (type 8, KIP-412) are set here and not kept. ``validate_only`` decides and changes nothing. The results
-stand in the order of the request.
+IncrementalAlterConfigs (44, 0-1): sets, deletes, appends to and subtracts from the configuration of
+each resource by itself, all of a resource or nothing of it. Topics, this broker and the default of
+all brokers, groups and client metrics go into the metadata and take effect at once. The levels of
+this broker's loggers (type 8, KIP-412) are set here and not stored. ``validate_only`` decides and
+changes nothing. The results stand in the order of the request.
 
 Versions: 1 flexible. KIP-339.
 
-ListConfigResources: tells the resources that have, or may have, configuration: all topics, the brokers (with their loggers), and those
-groups and client metrics subscriptions that were given some. An empty list of types asks for all of them. Types that do not exist are
+ListConfigResources (74, 0-1): responds with the resources that have, or may have, configuration.
+They are all topics, the brokers (with their loggers), and the groups and client metrics
+subscriptions with keys of their own. An empty list of types asks for all of them. Unknown types are
 UNSUPPORTED_VERSION.
 
 Versions: 0 client metrics subscriptions only (KIP-714); 1 types (KIP-1142).
@@ -72,15 +76,15 @@ from log_service.protocol.messages.list_config_resources import ConfigResource, 
 
 ALL_BROKERS = ""
 SET = 0
-"""IncrementalAlterConfigs' operation; deletion is 1."""
+"""An operation of IncrementalAlterConfigs. Deletion is 1."""
 APPEND = 2
 After = Callable[[Mapping[str, str], Sequence[Any]], tuple[frozenset[str], dict[str, str]]]
-"""Returns the names that a request changes of what is set, and all that would be set, given what is set and the request's configs."""
+"""Return the changed names and the resulting values, given the present ones and the request's."""
 KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 
 
 def handle_describe_configs(node: Node, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001 - one shape for all
-    """Respond for each resource by itself."""
+    """Describe each resource by itself."""
     image = node.image()
     strange = [resource.resource_type for resource in request.resources if resource.resource_type not in KNOWN_TYPES]
     if strange:
@@ -162,7 +166,10 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsRe
 
 
 def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
-    """Judge certificates and users of this broker's listeners, and have the controller decide on the rest."""
+    """Check this broker's certificates, users and directories, and have the controller decide.
+
+    The controller decides on everything that this broker does not refuse.
+    """
     if _is_judged_here(node, call, request.resources):
         return call.run(_replace(node, call, request))
     return call.run(node.controller.request(request, AlterConfigsResponse, call.caller()))
@@ -189,7 +196,11 @@ async def _replace(node: Node, call: Call, request: AlterConfigsRequest) -> Alte
 
 
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
-    """Set levels here, judge certificates and users of this broker's listeners, and have the controller decide on the rest."""
+    """Set logger levels here, check this broker's own resources, and have the controller decide.
+
+    The checks are of certificates, users and directories. The controller decides on all other
+    resources that this broker does not refuse.
+    """
     is_judged = _is_judged_here(node, call, request.resources)
     if is_judged or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
         return call.run(_alter(node, call, request, is_judged=is_judged))
@@ -197,7 +208,10 @@ def handle_incremental_alter_configs(node: Node, call: Call, request: Incrementa
 
 
 def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
-    """Whether a request may have this broker look at files: not one that the controller refuses. A controller has no such listeners."""
+    """Return whether this broker may look at files for a request.
+
+    It does not for requests that the controller refuses. A controller has no such listeners.
+    """
     names = access_keys(entry.name for resource in resources for entry in resource.configs)
     needed = (AclOperation.ALTER_CONFIGS, *([AclOperation.ALTER] if names else []))
     is_allowed = call.access is None or all(map(call.access.could_cluster, needed))
@@ -205,7 +219,7 @@ def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
 
 
 def _is_judged(node: Node, resource: Any) -> bool:
-    """Whether a resource is this broker and it has something to judge of it, or names directories of any broker."""
+    """Return whether a resource is this broker with checks of its own, or names directories."""
     return (_is_this_one(node, resource) and bool(node.judges)) or bool(_cordoned_names(resource))
 
 
@@ -215,7 +229,10 @@ def _is_this_one(node: Node, resource: Any) -> bool:
 
 
 def _cordoned_names(resource: Any) -> list[str]:
-    """Return the directories that a request wants one broker to cordon; their names are known to that broker alone."""
+    """Return the directories that a request wants one broker to cordon.
+
+    Only that broker knows the names of its directories.
+    """
     if resource.resource_type != ResourceType.BROKER or resource.resource_name == ALL_BROKERS:
         return []
     values = [
@@ -236,7 +253,10 @@ def _validate_directories(node: Node, resource: Any) -> None:
 
 
 async def _refused_here(node: Node, resources: Sequence[Any], after: After) -> dict[int, ConfigError]:
-    """Return why this broker could not go by changes of it, by their place: the controller has neither its files nor its disks."""
+    """Return the errors of changes that this broker cannot apply, by position in the request.
+
+    The controller has neither this broker's files nor its disks.
+    """
     refused = {}
     for place, resource in enumerate(resources):
         if not _is_judged(node, resource):
@@ -252,7 +272,7 @@ async def _refused_here(node: Node, resources: Sequence[Any], after: After) -> d
 
 
 def _after_changes(before: Mapping[str, str], configs: Sequence[Any]) -> tuple[frozenset[str], dict[str, str]]:
-    """Return the names that IncrementalAlterConfigs changes, and all that would be set."""
+    """Return the names that IncrementalAlterConfigs changes, and the resulting values."""
     texts = dict(before)
     for config in configs:
         if config.config_operation == SET and config.value is not None:
@@ -263,7 +283,10 @@ def _after_changes(before: Mapping[str, str], configs: Sequence[Any]) -> tuple[f
 
 
 def _after_replacement(before: Mapping[str, str], configs: Sequence[Any]) -> tuple[frozenset[str], dict[str, str]]:
-    """Return the names that AlterConfigs changes, and all that would be set: what it does not name is set no more."""
+    """Return the names that AlterConfigs changes, and the resulting values.
+
+    Keys that the request does not name are removed.
+    """
     texts = {config.name: config.value for config in configs if config.value is not None}
     return frozenset(name for name in before.keys() | texts.keys() if before.get(name) != texts.get(name)), texts
 
@@ -331,7 +354,7 @@ LISTED_TYPES = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOG
 
 
 def handle_list_config_resources(node: Node, call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    """Tell what there is to configure."""
+    """Respond with the resources that can be configured."""
     asked = set(request.resource_types) if call.version > 0 else {int(ResourceType.CLIENT_METRICS)}
     if not asked <= set(LISTED_TYPES):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -1,11 +1,12 @@
-"""ConsumerGroupHeartbeat (68, versions 0-1) and ConsumerGroupDescribe (69, 0-1): the consumer group protocol of KIP-848.
+"""ConsumerGroupHeartbeat (68, versions 0-1) and ConsumerGroupDescribe (69, 0-1) of KIP-848.
 
-Behaviour: the coordinator of the group decides; here the request is only handed to it with who sent it. Where the cluster has not finalized
-``group.version`` at 1, or the broker's ``group.coordinator.rebalance.protocols`` leave the protocol out, a request is UNSUPPORTED_VERSION,
-and a client falls back to the classic protocol or says so.
+Behaviour: the coordinator of the group decides. The handler only passes the request on, with its
+sender. A request is UNSUPPORTED_VERSION if the cluster has not finalized ``group.version`` at 1, or
+the broker's ``group.coordinator.rebalance.protocols`` leave the protocol out. A client then falls
+back to the classic protocol or reports it.
 
-Versions of ConsumerGroupHeartbeat: 1 regular expressions, and member ids that the client makes (KIP-1082). ConsumerGroupDescribe: 1 the
-protocol that each member speaks (KIP-1099).
+Versions of ConsumerGroupHeartbeat: 1 regular expressions, and member ids that the client makes
+(KIP-1082). ConsumerGroupDescribe: 1 the protocol that each member speaks (KIP-1099).
 """
 
 from functools import partial
@@ -26,7 +27,7 @@ from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroup
 def handle_consumer_group_heartbeat(
     node: Node, call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Deferred:
-    """Respond at once, or when what was decided is safe."""
+    """Respond at once, or once the decision is safe."""
     if not _is_enabled(node):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     deferred = call.defer()
@@ -37,7 +38,7 @@ def handle_consumer_group_heartbeat(
 def handle_consumer_group_describe(
     node: Node, call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Deferred:
-    """Tell state, epochs and members of each group, once where it is named twice."""
+    """Respond with state, epochs and members of each group, once per named group."""
     request.group_ids = list(dict.fromkeys(request.group_ids))
     if not _is_enabled(node):
         groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]

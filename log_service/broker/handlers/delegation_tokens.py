@@ -1,11 +1,15 @@
-"""Delegation tokens: CreateDelegationToken (API key 38, versions 1-3), RenewDelegationToken (39, 1-2), ExpireDelegationToken (40, 1-2) and
-DescribeDelegationToken (41, 1-3).
+"""APIs of delegation tokens (KIP-48): create, renew, expire and describe.
 
-Behaviour: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a listener without encryption and login, to a client without a name, and to one that
-logged in by a token; DELEGATION_TOKEN_AUTH_DISABLED where the cluster has no secret. The controller decides on the first three. A
-description, from this broker's image, has the tokens that the caller owns or may renew, with their HMACs, which are their passwords.
+CreateDelegationToken (API key 38, versions 1-3), RenewDelegationToken (39, 1-2),
+ExpireDelegationToken (40, 1-2) and DescribeDelegationToken (41, 1-3).
 
-Versions: 2 flexible; 3 the owner, and the requester beside it (KIP-373). KIP-48.
+Behaviour: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a listener without encryption and login, to a
+client without a name, and to one that logged in by a token. DELEGATION_TOKEN_AUTH_DISABLED if the
+cluster has no secret. The controller decides on the first three. A description, from this broker's
+image, has the tokens that the caller owns or may renew, with their HMACs, which are their
+passwords.
+
+Versions: 2 flexible; 3 the owner, and the requester beside it (KIP-373).
 """
 
 from typing import Any
@@ -29,19 +33,19 @@ NEVER_MS = -1
 
 
 def handle_create_delegation_token(node: Node, call: Call, request: CreateDelegationTokenRequest) -> Deferred:
-    """Have the controller make a token."""
+    """Have the controller create a token."""
     _validate(node, call)
     return call.run(node.controller.request(request, CreateDelegationTokenResponse, call.caller()))
 
 
 def handle_renew_delegation_token(node: Node, call: Call, request: RenewDelegationTokenRequest) -> Deferred:
-    """Have the controller let a token expire later."""
+    """Have the controller extend the life of a token."""
     _validate(node, call)
     return call.run(node.controller.request(request, RenewDelegationTokenResponse, call.caller()))
 
 
 def handle_expire_delegation_token(node: Node, call: Call, request: ExpireDelegationTokenRequest) -> Deferred:
-    """Have the controller let a token expire."""
+    """Have the controller set the expiry of a token."""
     _validate(node, call)
     return call.run(node.controller.request(request, ExpireDelegationTokenResponse, call.caller()))
 
@@ -65,7 +69,7 @@ def handle_describe_delegation_token(node: Node, call: Call, request: DescribeDe
 
 
 def refuse_create_delegation_token(call: Call, error: KafkaError) -> CreateDelegationTokenResponse:
-    """Tell an error, and who asked."""
+    """Return an error with the client's own principal."""
     principal = call.connection.principal
     return CreateDelegationTokenResponse(
         error_code=error.code,
@@ -80,19 +84,21 @@ def refuse_create_delegation_token(call: Call, error: KafkaError) -> CreateDeleg
 
 
 def refuse_renew_delegation_token(call: Call, error: KafkaError) -> RenewDelegationTokenResponse:  # noqa: ARG001 - one shape for all
-    """Tell an error."""
+    """Return an error."""
     return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NEVER_MS)
 
 
 def refuse_expire_delegation_token(call: Call, error: KafkaError) -> ExpireDelegationTokenResponse:  # noqa: ARG001 - one shape for all
-    """Tell an error."""
+    """Return an error."""
     return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NEVER_MS)
 
 
 def _validate(node: Node, call: Call) -> None:
-    """Refuse who must not ask for tokens: their HMACs are passwords, and a token must not make another.
+    """Refuse clients that must not ask for tokens.
 
-    The listener of a request that another broker has passed on is that of controllers. The other broker has judged its client's own.
+    HMACs of tokens are passwords, and a token must not create another. A forwarded request comes
+    through the listener of controllers. The broker that forwarded it has checked its client's own
+    listener.
 
     Raises:
         KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
@@ -109,7 +115,10 @@ def _validate(node: Node, call: Call) -> None:
 
 
 def _may_see(access: Access | None, token: DelegationToken) -> bool:
-    """Whether an ACL shows a token to who neither owns nor renews it. Without an authorizer it stays hidden: it holds a password."""
+    """Return whether an ACL shows a token to a client that neither owns nor renews it.
+
+    Without an authorizer it stays hidden, because it holds a password.
+    """
     return access is not None and (
         access.could(AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN, token.token_id)
         or access.could(AclOperation.DESCRIBE_TOKENS, AclResource.USER, token.owner)

@@ -1,9 +1,10 @@
 """DeleteRecords (API key 21), versions 0-2.
 
-Behaviour: moves each partition's log start offset up to the one asked for (-1: the high watermark), and responds once every live replica
-has done so, or with REQUEST_TIMED_OUT after ``timeout_ms``. The low watermark is the least log start offset of the live replicas. Whole
-segments before it are deleted later, by retention. Beyond the high watermark it is OFFSET_OUT_OF_RANGE, on a topic that is only compacted
-POLICY_VIOLATION, on an internal topic INVALID_TOPIC_EXCEPTION.
+Behaviour: moves each partition's log start offset up to the requested one (-1: the high watermark).
+Responds once every live replica has done so, or with REQUEST_TIMED_OUT after ``timeout_ms``. The
+low watermark is the least log start offset of the live replicas. Retention deletes whole segments
+before it later. An offset beyond the high watermark is OFFSET_OUT_OF_RANGE, a topic that is only
+compacted POLICY_VIOLATION, an internal topic INVALID_TOPIC_EXCEPTION.
 
 Versions: 2 flexible. KIP-107.
 """
@@ -24,7 +25,7 @@ from log_service.replication.partition import Partition
 
 
 class _Awaited:
-    """A partition whose followers have not all moved their log start yet."""
+    """A partition whose followers have not all moved their log start offset yet."""
 
     __slots__ = ("partition", "required_offset", "result")
 
@@ -34,7 +35,7 @@ class _Awaited:
         self.result = result
 
     def maybe_finish(self) -> bool:
-        """Whether it is settled how the deletion came out; writes that into the result."""
+        """Write the result if it is known, and return whether it is."""
         partition, result = self.partition, self.result
         if not partition.is_leader:
             result.error_code, result.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
@@ -54,11 +55,11 @@ class DelayedDelete:
         self._deferred = deferred
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Whether ``key`` was the last partition that was not settled."""
+        """Return whether ``key`` was the last partition without a result."""
         try:
             return self._is_ready(key)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
-            self._deferred.fail(error)  # the fetch that has it asked is a follower's
+            self._deferred.fail(error)  # a follower's fetch runs this check, and must not fail
             return True
 
     def _is_ready(self, key: TopicPartition) -> bool:
@@ -79,7 +80,7 @@ class DelayedDelete:
 
 
 def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
-    """Respond for each partition by itself; of one that is named twice the last offset counts."""
+    """Delete from each partition by itself. The last offset for a repeated partition counts."""
     topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
         topics.setdefault(topic.name, {}).update({wanted.partition_index: wanted for wanted in topic.partitions})

@@ -1,11 +1,13 @@
 """DescribeTopicPartitions (API key 75), version 0.
 
-Behaviour: describes topics in the order of their names, all of them where none is named, and stops after ``response_partition_limit``
-partitions (at most ``max.request.partition.size.limit``) with a cursor to the first one that was left out; the next request goes on from
-there. A partition whose leader clients of the listener cannot reach has leader -1, and no error. Topics that do not exist are answered with
-UNKNOWN_TOPIC_OR_PARTITION when they are named; a cursor at a topic that is not among those named gets INVALID_REQUEST. Nothing is ever
-created. Topics that the client may not describe are left out where all are asked for, and TOPIC_AUTHORIZATION_FAILED where they are named,
-whether they exist or not. KIP-966.
+Behaviour: describes topics in the order of their names, or all topics if none is named. Stops after
+``response_partition_limit`` partitions (at most ``max.request.partition.size.limit``) with a cursor
+to the next one, and the next request continues from there. A partition whose leader clients of the
+listener cannot reach has leader -1, and no error. A named topic that does not exist gets
+UNKNOWN_TOPIC_OR_PARTITION. A cursor at a topic that is not among the named ones gets
+INVALID_REQUEST. Nothing is ever created. Topics that the client may not describe are left out if
+all are asked for. If named, they are TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
+KIP-966.
 """
 
 from collections.abc import Iterator
@@ -29,7 +31,7 @@ from log_service.protocol.messages.describe_topic_partitions import (
 )
 
 TOPICS_AT_ONCE = 250
-"""Topics that are looked at in one turn of the event loop."""
+"""Topics to process in one turn of the event loop."""
 
 
 def handle_describe_topic_partitions(
@@ -51,14 +53,14 @@ def handle_describe_topic_partitions(
 
 
 async def _take_turns(steps: Iterator[None], response: DescribeTopicPartitionsResponse) -> DescribeTopicPartitionsResponse:
-    """Describe topics a few at a time, so that other requests have their turn between them."""
+    """Describe topics a few at a time, so that other requests run in between."""
     for _ in steps:
         await trio.lowlevel.checkpoint()
     return response
 
 
 def _steps(node: Node, call: Call, request: DescribeTopicPartitionsRequest, response: DescribeTopicPartitionsResponse) -> Iterator[None]:
-    """Fill a response. Yield after every ``TOPICS_AT_ONCE`` topics that were looked at."""
+    """Fill a response. Yield after every ``TOPICS_AT_ONCE`` topics."""
     image = node.image()
     left_count = max(1, min(request.response_partition_limit, node.config.max_partitions_described))
     wanted = list(_wanted(image, request))
@@ -91,7 +93,7 @@ def _steps(node: Node, call: Call, request: DescribeTopicPartitionsRequest, resp
 
 
 def _is_cursor_astray(request: DescribeTopicPartitionsRequest) -> bool:
-    """Whether the cursor points to a topic that is not among those that are asked for, or to no partition at all."""
+    """Return whether the cursor is at a topic that is not asked for, or at no partition."""
     cursor = request.cursor
     if cursor is None:
         return False
@@ -110,13 +112,13 @@ def _wanted(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> It
 
 
 def _hidden(call: Call, names: list[str]) -> set[str]:
-    """Return the names of what the client may not describe, whether it exists or not."""
+    """Return the names that the client may not describe, whether they exist or not."""
     access = call.access
     return set() if access is None else set(names) - access.allowed(AclOperation.DESCRIBE, AclResource.TOPIC, names)
 
 
 def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Return what is told of a topic that the client may not describe, and of one that does not exist."""
+    """Return the response for a topic that the client may not describe, existing or not."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
 

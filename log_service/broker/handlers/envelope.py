@@ -1,10 +1,14 @@
-"""Envelope (API key 58), version 0: a request of a client that another broker has passed on to this controller (KIP-590).
+"""Envelope (API key 58), version 0: a client's request that another broker forwarded (KIP-590).
 
-Behaviour: the request inside goes the whole way of a request of its API, as its own client's: permissions and quotas are those of the
-principal in the envelope, and its response comes back inside of the envelope's, header and body. The envelope itself is refused with
-CLUSTER_AUTHORIZATION_FAILED for a sender that is no broker, PRINCIPAL_DESERIALIZATION_FAILURE for a principal that cannot be read,
-INVALID_REQUEST for an address that is none and for an API that no broker passes on, UNSUPPORTED_VERSION for a request that does not parse,
-and NOT_CONTROLLER where this node is not the active controller: then nothing is inside, so that the sender looks for the active one.
+Behaviour: the inner request goes through all steps of its API as its own client's request, with
+permissions and quotas of the principal in the envelope. Its response, header and body, is returned
+inside the envelope's response.
+
+The envelope itself is refused with CLUSTER_AUTHORIZATION_FAILED for a sender that is no broker,
+PRINCIPAL_DESERIALIZATION_FAILURE for a principal that cannot be read, INVALID_REQUEST for an
+invalid address and for an API that brokers do not forward, and UNSUPPORTED_VERSION for a request
+that does not parse. If this node is not the active controller it is NOT_CONTROLLER, without an
+inner response, so the sender looks for the active one.
 """
 
 from log_service.broker.call import Call, Deferred, Outer
@@ -22,7 +26,7 @@ KEY_BYTES = 2
 
 
 def handle_envelope(node: Node, call: Call, request: EnvelopeRequest) -> EnvelopeResponse | Deferred:  # noqa: ARG001 - the request inside asks the node
-    """Answer the request inside."""
+    """Respond to the inner request."""
     outer = call.connection
     principal, is_by_token = principal_of(request.request_principal)
     context = ConnectionContext(
@@ -46,7 +50,7 @@ def handle_envelope(node: Node, call: Call, request: EnvelopeRequest) -> Envelop
 
 
 def _sealed(call: Call, response: Message) -> EnvelopeResponse:
-    """Return the envelope's response around that of the request inside."""
+    """Return the envelope's response around the inner one."""
     if is_for_another(response):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     frame = encode_response(call.route.api.key, call.version, call.correlation_id, response)

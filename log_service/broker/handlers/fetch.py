@@ -1,20 +1,24 @@
 """Fetch (API key 1), versions 4-18.
 
-Behaviour: the response holds whole batches below the high watermark (``read_committed``: below the last stable offset), from the one that
-holds the fetch offset. The first batch of a response is sent whole however large it is, so that a consumer always gets on; after it
-``max_bytes`` of the request and of each partition hold. The broker responds at once when ``min_bytes`` can be read (never more than
-``max_bytes``), when something is wrong with a partition that exists, when it sends the consumer to another replica, or when no partition
-exists. Else the fetch waits until they can be read or ``max_wait_ms`` has passed. Records go from the segment to the socket as a leased
-slice.
+Behaviour: the response holds whole batches below the high watermark (``read_committed``: below the
+last stable offset), from the one that holds the fetch offset. The first batch of a response is sent
+whole whatever its size, so a consumer always makes progress. After it ``max_bytes`` of the request
+and of each partition hold. The broker responds at once if ``min_bytes`` can be read (never more
+than ``max_bytes``), if an existing partition has an error, if it sends the consumer to another
+replica, or if no partition exists. Otherwise the fetch waits until they can be read or
+``max_wait_ms`` has passed. Records go from the segment to the socket as a leased slice.
 
-Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred
-replica (KIP-392); 12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids (KIP-516);
-15 replica state (KIP-903); 16 current leader and node endpoints (KIP-951); 17 directory id (KIP-853); 18 high watermark (KIP-1166).
+Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader
+epoch (KIP-320); 11 rack and preferred replica (KIP-392); 12 flexible, last fetched epoch and
+diverging epoch (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 current leader and
+node endpoints (KIP-951); 17 directory id (KIP-853); 18 high watermark (KIP-1166).
 
-A follower (a request with a replica id) reads up to the log's end, and waits there for appends, not for the high watermark;
-``replica_fetch`` says what it is told and what the leader learns from it.
+A follower (a request with a replica id) reads up to the log end offset, and waits for appends
+instead of the high watermark. ``replica_fetch`` decides on its checks and on the effects of its
+fetch.
 
-A partition of a topic that the client may not read is TOPIC_AUTHORIZATION_FAILED, also in a session that named it before.
+A partition of a topic that the client may not read is TOPIC_AUTHORIZATION_FAILED, also in a session
+that named it before.
 """
 
 from collections.abc import Callable, Iterable
@@ -70,10 +74,12 @@ Release = Callable[[], None]
 
 
 class Reading:
-    """What one pass over the partitions of a fetch found. Holds leases until it becomes a response or is released.
+    """The results of one pass over the partitions of a fetch.
 
-    ``present`` are the partitions that exist on this node. ``replica`` is the follower that fetches, None where a consumer does; it may
-    have to ask the leader (``is_leader_needed``). ``nearest`` names a replica nearer to the consumer, where such are looked for.
+    Holds leases until it becomes a response or is released. ``present`` are the partitions that
+    exist on this node. ``replica`` is the follower that fetches, or None for a consumer.
+    ``is_leader_needed`` is set for followers and old consumers, because they read from the leader
+    only. ``nearest`` finds replicas nearer to the consumer, if enabled.
     """
 
     __slots__ = (
@@ -95,19 +101,22 @@ class Reading:
         self.nearest = nearest
         self.is_leader_needed = is_leader_needed
         self.held_back: tuple[TopicPartition, ...] = ()
-        """Partitions that a throttle keeps from this follower for now: their appends do not end its wait."""
+        """Partitions that a throttle withholds from this follower.
+
+        Their appends do not end its wait.
+        """
         self.results: list[tuple[FetchTarget, PartitionData, int]] = []
         self.present: list[tuple[Partition, FetchTarget]] = []
         self.max_bytes = 0
         """Of records in all partitions together."""
         self.record_bytes = 0
         self.must_respond = False
-        """Whether the response leaves at once: something is wrong with a partition that exists, or another replica is to be read."""
+        """Whether to respond at once, with an error of a partition or with another replica."""
         self._releases: list[Release] = []
         self._found: list[tuple[Partition, int]] = []
 
     def add(self, target: FetchTarget, found: PartitionData, size_bytes: int) -> None:
-        """Keep what a partition gave."""
+        """Add the result of a partition."""
         self.results.append((target, found, size_bytes))
         self.record_bytes += size_bytes
         is_wrong = (found.error_code and found.error_code not in _NOT_THERE) or found.diverging_epoch is not None
@@ -120,18 +129,21 @@ class Reading:
         self._found.append((partition, size_bytes))
 
     def count_sent(self) -> None:
-        """Count the records as sent: this reading becomes the response."""
+        """Count the records as sent, because this reading becomes the response."""
         for partition, size_bytes in self._found:
             partition.sent_bytes += size_bytes
 
     def release(self) -> None:
-        """Give all leases back: the records of the response will be read anew."""
+        """Release all leases, because the records of the response are read again."""
         for release in self._releases:
             release()
 
 
 class _Awaited:
-    """A partition that a delayed fetch waits for, as the fetch found it. ``place`` is where the fetch begins, if bytes are counted."""
+    """A partition that a delayed fetch waits for, as the fetch found it.
+
+    ``place`` is the position of the fetch offset, if bytes are counted.
+    """
 
     __slots__ = ("is_leader", "leader_epoch", "max_bytes", "offset", "partition", "place", "readable_bytes")
 
@@ -146,9 +158,10 @@ class _Awaited:
 
 
 class DelayedFetch:
-    """A fetch that waits for ``min_bytes`` below the high watermarks of its partitions, or below their last stable offsets.
+    """A fetch that waits for ``min_bytes`` in its partitions.
 
-    A follower's waits for them below the ends of the logs.
+    A consumer's fetch counts bytes below the high watermarks, or below the last stable offsets. A
+    follower's counts them below the log end offsets.
     """
 
     __slots__ = (
@@ -186,7 +199,7 @@ class DelayedFetch:
         return self._awaited
 
     def expect(self, present: list[tuple[Partition, FetchTarget]]) -> bool:
-        """Wait for these partitions, and say whether there is anything to wait for: not where enough is there already."""
+        """Add partitions to wait for. Return false if there are none, or enough bytes already."""
         for partition, target in present:
             place = partition.place_of(target.fetch_offset) if self._counts_bytes else None
             awaited = self._awaited[partition.topic_partition] = _Awaited(partition, target, place)
@@ -195,11 +208,11 @@ class DelayedFetch:
         return bool(self._awaited)
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Whether enough can be read, or the partition is not the one it was: gone, offline, led elsewhere or anew."""
+        """Return whether enough can be read, or the partition is offline or led anew."""
         try:
             return self._is_ready(key)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
-            self.deferred.fail(error)  # what was appended meanwhile is another request's
+            self.deferred.fail(error)  # the append belongs to another request, which must not fail
             return True
 
     def _is_ready(self, key: TopicPartition) -> bool:
@@ -211,7 +224,7 @@ class DelayedFetch:
         return self._has_enough(awaited)
 
     def _has_enough(self, awaited: _Awaited) -> bool:
-        """Whether all partitions have what the fetch waits for, now that one of them may have more."""
+        """Update one partition's bytes, and return whether all partitions have enough."""
         partition = awaited.partition
         state = partition.state
         end_offset = state.log_end_offset if self._is_by_replica else state.read_limit(self._isolation)
@@ -221,7 +234,7 @@ class DelayedFetch:
             return True
         readable_bytes = None if awaited.place is None else partition.readable_bytes(awaited.place, end_offset)
         if readable_bytes is None:
-            return True  # a response holds records of one segment: more will not come, and the next fetch begins behind them
+            return True  # a response has records of one segment, so no more will come
         readable_bytes = min(readable_bytes, awaited.max_bytes)
         self._missing_bytes -= readable_bytes - awaited.readable_bytes
         awaited.readable_bytes = readable_bytes
@@ -237,7 +250,7 @@ class DelayedFetch:
         return build_response(self.node, self._call, self.context, reading)
 
     def on_expired(self) -> None:
-        """Respond with what there is."""
+        """Respond with the available records."""
         self.on_ready()
 
 
@@ -264,9 +277,10 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
 
 
 def _is_privileged(call: Call, request: FetchRequest) -> bool:
-    """Whether a request may start a session that takes the place of consumers': a follower's that comes from a broker.
+    """Return whether a request may start a session that evicts consumers' sessions.
 
-    Apache Kafka believes any client that names a replica.
+    Only a follower's request from a broker may. Apache Kafka believes any client that names a
+    replica.
     """
     if request.replica_id < 0 and (request.replica_state is None or request.replica_state.replica_id < 0):
         return False
@@ -275,7 +289,7 @@ def _is_privileged(call: Call, request: FetchRequest) -> bool:
 
 
 def _replica_of(node: Node, request: FetchRequest, *, is_noted: bool) -> "FetchingReplica | None":
-    """Return the follower that sent a request, None where a consumer did."""
+    """Return the follower that sent a request, or None for a consumer."""
     if request.replica_id < 0 and request.replica_state is None:
         return None
     from log_service.broker.handlers.replica_fetch import replica_of  # noqa: PLC0415 - a node alone has no followers
@@ -291,7 +305,7 @@ def _delay(operation: DelayedFetch, deadline_ms: int) -> Deferred:
 
 
 def _nearest_of(node: Node, call: Call, request: FetchRequest) -> "Nearest | None":
-    """Return what looks for replicas nearer to a consumer; None where none are looked for."""
+    """Return the finder of replicas nearer to a consumer, or None if it is not enabled."""
     if not node.config.replication.is_rack_aware or not request.rack_id:
         return None
     from log_service.broker.handlers.nearest_replica import Nearest  # noqa: PLC0415 - few nodes look for them
@@ -300,7 +314,7 @@ def _nearest_of(node: Node, call: Call, request: FetchRequest) -> "Nearest | Non
 
 
 def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContext, replica: "FetchingReplica | None") -> Reading:
-    """Read every partition of a fetch, in the session's order, within the limits of the request and of the broker."""
+    """Read the partitions of a fetch in the session's order, within request and broker limits."""
     nearest = None if replica is not None else _nearest_of(node, call, request)
     reading = Reading(replica, nearest, is_leader_needed=replica is not None or call.version < FIRST_VERSION_WITH_RACK)
     left_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
@@ -308,7 +322,8 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
         left_bytes = _quota_bytes(call.account, left_bytes)
     reading.max_bytes = left_bytes
     isolation = Isolation.of(request.isolation_level)
-    is_readable, guard = True, call.access  # ``guard`` is asked about each topic; without it ``is_readable`` holds for all of them
+    # ``guard`` decides on each topic. Without it ``is_readable`` is for all topics.
+    is_readable, guard = True, call.access
     if guard is not None and replica is not None:
         is_readable, guard = guard.may_cluster(AclOperation.CLUSTER_ACTION), None  # followers are brokers
     readable: dict[str, bool] = {}
@@ -317,7 +332,8 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
     for target in context.targets:
         partition = node.replicas.find_open(target.topic, target.topic_id, target.partition)
         if guard is not None and (asked is None or target.topic_id is not asked.topic_id or target.topic is not asked.topic):
-            asked, is_readable = target, _is_readable(node, guard, target, partition, readable)  # once for neighbours, which share both
+            # Once for consecutive partitions of a topic, because they share the target's topic and id.
+            asked, is_readable = target, _is_readable(node, guard, target, partition, readable)
         if not is_readable:
             reading.add(target, _failed(target, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None), 0)
             continue
@@ -348,9 +364,10 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
 
 
 def _is_readable(node: Node, access: Access, target: FetchTarget, partition: Partition | None, known: dict[str, bool]) -> bool:
-    """Whether the client may read the topic of a partition; ``known`` are the topics that were asked about in this pass.
+    """Return whether the client may read the topic of a partition.
 
-    Each pass asks anew, about what a session holds, too. An id of no topic is told to be of none, to everyone.
+    ``known`` caches the decisions of this pass. Each pass checks again, also the partitions of a
+    session. An unknown id is readable, because every client gets UNKNOWN_TOPIC_ID for it.
     """
     name = target.name if partition is None else partition.topic_partition.topic
     if not name:
@@ -365,7 +382,7 @@ def _is_readable(node: Node, access: Access, target: FetchTarget, partition: Par
 
 
 def _is_quiet(partition: Partition, target: FetchTarget, isolation: Isolation) -> bool:
-    """Whether a session's consumer knows everything of the partition already: most of them, most of the time."""
+    """Return whether a session's consumer is up to date with the partition, as it mostly is."""
     state = partition.state
     return (
         target.sent_high_watermark == state.high_watermark
@@ -447,7 +464,7 @@ def _aborted_in(partition: Partition, target: FetchTarget, found: LogSlice | Non
 
 
 def _elsewhere(partition: Partition, target: FetchTarget, broker_id: int) -> PartitionData:
-    """Return what sends a consumer to another replica: no records, and its broker."""
+    """Return the result that sends a consumer to another replica, without records."""
     return PartitionData(
         partition_index=target.partition,
         high_watermark=partition.high_watermark,
@@ -472,7 +489,10 @@ def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, i
 
 
 def _not_there(node: Node, target: FetchTarget, code: ErrorCode, *, is_by_id: bool) -> PartitionData:
-    """Return what a partition gets that is not found; a session that found its topic by id knows what became of it."""
+    """Return the result of a partition that is not found.
+
+    A session that found its topic by id knows whether the topic was deleted or replaced.
+    """
     topics = node.image().topics
     if not target.name:
         known = topics.by_id.get(TopicId(target.topic_id))
@@ -499,7 +519,10 @@ def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -
 
 
 def build_response(node: Node, call: Call, context: FetchContext, reading: Reading) -> FetchResponse:
-    """Return all partitions, or those that changed since the session's last response, neighbours of one topic under one head."""
+    """Return all partitions, or those that changed since the session's last response.
+
+    Consecutive partitions of one topic share one topic entry.
+    """
     if call.account is not None and call.account.must_pause(_response_bytes(context, reading)):
         return _without_records(node, context, reading)
     response = FetchResponse(session_id=context.session_id)
@@ -524,7 +547,10 @@ def build_response(node: Node, call: Call, context: FetchContext, reading: Readi
 
 
 def _tell_leader(node: Node, call: Call, response: FetchResponse, found: PartitionData, *, is_client: bool) -> None:
-    """Say where the leader that a partition names is reached; older clients could not be told (KIP-951). Brokers know where others are."""
+    """Add the endpoint of the leader that a partition names (KIP-951).
+
+    Older versions have no field for the leader. Brokers know the endpoints of others.
+    """
     if call.version < FIRST_VERSION_WITH_LEADER or found.current_leader is None:
         found.current_leader = None
         return
@@ -539,7 +565,7 @@ def _tell_leader(node: Node, call: Call, response: FetchResponse, found: Partiti
 
 
 def _quota_bytes(account: QuotaAccount, max_bytes: int) -> int:
-    """Return how many bytes of records a response may hold, by the client's quota too."""
+    """Return the most bytes of records in a response, also within the client's quota."""
     own_bytes = account.max_fetch_bytes
     return max_bytes if own_bytes is None else min(max_bytes, own_bytes)
 
@@ -549,7 +575,10 @@ HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES = 16, 18, 44
 
 
 def _response_bytes(context: FetchContext, reading: Reading) -> int:
-    """Return about how large a response would be, for the client's quota; it is not made yet, because making it advances the session."""
+    """Estimate the size of a response, for the client's quota.
+
+    The response does not exist yet, because building it advances the session.
+    """
     told = [
         target
         for target, found, size_bytes in reading.results
@@ -560,7 +589,10 @@ def _response_bytes(context: FetchContext, reading: Reading) -> int:
 
 
 def _without_records(node: Node, context: FetchContext, reading: Reading) -> FetchResponse:
-    """Return the response to a consumer that has to pause: no partition at all, and no session that it does not know yet."""
+    """Return the response to a consumer that has to pause, without partitions.
+
+    A session that the consumer does not know yet is withdrawn.
+    """
     reading.release()
     if context.session is None or context.is_incremental:
         return FetchResponse(session_id=context.session_id)

@@ -1,11 +1,13 @@
 """FindCoordinator (API key 10), versions 0-6.
 
-Behaviour: for each group the broker that leads its partition of ``__consumer_offsets``, for each transactional id that of its partition of
-``__transaction_state``, for each share partition (``group:topic id:partition``) that of its partition of ``__share_group_state``. A topic
-is created when it is first asked for. COORDINATOR_NOT_AVAILABLE while the partition has no leader.
+Behaviour: responds with the leader of the key's partition. Groups are in ``__consumer_offsets``,
+transactional ids in ``__transaction_state``, share partitions (``group:topic id:partition``) in
+``__share_group_state``. Each topic is created when it is first needed. COORDINATOR_NOT_AVAILABLE
+while the partition has no leader.
 
-Versions: 1 key type (group 0, transaction 1) and an error text; 3 flexible; 4 many keys in one request (KIP-699); 5 a retriable error for
-transactions (KIP-890); 6 share groups, key type 2 (KIP-932).
+Versions: 1 key type (group 0, transaction 1) and an error text; 3 flexible; 4 many keys in one
+request (KIP-699); 5 a retriable error for transactions (KIP-890); 6 share groups, key type 2
+(KIP-932).
 
 Other key types are INVALID_REQUEST, and share partitions before version 6.
 """
@@ -26,11 +28,14 @@ SHARE_KEY_TYPE = 2
 FIRST_VERSION_WITH_MANY_KEYS = 4
 FIRST_VERSION_WITH_SHARE_GROUPS = 6
 NO_ERROR_TEXT = "NONE"
-"""What versions 1 to 3 say where nothing is wrong."""
+"""The error text of versions 1 to 3 without an error."""
 
 
 def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Deferred:
-    """Respond at once, after the coordinators' topic was created, or once another broker coordinates in the place of a dead one."""
+    """Respond at once, or after creating the coordinators' topic, or after an election.
+
+    The election replaces a coordinator whose process has just ended.
+    """
     topic = _created_topic(request.key_type, call.version)
     if topic is None or topic in node.image().topics.by_name:
         find = partial(_find_all, node, call, request)
@@ -44,14 +49,14 @@ def _named(response: FindCoordinatorResponse) -> list[NodeId]:
 
 
 def _created_topic(key_type: int, version: int) -> str | None:
-    """Return the topic that is created when a client first asks for a coordinator of that type."""
+    """Return the topic that is created when a client first needs a coordinator of that type."""
     if key_type == SHARE_KEY_TYPE and version >= FIRST_VERSION_WITH_SHARE_GROUPS:
         return SHARE_GROUP_STATE_TOPIC
     return {GROUP_KEY_TYPE: GROUP_METADATA_TOPIC, TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC}.get(key_type)
 
 
 def refuse_find_coordinator(call: Refusable, error: KafkaError) -> FindCoordinatorResponse:
-    """Tell an error for each key, or, up to version 3, for the only one."""
+    """Return an error for each key, or for the only one up to version 3."""
     text = str(error)
     if call.version < FIRST_VERSION_WITH_MANY_KEYS:
         return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=-1, port=-1)

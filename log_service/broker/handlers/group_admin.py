@@ -1,12 +1,13 @@
 """ListGroups (16, versions 0-5), DescribeGroups (15, 0-6) and DeleteGroups (42, 0-2).
 
-Behaviour: ListGroups tells the groups that this broker coordinates, others have others. DescribeGroups and DeleteGroups answer each group
-by itself and once, also one that is named twice: a small request would else have a response beyond all bounds. In DeleteGroups a group with
-members is NON_EMPTY_GROUP. There is no authorizer: a client that asks for authorized operations is told all of them, where the group is
-there.
+Behaviour: ListGroups lists only the groups that this broker coordinates. DescribeGroups and
+DeleteGroups respond for each group by itself and once, even if it is repeated. Otherwise a small
+request could have a response of any size. In DeleteGroups a group with members is NON_EMPTY_GROUP.
+Without an authorizer, authorized operations of an existing group are all of them.
 
-Versions of ListGroups: 3 flexible; 4 states (KIP-518); 5 types (KIP-848). DescribeGroups: 3 authorized operations (KIP-430); 4 static
-members; 5 flexible; 6 GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043). DeleteGroups: 2 flexible.
+Versions of ListGroups: 3 flexible; 4 states (KIP-518); 5 types (KIP-848). DescribeGroups: 3
+authorized operations (KIP-430); 4 static members; 5 flexible; 6 GROUP_ID_NOT_FOUND instead of a
+dead group (KIP-1043). DeleteGroups: 2 flexible.
 """
 
 from functools import partial
@@ -20,14 +21,14 @@ from log_service.protocol.messages.list_groups import ListGroupsRequest
 
 
 def handle_list_groups(node: Node, call: Call, request: ListGroupsRequest) -> Deferred:
-    """Tell the groups of this broker."""
+    """Respond with the groups of this broker."""
     deferred = call.defer()
     node.groups.list_groups(request, call.client(), deferred.complete)
     return deferred
 
 
 def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsRequest) -> Deferred:
-    """Tell state and members of each group."""
+    """Respond with state and members of each group."""
     deferred = call.defer()
     request.groups = list(dict.fromkeys(request.groups))
 

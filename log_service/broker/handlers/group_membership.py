@@ -1,12 +1,15 @@
-"""JoinGroup (11, versions 0-9), SyncGroup (14, 0-5), Heartbeat (12, 0-4) and LeaveGroup (13, 0-5): the classic group protocol.
+"""The classic group protocol.
 
-Behaviour: the coordinator of the group decides; here the request is only handed to it with who sent it. JoinGroup and SyncGroup are
-answered when the group is complete, so that responses wait for other members. A broker that does not coordinate the group says
-NOT_COORDINATOR.
+JoinGroup (11, versions 0-9), SyncGroup (14, 0-5), Heartbeat (12, 0-4) and LeaveGroup (13, 0-5).
 
-Versions of JoinGroup: 1 rebalance timeout; 4 MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345); 6 flexible; 7 protocol type
-(KIP-559); 8 a reason (KIP-800); 9 skip assignment (KIP-814). SyncGroup: 3 static members; 4 flexible; 5 protocol (KIP-559). Heartbeat: 3
-static members; 4 flexible. LeaveGroup: 3 many members at once (KIP-345); 4 flexible; 5 a reason (KIP-800).
+Behaviour: the coordinator of the group decides. The handler only passes the request on, with its
+sender. JoinGroup and SyncGroup get their responses when the group is complete, so they wait for
+other members. A broker that does not coordinate the group responds with NOT_COORDINATOR.
+
+Versions of JoinGroup: 1 rebalance timeout; 4 MEMBER_ID_REQUIRED (KIP-394); 5 static members
+(KIP-345); 6 flexible; 7 protocol type (KIP-559); 8 a reason (KIP-800); 9 skip assignment (KIP-814).
+SyncGroup: 3 static members; 4 flexible; 5 protocol (KIP-559). Heartbeat: 3 static members; 4
+flexible. LeaveGroup: 3 many members at once (KIP-345); 4 flexible; 5 a reason (KIP-800).
 """
 
 from log_service.broker.call import Call, Deferred
@@ -44,14 +47,14 @@ def handle_sync_group(node: Node, call: Call, request: SyncGroupRequest) -> Sync
 
 
 def handle_heartbeat(node: Node, call: Call, request: HeartbeatRequest) -> Deferred:
-    """Respond at once, or when what was decided before it is safe."""
+    """Respond at once, or once earlier decisions are safe."""
     deferred = call.defer()
     node.groups.heartbeat(request, call.client(), deferred.complete)
     return deferred
 
 
 def handle_leave_group(node: Node, call: Call, request: LeaveGroupRequest) -> Deferred:
-    """Respond when the members are out."""
+    """Respond once the members have left."""
     deferred = call.defer()
     node.groups.leave_group(request, call.client(), deferred.complete)
     return deferred

@@ -1,15 +1,17 @@
 """ListOffsets (API key 2), versions 1-11.
 
-Behaviour: for each partition the first offset whose record is at or after a time, or what a special timestamp asks for: latest (-1; for
-``read_committed`` the last stable offset), earliest (-2), the record with the largest timestamp (-3), earliest on this node's disk (-4,
-the same as -2 here), last tiered (-5) and earliest not yet tiered (-6; both -1 here, where nothing is tiered). Offset and timestamp are -1
-where no record is late enough. A special timestamp that the version does not know gets UNSUPPORTED_VERSION. Where the end is asked for and
-a sync has to end before the leader knows it, the response waits for that; if the leader still does not know it then, OFFSET_NOT_AVAILABLE,
-which is LEADER_NOT_AVAILABLE up to version 4.
+Behaviour: finds for each partition the first offset whose record is at or after a time, or the
+offset of a special timestamp. These are latest (-1; for ``read_committed`` the last stable offset),
+earliest (-2), the record with the largest timestamp (-3), earliest on this node's disk (-4, the
+same as -2 here), last tiered (-5) and earliest not yet tiered (-6; both -1 here, because nothing is
+tiered). Offset and timestamp are -1 if no record is late enough. A special timestamp that the
+version does not know gets UNSUPPORTED_VERSION. If the end offset is known only after a sync, the
+response waits for that. If the leader still does not know it then, it is OFFSET_NOT_AVAILABLE, or
+LEADER_NOT_AVAILABLE up to version 4.
 
-Versions: 1 one offset instead of a list (KIP-79); 2 isolation level; 4 leader epochs (KIP-320); 5 that error (KIP-207); 6 flexible; 7
-largest timestamp (KIP-734); 8 earliest local (KIP-405); 9 last tiered (KIP-1005); 10 timeout (KIP-1075); 11 earliest pending upload
-(KIP-1023).
+Versions: 1 one offset instead of a list (KIP-79); 2 isolation level; 4 leader epochs (KIP-320); 5
+that error (KIP-207); 6 flexible; 7 largest timestamp (KIP-734); 8 earliest local (KIP-405); 9 last
+tiered (KIP-1005); 10 timeout (KIP-1075); 11 earliest pending upload (KIP-1023).
 """
 
 from collections import Counter
@@ -48,7 +50,7 @@ _NEVER = 2**15
 
 
 def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred:
-    """Respond at once; after a sync that is under way where the end depends on it; from the pool where a time has to be looked up."""
+    """Respond at once, or after a pending sync, or after lookups of times in the pool."""
     unsettled = [partition for partition in _partitions_of(node, request) if not partition.is_end_known]
     if unsettled or any(_is_lookup(wanted.timestamp) for topic in request.topics for wanted in topic.partitions):
         deferred, client = call.defer(), trio.CancelScope()
@@ -59,7 +61,7 @@ def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> 
 
 
 def _partitions_of(node: Node, request: ListOffsetsRequest) -> Iterator[Partition]:
-    """Yield the partitions of a request that are here and whose end may be the offset that is asked for."""
+    """Yield the partitions that are here and whose end offset the response may need."""
     for topic in request.topics:
         for wanted in topic.partitions:
             if wanted.timestamp != OffsetSpec.LATEST and not _is_lookup(wanted.timestamp):
@@ -73,7 +75,7 @@ def _is_lookup(timestamp: int) -> bool:
 
 
 async def _complete(deferred: Deferred, client: trio.CancelScope, waiting: Coroutine[Any, Any, ListOffsetsResponse]) -> None:
-    """Respond from the pool, and end with the client: each lookup opens a batch."""
+    """Respond from the pool. Stop when the client leaves, because each lookup opens a batch."""
     with client:
         await deferred.complete_after(waiting)
 
@@ -96,9 +98,9 @@ def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffset
 
 
 def _find_in_steps(node: Node, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse) -> Iterator[bool]:
-    """Respond for each partition by itself, and yield true after each lookup.
+    """Find the offset of each partition by itself, and yield true after each lookup.
 
-    A partition that is asked for twice is a mistake of the client (INVALID_REQUEST, told once).
+    A repeated partition is the client's mistake (INVALID_REQUEST, returned once).
     """
     isolation = Isolation.of(request.isolation_level) if request.replica_id < 0 else None
     counts = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)

@@ -1,18 +1,22 @@
 """Log directories: AlterReplicaLogDirs (API key 34, versions 1-2) and DescribeLogDirs (35, 1-5).
 
-AlterReplicaLogDirs: each partition moves to the log directory that is asked for: copied beside its log while it is served, then put in its
-place (DescribeLogDirs shows the copy on its way). Responds when the move has begun. Asking for the directory where it is gives up a move
-that is under way. LOG_DIR_NOT_FOUND for paths that the configuration does not name, INVALID_REPLICA_ASSIGNMENT for cordoned ones
-(KIP-1066), KAFKA_STORAGE_ERROR for offline ones, UNKNOWN_TOPIC_OR_PARTITION for what does not exist.
+AlterReplicaLogDirs: moves each partition to the requested log directory. The copy is made beside
+its log while that is served, and then replaces it (DescribeLogDirs shows the copy under way).
+Responds when the move has begun. Naming the present directory cancels a move under way.
+LOG_DIR_NOT_FOUND for paths that the configuration does not name, INVALID_REPLICA_ASSIGNMENT for
+cordoned ones (KIP-1066), KAFKA_STORAGE_ERROR for offline ones, UNKNOWN_TOPIC_OR_PARTITION for
+unknown partitions.
 
 Versions: 2 flexible. KIP-113.
 
-DescribeLogDirs: tells each log directory of this node: whether it is online (KAFKA_STORAGE_ERROR where it failed), how large its file
-system is and what is free there, and the size of every partition in it that was asked for (null: all), with how far it is behind the high
-watermark (0 on a leader), or, for a copy that is on its way between directories, behind the log that it will replace. Partitions that are
-not on this node are left out.
+DescribeLogDirs: responds with each log directory of this node. It has the directory's state
+(KAFKA_STORAGE_ERROR if it failed), the size and the free bytes of its file system, and the size of
+every requested partition in it (null: all). The lag of a partition counts to the high watermark (0
+on a leader). The lag of a copy under way counts to the log that it will replace. Partitions that
+are not on this node are left out.
 
-Versions: 2 flexible; 3 an error at the top; 4 total and usable bytes (KIP-827); 5 cordoned directories (KIP-1066).
+Versions: 2 flexible; 3 an error at the top; 4 total and usable bytes (KIP-827); 5 cordoned
+directories (KIP-1066).
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,13 +47,13 @@ def handle_alter_replica_log_dirs(
     call: Call,  # noqa: ARG001 - one shape for all
     request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse:
-    """Begin the moves; a partition that is named twice goes where it is named last."""
+    """Begin the moves. A repeated partition moves to the last directory named for it."""
     targets = {(topic.name, index): wanted.path for wanted in request.dirs for topic in wanted.topics for index in topic.partitions}
     return _told({(topic, index): _move(node, topic, index, path) for (topic, index), path in targets.items()})
 
 
 def refuse_alter_replica_log_dirs(call: Refusable, error: KafkaError) -> AlterReplicaLogDirsResponse:
-    """Tell an error for each partition."""
+    """Return an error for each partition."""
     request: AlterReplicaLogDirsRequest = call.request
     return _told({(topic.name, index): error.code for wanted in request.dirs for topic in wanted.topics for index in topic.partitions})
 
@@ -71,11 +75,11 @@ def _move(node: Node, topic: str, index: int, path: str) -> ErrorCode:
 
 
 Asked = frozenset[TopicPartition] | None
-"""The partitions that were asked for; None is all."""
+"""The requested partitions. None means all."""
 
 
 def handle_describe_log_dirs(node: Node, call: Call, request: DescribeLogDirsRequest) -> Deferred:
-    """Look at every directory."""
+    """Describe every log directory."""
     return call.run(_describe_all(node, request))
 
 

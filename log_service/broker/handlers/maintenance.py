@@ -1,11 +1,14 @@
-"""Maintenance (API key 32000, ours), versions 0-1: apply retention or compaction now and say what that did.
+"""Maintenance (API key 32000, ours), versions 0-1: retention or compaction on request.
 
-Behaviour: runs the pass that the broker's own timer would run, on the topics that are named (null: on all that are not internal), and
-answers for each partition of this node with figures. Retention (operation 0): the segments and bytes that were removed and the log start
-offset after it. Compaction (operation 1): the records and bytes before and after, tombstones, dirty ratios and time, for the passes that
-were due by the topic's configuration; what is still under way after ``timeout_ms`` goes on and is marked, and a partition that cannot be
-compacted is no error but says why. Kafka has no such request: a
-cleaner of pipelines that wants figures asks for them here. The key is far outside Kafka's and is not told by ApiVersions.
+Behaviour: runs the pass that the broker's own timer would run, on the named topics (null: all that
+are not internal), and responds with figures for each partition of this node. Retention (operation
+0): the removed segments and bytes, and the log start offset after it. Compaction (operation 1): the
+records and bytes before and after, tombstones, dirty ratios and time, for the passes that were due
+by the topic's configuration. A pass that is still under way after ``timeout_ms`` continues and is
+marked. A partition that cannot be compacted is no error, but has a reason.
+
+Kafka has no such request. A cleaner of pipelines that wants figures asks for them here. The key is
+far outside Kafka's range and ApiVersions does not list it.
 
 Versions: 1 adds compaction.
 """

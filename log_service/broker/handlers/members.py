@@ -1,14 +1,17 @@
-"""What brokers and controllers say to the active controller: requests of the controller's listener that clients do not send.
+"""Requests of brokers and controllers to the active controller.
 
-BrokerRegistration (API key 62, versions 0-4), BrokerHeartbeat (63, 0-2), AlterPartition (56, 2-3), AllocateProducerIds (67, 0),
-ControllerRegistration (70, 0) and AssignReplicasToDirs (73, 0).
+BrokerRegistration (API key 62, versions 0-4), BrokerHeartbeat (63, 0-2), AlterPartition (56, 2-3),
+AllocateProducerIds (67, 0), ControllerRegistration (70, 0) and AssignReplicasToDirs (73, 0).
+Clients do not send them.
 
-Behaviour: the controller of this node decides; its rules (``controller.rules``) say what is refused. A node whose controller is not the
-active one answers NOT_CONTROLLER at the top of the response, never another error: the sender then looks for the active controller again.
+Behaviour: the controller of this node decides, by ``controller.rules``. A node whose controller is
+not the active one responds with NOT_CONTROLLER at the top, never with another error, so the sender
+looks for the active controller again.
 
-Versions: 62: 1 migrating brokers (KIP-866); 2 log directories (KIP-858); 3 the epoch of the last clean shutdown (KIP-966); 4 features
-whose lowest level is 0 (KIP-1022). 63: 1 offline log directories (KIP-858); 2 cordoned ones (KIP-1066). 56: 3 members of the in-sync set
-come with their broker epochs (KIP-903). KIP-631, KIP-497, KIP-730, KIP-919.
+Versions: 62: 1 migrating brokers (KIP-866); 2 log directories (KIP-858); 3 the epoch of the last
+clean shutdown (KIP-966); 4 features whose lowest level is 0 (KIP-1022). 63: 1 offline log
+directories (KIP-858); 2 cordoned ones (KIP-1066). 56: 3 in-sync replicas come with their broker
+epochs (KIP-903). KIP-631, KIP-497, KIP-730, KIP-919.
 """
 
 from log_service.broker.call import Call, Deferred
@@ -31,7 +34,7 @@ def handle_broker_registration(node: Node, call: Call, request: BrokerRegistrati
 
 
 def handle_broker_heartbeat(node: Node, call: Call, request: BrokerHeartbeatRequest) -> Deferred:
-    """Have the controller decide. The end of this connection is a sign that the broker may be gone."""
+    """Have the controller decide. The end of this connection hints that the broker may be gone."""
     connection, controller = call.connection, node.controller
     if isinstance(controller, ControllerDriver):
         node_id, epoch = NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)

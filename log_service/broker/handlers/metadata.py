@@ -1,28 +1,34 @@
 """Metadata (API key 3), versions 0-13.
 
-Behaviour: tells the brokers of the listener that the request came through, the cluster's id, and the topics that were asked for. All
-topics are asked for with null (version 0: with an empty list); an empty list asks for none. Asking for a topic that does not exist
-creates it where both the request and ``auto.create.topics.enable`` allow that, and answers when it is there. Each broker passes on what the
-controller decides, so that any broker is told as the controller.
+Behaviour: responds with the brokers of the request's listener, the cluster's id, and the requested
+topics. Null asks for all topics (version 0: an empty list), an empty list for none. A topic that
+does not exist is created if both the request and ``auto.create.topics.enable`` allow it, and the
+response waits for it. Every broker forwards requests for the controller, so the response names any
+broker as the controller.
 
-A response that would name a leader whose process has just ended waits for the election of another (``lost_brokers``).
+A response that would name a leader whose process has just ended waits for the election of another
+(``lost_brokers``).
 
-Fenced brokers are left out, unless all are fenced, or they were fenced a moment ago: librdkafka 2.10 to 2.16 drops every broker that a
-response leaves out, and one that tells topics and no broker may cut it off for good (librdkafka#5301).
+Fenced brokers are left out, unless all are fenced, or they were fenced a moment ago. librdkafka
+2.10 to 2.16 drops every broker that a response leaves out, and a response with topics and without
+brokers may cut it off for good (librdkafka#5301).
 
-Who may not describe a topic does not hear of it: where all topics are asked for it is left out, and where it is named it is
-TOPIC_AUTHORIZATION_FAILED whether it exists or not. One that exists is named by the id that it was asked for, or by its name alone. A
-missing topic that the client may describe and not create is TOPIC_AUTHORIZATION_FAILED, too. A client that asks for authorized operations
-is told its own; where there is no authorizer these are all.
+A topic that the client may not describe is left out if all are asked for. If named, it is
+TOPIC_AUTHORIZATION_FAILED whether it exists or not. The response names it only as the request did,
+by id or by name. A missing topic that the client may describe and not create is
+TOPIC_AUTHORIZATION_FAILED, too. A client that asks for authorized operations gets its own, or all
+without an authorizer.
 
-A partition whose leader clients of the listener cannot reach has leader -1 and an error: LEADER_NOT_AVAILABLE where no broker leads,
-LISTENER_NOT_FOUND where the leader has no such listener. Replicas whose broker is fenced, has no such listener or has lost the log
-directory are offline.
+A partition whose leader clients of the listener cannot reach has leader -1 and an error. It is
+LEADER_NOT_AVAILABLE if no broker leads, and LISTENER_NOT_FOUND if the leader has no such listener.
+Replicas whose broker is fenced, has no such listener or has lost the log directory are offline.
 
-Versions: 0 empty means all, no controller, and REPLICA_NOT_AVAILABLE instead of replicas that cannot be reached; 1 null means all,
-controller, rack, internal topics; 2 cluster id; 4 auto-creation may be refused; 5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs;
-8 authorized operations (KIP-430; of the cluster only in 8-10); 9 flexible; 10 topic ids (KIP-516); 12 asking by topic id; 13 an error at
-the top (KIP-1102). Version 0 must stay: released clients begin with it.
+Versions: 0 empty means all, no controller, and REPLICA_NOT_AVAILABLE instead of replicas that
+cannot be reached; 1 null means all, controller, rack, internal topics; 2 cluster id; 4
+auto-creation may be refused; 5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs; 8
+authorized operations (KIP-430; of the cluster only in 8-10); 9 flexible; 10 topic ids (KIP-516); 12
+asking by topic id; 13 an error at the top (KIP-1102). Version 0 must stay, because released clients
+begin with it.
 """
 
 from collections.abc import Iterable
@@ -63,7 +69,10 @@ FIRST_VERSION_BY_ID = 12
 
 
 def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> MetadataResponse | Deferred:
-    """Respond at once, after the topics that are missing were created, or once another broker leads what a dead one led."""
+    """Respond at once, or after creating missing topics, or after elections.
+
+    An election replaces a leader whose process has just ended.
+    """
     if call.version < FIRST_VERSION_BY_ID and any(_is_by_id(topic) for topic in request.topics or ()):
         return _refuse_ids(request)
     hidden = _hidden(node.image(), call, request)
@@ -78,7 +87,7 @@ def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> Metadat
 
 
 def _leaders(node: Node, call: Call, request: MetadataRequest) -> set[NodeId]:
-    """Return the brokers that lead partitions of the topics that are asked for."""
+    """Return the leaders of all partitions of the requested topics."""
     image = node.image()
     found = image.topics.by_name.values() if _asks_for_all(call, request) else (_find(image, each) for each in request.topics or ())
     return {partition.leader for topic in found if topic is not None for partition in topic.partitions.values()}
@@ -89,7 +98,10 @@ def _is_by_id(topic: MetadataRequestTopic) -> bool:
 
 
 def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
-    """Respond to versions 10 and 11, which have a field for ids and no use for it: nothing but INVALID_REQUEST for each topic."""
+    """Refuse topic ids in versions 10 and 11, which have the field but do not support it.
+
+    The response has only INVALID_REQUEST for each topic.
+    """
     topics = [
         MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()
@@ -104,7 +116,7 @@ async def _create_and_describe(  # noqa: PLR0917 - what was found out so far
 
 
 def _hidden(image: MetadataImage, call: Call, request: MetadataRequest) -> frozenset[str]:
-    """Return the names of what a request asks for and its client may not describe, whether it exists or not."""
+    """Return the requested names that the client may not describe, existing or not."""
     if call.access is None:
         return frozenset()
     if _asks_for_all(call, request):
@@ -120,7 +132,10 @@ def _asks_for_all(call: Call, request: MetadataRequest) -> bool:
 
 
 def _not_to_be_created(call: Call, missing: list[str]) -> set[str]:
-    """Return those of the missing topics that the client may not create. The controller asks again, by its own ACLs."""
+    """Return the missing topics that the client may not create.
+
+    The controller checks again, by its own ACLs.
+    """
     access = call.access
     if access is None or not missing or access.could_cluster(AclOperation.CREATE):
         return set()
@@ -128,7 +143,7 @@ def _not_to_be_created(call: Call, missing: list[str]) -> set[str]:
 
 
 def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
-    """Return the names that would have to be created, if that is wanted."""
+    """Return the names of topics to create, if creation is allowed."""
     if not request.topics or not request.allow_auto_topic_creation or not node.config.topics.is_auto_created:
         return []
     by_name = node.image().topics.by_name
@@ -177,7 +192,7 @@ def _describe_topics(
 
 
 def _refused(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-    """Return what is told of a topic that the client may not describe, and of one that does not exist."""
+    """Return the response for a topic that the client may not describe, existing or not."""
     name = wanted.name
     return MetadataResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -188,7 +203,7 @@ def _refused(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
 
 
 def _asked_for(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
-    """Return each topic once; where one is asked for by id, names say nothing."""
+    """Return each topic once. If there are ids, topics without one are ignored."""
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_TOPIC_ID)
     if ids:
         return [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]

@@ -1,8 +1,9 @@
-"""Which replica a consumer should read from: one in its own rack, where there is one (KIP-392).
+"""Selects the replica that a consumer should read from, in its own rack if possible (KIP-392).
 
-Decides as Apache Kafka's ``RackAwareReplicaSelector`` does: the leader, if it is in the consumer's rack or no replica is; else the in-sync
-replica of that rack that has the most, and of equals the one that was caught up last. A replica counts only if it holds the offset that the
-consumer asks for, and if the consumer can reach it on the listener that it came through.
+Decides as Apache Kafka's ``RackAwareReplicaSelector`` does. It is the leader, if that is in the
+consumer's rack or no replica is. Otherwise it is the in-sync replica of that rack with the largest
+log end offset, and of equals the one that was caught up last. A replica counts only if it holds the
+consumer's offset, and if the consumer can reach it on the same listener.
 """
 
 from log_service.metadata.image import MetadataImage
@@ -24,7 +25,7 @@ class Nearest:
         }
 
     def replica_for(self, log: Log, state: PartitionState, fetch_offset: int) -> int | None:
-        """Return the broker that a consumer of a partition led here is sent to; None where it stays."""
+        """Return the broker to which a consumer of a led partition is sent, or None if it stays."""
         if self._racks.get(state.node_id) == self._rack or not log.log_start_offset <= fetch_offset <= log.log_end_offset:
             return None
         candidates = [

@@ -1,11 +1,12 @@
 """OffsetCommit (API key 8), versions 2-10.
 
-Behaviour: partitions that do not exist are answered here with UNKNOWN_TOPIC_OR_PARTITION (UNKNOWN_TOPIC_ID where topics are named by id);
-the rest goes to the group's coordinator, which answers when the positions are safe in ``__consumer_offsets``. Positions of a request
-without a group membership (generation -1, no member) are accepted while the group has no members.
+Behaviour: partitions that do not exist are refused here with UNKNOWN_TOPIC_OR_PARTITION
+(UNKNOWN_TOPIC_ID if topics are named by id). The rest goes to the group's coordinator, which
+responds when the offsets are safe in ``__consumer_offsets``. Offsets of a request without a group
+membership (generation -1, no member) are accepted while the group has no members.
 
-Versions: 2-4 retention time of the client; 6 leader epoch; 7 static members (KIP-345); 8 flexible; 9 member epochs (KIP-848); 10 topic
-ids (KIP-848).
+Versions: 2-4 retention time of the client; 6 leader epoch; 7 static members (KIP-345); 8 flexible;
+9 member epochs (KIP-848); 10 topic ids (KIP-848).
 """
 
 from dataclasses import replace
@@ -31,7 +32,7 @@ Refused = dict[tuple[str, UUID], OffsetCommitResponseTopic]
 
 
 def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -> Deferred:
-    """Refuse what cannot be, and have the coordinator respond for the rest."""
+    """Refuse unknown partitions, and have the coordinator respond for the rest."""
     deferred = call.defer()
     image = node.image()
     is_by_id = call.version >= FIRST_VERSION_BY_ID
@@ -50,7 +51,7 @@ def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -
 
 
 def _with_refused(refused: Refused, response: OffsetCommitResponse) -> OffsetCommitResponse:
-    """Name each topic once, and what was refused here first."""
+    """Merge the responses so that each topic appears once, with refused partitions first."""
     for topic in response.topics:
         there = refused.setdefault((topic.name, topic.topic_id), topic)
         if there is not topic:

@@ -1,8 +1,9 @@
 """OffsetDelete (API key 47), version 0 (KIP-496).
 
-Behaviour: partitions that do not exist are answered here with UNKNOWN_TOPIC_OR_PARTITION; the rest goes to the group's coordinator, which
-takes the positions back, or says GROUP_SUBSCRIBED_TO_TOPIC where members read the topic. A group that is not there is GROUP_ID_NOT_FOUND,
-one with members that are no consumers NON_EMPTY_GROUP, both for the request as a whole.
+Behaviour: partitions that do not exist are refused here with UNKNOWN_TOPIC_OR_PARTITION. The rest
+goes to the group's coordinator. It deletes the offsets, or responds with GROUP_SUBSCRIBED_TO_TOPIC
+if members read the topic. An unknown group is GROUP_ID_NOT_FOUND, one with members that are no
+consumers NON_EMPTY_GROUP, both for the request as a whole.
 """
 
 from log_service.broker.call import Call, Deferred
@@ -20,7 +21,7 @@ from log_service.protocol.messages.offset_delete import (
 
 
 def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -> Deferred:
-    """Refuse what cannot be, and have the coordinator respond for the rest."""
+    """Refuse unknown partitions, and have the coordinator respond for the rest."""
     deferred = call.defer()
     image = node.image()
     known: list[OffsetDeleteRequestTopic] = []
@@ -56,7 +57,7 @@ def _exists(image: MetadataImage, topic: str, partition: int) -> bool:
 
 
 def _merged(missing: dict[str, OffsetDeleteResponseTopic], deleted: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
-    """Name each topic once, and what does not exist first."""
+    """Merge the responses so that each topic appears once, with missing partitions first."""
     for topic in deleted:
         there = missing.setdefault(topic.name, topic)
         if there is not topic:

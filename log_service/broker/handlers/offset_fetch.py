@@ -1,12 +1,14 @@
 """OffsetFetch (API key 9), versions 1-10.
 
-Behaviour: the coordinator answers with the committed positions, -1 where there is none; null topics ask for all of the group. Topics
-named by id are answered by id, UNKNOWN_TOPIC_ID where there is no such topic. With ``require_stable`` a position that an open transaction
-may still change is UNSTABLE_OFFSET_COMMIT. A group of which all is asked for twice is told once.
+Behaviour: the coordinator responds with the committed offsets, -1 if there is none. Null topics ask
+for all of the group. Topics named by id are answered by id, UNKNOWN_TOPIC_ID if there is no such
+topic. With ``require_stable`` an offset that an open transaction may still change is
+UNSTABLE_OFFSET_COMMIT. A repeated request for all of a group is answered once.
 
-Versions: 2 null asks for all, an error at the top; 3 throttle time; 5 leader epoch; 6 flexible; 7 require stable (KIP-447); 8 many groups
-in one request (KIP-709); 9 member epochs (KIP-848); 10 topic ids (KIP-848). Up to version 7 there is one group, whose error, in version
-1, is told by each of its partitions.
+Versions: 2 null asks for all, an error at the top; 3 throttle time; 5 leader epoch; 6 flexible; 7
+require stable (KIP-447); 8 many groups in one request (KIP-709); 9 member epochs (KIP-848); 10
+topic ids (KIP-848). Up to version 7 there is one group. In version 1 each of its partitions has the
+group's error.
 """
 
 from log_service.broker.call import Call, Deferred, Refusable
@@ -33,7 +35,7 @@ NO_OFFSET = -1
 
 
 def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> Deferred:
-    """Have the coordinators respond, and put what they say into the shape of the version."""
+    """Have the coordinators respond, and convert their responses to the version."""
     deferred = call.defer()
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
@@ -59,13 +61,16 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
 
 
 def _each_whole_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
-    """Leave out who asks again for all that a group has committed: a small request would have a response beyond all bounds."""
+    """Return the groups without repeated requests for all of a group's offsets.
+
+    Otherwise a small request could have a response of any size.
+    """
     whole = {group.group_id: group for group in groups if group.topics is None}
     return [group for group in groups if group.topics is not None or whole[group.group_id] is group]
 
 
 def refuse_offset_fetch(call: Refusable, error: KafkaError) -> OffsetFetchResponse:
-    """Tell an error for each group; up to version 7 there is one."""
+    """Return an error for each group. Up to version 7 there is one."""
     request: OffsetFetchRequest = call.request
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
@@ -119,7 +124,7 @@ def _old_shape(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponseP
 
 
 def _named(image: MetadataImage, group: OffsetFetchRequestGroup) -> OffsetFetchRequestGroup:
-    """Return the group's question with names, as far as its topics exist."""
+    """Return the group of the request with topic names, without topics that do not exist."""
     topics = None
     if group.topics is not None:
         topics = [
@@ -131,7 +136,7 @@ def _named(image: MetadataImage, group: OffsetFetchRequestGroup) -> OffsetFetchR
 
 
 def _add_ids(image: MetadataImage, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> None:
-    """Name the topics of a response by their ids, and add those that do not exist."""
+    """Set the topic ids of a response, and add topics that do not exist."""
     by_name = image.topics.by_name
     response.topics = [topic for topic in response.topics if topic.name in by_name]
     for topic in response.topics:

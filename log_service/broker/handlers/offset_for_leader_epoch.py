@@ -1,10 +1,12 @@
 """OffsetForLeaderEpoch (API key 23), versions 2-4.
 
-Behaviour: for each partition the end offset of the largest leader epoch up to the one asked for, by which a reader finds where its log
-parted from this one; epoch and offset are -1 where there is none. A reader that believes in another leader epoch than ours gets
+Behaviour: responds for each partition with the end offset of the largest leader epoch up to the
+requested one. A reader uses it to find the offset at which its log diverged from this one. Epoch
+and offset are -1 if there is none. A reader with another current leader epoch than ours gets
 FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
 
-Versions: 2 current leader epoch (KIP-320); 3 replica id (-2: not a replica); 4 flexible. librdkafka speaks 2 only.
+Versions: 2 current leader epoch (KIP-320); 3 replica id (-2: not a replica); 4 flexible. librdkafka
+speaks 2 only.
 """
 
 from log_service.broker.call import Call

@@ -1,16 +1,18 @@
-"""Who leads and who holds a partition: ElectLeaders (API key 43, versions 0-2), AlterPartitionReassignments (45, 0-1) and
-ListPartitionReassignments (46, 0).
+"""Leadership and placement of partitions: elections and reassignments.
 
-ElectLeaders: the controller gives each partition its preferred leader back, or, with election type 1, any replica where there is no leader.
-ELECTION_NOT_NEEDED where that replica leads already (left out of the response where all partitions are asked for with null),
-PREFERRED_LEADER_NOT_AVAILABLE and ELIGIBLE_LEADERS_NOT_AVAILABLE where none can, INVALID_REQUEST for other election types.
+ElectLeaders (API key 43, versions 0-2): the controller gives each partition its preferred leader
+back, or, with election type 1, any replica if there is no leader. ELECTION_NOT_NEEDED if that
+replica leads already (left out of the response if all partitions are asked for with null),
+PREFERRED_LEADER_NOT_AVAILABLE and ELIGIBLE_LEADERS_NOT_AVAILABLE if none can, INVALID_REQUEST for
+other election types.
 
 Versions: 0 preferred only; 1 election type (KIP-460); 2 flexible.
 
-AlterPartitionReassignments and ListPartitionReassignments: the controller moves each partition to other brokers by itself; null replicas
-take a move back (NO_REASSIGNMENT_IN_PROGRESS where there is none). Brokers that are not registered, repeated or none at all are
-INVALID_REPLICA_ASSIGNMENT. A partition that is already where it shall be is no error. ListPartitionReassignments tells the moves that are
-under way, without what does not exist.
+AlterPartitionReassignments (45, 0-1) and ListPartitionReassignments (46, 0): the controller moves
+each partition to other brokers by itself. Null replicas cancel a move (NO_REASSIGNMENT_IN_PROGRESS
+if there is none). Replicas that are empty, repeated or not registered are
+INVALID_REPLICA_ASSIGNMENT. The present replicas are no error. ListPartitionReassignments responds
+with the moves under way, without unknown partitions.
 
 Versions: 45: 1 may forbid a new replication factor (INVALID_REPLICATION_FACTOR, KIP-860). KIP-455.
 """
@@ -39,5 +41,5 @@ def handle_alter_partition_reassignments(node: Node, call: Call, request: AlterP
 
 
 def handle_list_partition_reassignments(node: Node, call: Call, request: ListPartitionReassignmentsRequest) -> Deferred:
-    """Have the controller tell what is under way."""
+    """Have the controller list the moves under way."""
     return call.run(node.controller.request(request, ListPartitionReassignmentsResponse, call.caller()))

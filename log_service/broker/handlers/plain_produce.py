@@ -1,7 +1,8 @@
-"""Produce requests that name no transactional id: each partition's batch is appended at once (see ``produce``).
+"""Produce requests without a transactional id, appended at once (see ``produce``).
 
-A batch in a transaction is TRANSACTIONAL_ID_AUTHORIZATION_FAILED here, and so is all of its request. What takes longer than one turn of the
-event loop, or comes behind a request that does, stands in the line of its connection (``produce_lines``).
+A batch in a transaction is TRANSACTIONAL_ID_AUTHORIZATION_FAILED here, with all of its request. A
+request that takes longer than one turn of the event loop, or follows such a request, waits in the
+line of its connection (``produce_lines``).
 """
 
 import trio
@@ -18,7 +19,7 @@ from log_service.replication.partition import Batch
 
 
 def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred | Nothing:
-    """Append what the request carries, and respond now, later or never."""
+    """Append the batches of a request, and respond now, later or never."""
     if request.transactional_id is not None:
         from log_service.broker.handlers.transactional_produce import handle_transactional_produce  # noqa: PLC0415 - few nodes need it
 
@@ -36,7 +37,7 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceRe
 
 
 def append_later(node: Node, call: Call, request: ProduceRequest, appends: "Appends") -> Deferred:
-    """Append what is left of a request in its turn."""
+    """Append the remaining batches of a request in its turn."""
     appends.announce()
 
     async def work(standing: Standing) -> None:
@@ -51,7 +52,7 @@ def append_later(node: Node, call: Call, request: ProduceRequest, appends: "Appe
 
 
 class Appends:
-    """The appends of one request: those that were done, and the rest."""
+    """The appends of one request, both done and remaining."""
 
     __slots__ = ("_announced_count", "_checked", "_node", "_now_ms", "_terms", "outcomes")
 
@@ -65,11 +66,11 @@ class Appends:
 
     @property
     def done_count(self) -> int:
-        """Partitions whose outcome is known."""
+        """Number of partitions whose outcome is known."""
         return sum(len(of_topic) for _, of_topic in self.outcomes)
 
     def append_some(self, room: TurnRoom) -> bool:
-        """Append batches for as long as there is room. Return whether that were all."""
+        """Append batches for as long as there is room. Return whether all are appended."""
         replicas, terms, now_ms = self._node.replicas, self._terms, self._now_ms
         try:
             for topic, of_topic in self.outcomes:
@@ -82,7 +83,10 @@ class Appends:
         return True
 
     async def append_rest(self, standing: Standing) -> bool:
-        """Append the batches that are left, over as many turns as it takes. Return whether that were all: its client may leave."""
+        """Append the remaining batches, over several turns if needed. Return whether all are.
+
+        Return false if the client has left meanwhile.
+        """
         allowance = Allowance()
         while not standing.is_dropped:
             before = self.done_count
@@ -109,7 +113,7 @@ class Appends:
         return await self._node.produce_lines.check(self._node.run_in_pool, steps, standing)
 
     def announce(self) -> None:
-        """Let those hear of the appends who wait for records; each append is announced once."""
+        """Announce new appends to waiting requests. Each append is announced once."""
         done = [outcome for _, of_topic in self.outcomes for outcome in of_topic]
         moved = [outcome[0] for outcome in done[self._announced_count :] if isinstance(outcome, tuple)]
         self._announced_count = len(done)

@@ -1,18 +1,22 @@
 """Produce (API key 0), versions 3-13.
 
-Behaviour: the broker appends every partition by itself, and each gets its own result; of a partition that is named twice the last batch
-counts. acks=0 gets no response; an error closes the connection then, which is all that such a producer can notice. acks=1 waits until this
-replica has the records: at once, or, where the topic syncs first (``flush.messages=1``), after the sync. acks=-1 needs
-``min.insync.replicas`` before anything is appended, and waits until the high watermark has passed the records. A wait ends with
-NOT_LEADER_OR_FOLLOWER when the leader epoch of the append ends, with NOT_ENOUGH_REPLICAS_AFTER_APPEND where the in-sync replicas became too
-few meanwhile, and with REQUEST_TIMED_OUT after ``timeout_ms``; the records may stay in each case. Other acks get INVALID_REQUIRED_ACKS.
-Clients may not write to internal topics.
+Behaviour: the broker appends every partition by itself, and each gets its own result. The last
+batch for a repeated partition counts. acks=0 gets no response. An error closes the connection then,
+because such a producer can notice nothing else. acks=1 waits until this replica has the records: at
+once, or after the sync if the topic syncs first (``flush.messages=1``). acks=-1 needs
+``min.insync.replicas`` before anything is appended, and waits until the high watermark has passed
+the records. A wait ends with NOT_LEADER_OR_FOLLOWER when the leader epoch of the append ends, with
+NOT_ENOUGH_REPLICAS_AFTER_APPEND if the in-sync replicas became too few meanwhile, and with
+REQUEST_TIMED_OUT after ``timeout_ms``. The records may stay in each case. Other acks get
+INVALID_REQUIRED_ACKS. Clients may not write to internal topics.
 
-Versions: 3 record batches of magic 2 and a transactional id; 5 log start offset; 7 zstd; 8 errors per record (KIP-467); 9 flexible;
-10 current leader (KIP-951); 12 implicit transaction partitions (KIP-890); 13 topic ids instead of names (KIP-516). Versions 0-2 are
-advertised and refused (KAFKA-18659).
+Versions: 3 record batches of magic 2 and a transactional id; 5 log start offset; 7 zstd; 8 errors
+per record (KIP-467); 9 flexible; 10 current leader (KIP-951); 12 implicit transaction partitions
+(KIP-890); 13 topic ids instead of names (KIP-516). Versions 0-2 are advertised and refused
+(KAFKA-18659).
 
-A request that names a transactional id goes by ``transactional_produce``, all others by ``plain_produce``; here is what both do.
+``transactional_produce`` handles requests with a transactional id, ``plain_produce`` all others.
+This module has their common parts.
 """
 
 from collections.abc import Callable
@@ -52,7 +56,7 @@ FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_BY_ID = 13
 
 UNITS_PER_BATCH = 16_384
-"""What an append costs besides the check of its records, in units of ``TurnRoom``."""
+"""Cost of an append besides the check of its records, in units of ``TurnRoom``."""
 
 _EXPECTED = frozenset(
     {
@@ -73,11 +77,17 @@ _CODES_OF_RECORDS = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Where the log start offset is told: a producer that lost track compares it with what it sent last (KIP-360)."""
+"""Errors that come with the log start offset.
+
+A producer that lost track compares it with its last offset (KIP-360).
+"""
 
 
 class _Waiting:
-    """A partition whose records are appended and not yet acknowledged. ``needs_all`` (acks=all) asks for all in-sync replicas."""
+    """A partition whose records are appended and not yet acknowledged.
+
+    ``needs_all`` (acks=all) requires all in-sync replicas.
+    """
 
     __slots__ = ("leader_epoch", "needs_all", "partition", "required_offset", "result")
 
@@ -91,7 +101,7 @@ class _Waiting:
         self.result = result
 
     def maybe_finish(self) -> bool:
-        """Whether it is settled how the append came out."""
+        """Write an error into the result, and return whether the outcome is known."""
         code = self.partition.acknowledgement(self.leader_epoch, self.required_offset, needs_all=self.needs_all)
         if code:
             _tell(self.result, code)
@@ -99,7 +109,10 @@ class _Waiting:
 
 
 class DelayedProduce:
-    """A produce request that waits until all of its appends are acknowledged or refused. ``name_leaders`` completes its response."""
+    """A produce request that waits until all of its appends are acknowledged or refused.
+
+    ``name_leaders`` adds current leaders to its response.
+    """
 
     __slots__ = ("_deferred", "_is_leader_stale", "_name_leaders", "_response", "_waiting")
 
@@ -119,11 +132,11 @@ class DelayedProduce:
         self._deferred = deferred
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Whether ``key`` was the last partition that was not settled."""
+        """Return whether ``key`` was the last partition without an outcome."""
         try:
             return self._is_ready(key)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
-            self._deferred.fail(error)  # what was appended meanwhile is another request's
+            self._deferred.fail(error)  # the append belongs to another request, which must not fail
             return True
 
     def _is_ready(self, key: TopicPartition) -> bool:
@@ -158,9 +171,10 @@ def respond(
     *,
     is_announced: bool = False,
 ) -> ProduceResponse | Deferred | Nothing:
-    """Announce what was appended, unless that was done; give back the response, now, when all of it is safe, or never.
+    """Announce appends unless that was done, and respond now, when all is safe, or never.
 
-    ``outcomes`` are those of the partitions of each topic, in the order of the request. ``deferred`` is what the request was promised.
+    ``outcomes`` has those of the partitions of each topic, in the order of the request.
+    ``deferred`` is the promised response, if there is one.
     """
     response = ProduceResponse()
     moved: list[Partition] = []
@@ -203,10 +217,10 @@ _echo = echoing(
 
 
 def refuse_produce(call: Refusable, error: KafkaError) -> ProduceResponse:
-    """Tell an error for each partition.
+    """Return an error for each partition.
 
     Raises:
-        ProtocolError: acks is 0; closing the connection is the only way to tell.
+        ProtocolError: acks is 0, so closing the connection is the only way to report the error.
     """
     if call.request.acks == ACKS_NONE:
         raise ProtocolError(f"produce with acks=0 failed with {error.code.name}")
@@ -216,7 +230,10 @@ def refuse_produce(call: Refusable, error: KafkaError) -> ProduceResponse:
 
 
 def _name_leaders(node: Node, call: Call, response: ProduceResponse) -> None:
-    """Say beside each refusal for another leader's sake who leads and where, so that the client need not ask (KIP-951)."""
+    """Add leaders and their endpoints to refusals with a stale leader (KIP-951).
+
+    The client then need not ask for them.
+    """
     leaders: list[int] = []
     for topic in response.responses:
         for result in topic.partition_responses:
@@ -231,11 +248,14 @@ def _name_leaders(node: Node, call: Call, response: ProduceResponse) -> None:
 
 
 def _name_no_leaders(response: ProduceResponse) -> None:
-    """Older clients have no field for it."""
+    """Do nothing, because older versions have no field for leaders."""
 
 
 def _leader_of(node: Node, topic: TopicProduceResponse, index: int) -> LeaderHint:
-    """Return the leader by this broker's replica, which may know more than the image; by the image where there is none."""
+    """Return the leader by this broker's replica, or else by the image.
+
+    The replica may know more than the image.
+    """
     try:
         partition = node.replicas.find(topic.name, topic.topic_id, index)
     except KafkaError:
@@ -244,7 +264,7 @@ def _leader_of(node: Node, topic: TopicProduceResponse, index: int) -> LeaderHin
 
 
 def each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
-    """Return what a request carries with the last of what it says for each partition."""
+    """Return the topics of a request with only the last entry for each partition."""
     found: dict[tuple[str, UUID], dict[int, PartitionProduceData]] = {}
     count = 0
     for topic in topics:
@@ -259,17 +279,20 @@ def each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 @dataclass(slots=True, kw_only=True)
 class Terms:
-    """What a request says that holds for each of its partitions. Slots: they are read for each, faster than the fields of a tuple."""
+    """The parts of a request that apply to all of its partitions.
+
+    It has slots, because they are read for each partition and faster than the fields of a tuple.
+    """
 
     acks: int
     refusal: tuple[ErrorCode, str] | None
-    """Why nothing of the request can be appended to what there is."""
+    """The error of every partition, if the whole request is invalid."""
     is_by_id: bool
     knows_zstd: bool
 
 
 def terms_of(request: ProduceRequest, version: int) -> Terms:
-    """Return what holds for each partition of a request."""
+    """Return the parts of a request that apply to all of its partitions."""
     refusal = None
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {request.acks}"
@@ -282,21 +305,24 @@ def terms_of(request: ProduceRequest, version: int) -> Terms:
 
 
 Outcome = tuple[Partition, int, AppendResult] | PartitionProduceResponse
-"""A partition, the leader epoch of its append and where the batch is; or the result that refuses the batch. A tuple: they are made fast."""
+"""The partition, leader epoch and result of an append, or the refusal of a batch.
+
+A tuple, because it is fast to create.
+"""
 
 
 class Appends(Protocol):
-    """Where batches are appended: the replica manager, or what stands before it."""
+    """Appends batches: the replica manager, or a layer above it."""
 
     def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
-        """Return a partition; see ``ReplicaManager.find``."""
+        """Return a partition. See ``ReplicaManager.find``."""
 
     def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None) -> AppendResult:
-        """Append a batch; see ``ReplicaManager.append``."""
+        """Append a batch. See ``ReplicaManager.append``."""
 
 
 class UnverifiedError(KafkaError):
-    """A partition is not part of the transaction, as far as its coordinator says; nothing of its log was looked at."""
+    """The coordinator did not confirm the partition's transaction, and the log was not read."""
 
 
 def append_batch(
@@ -309,10 +335,10 @@ def append_batch(
     now_ms: int,
     room: TurnRoom,
 ) -> Outcome:
-    """Append one partition's batch. What is appended is not announced yet, and not always safe.
+    """Append one partition's batch. It is not announced yet, and not always safe.
 
     Raises:
-        NoRoomError: it takes longer than what is left of the turn. Nothing was done.
+        NoRoomError: it takes longer than the rest of the turn. Nothing was done.
     """
     room.take_work(UNITS_PER_BATCH)
     partition: Partition | None = None
@@ -337,7 +363,7 @@ def append_batch(
 
 
 def _appended_result(index: int, appended: AppendResult) -> PartitionProduceResponse:
-    """Return what a response says of a partition that took its batch."""
+    """Return the result of a partition that appended its batch."""
     return PartitionProduceResponse(
         index=index,
         base_offset=appended.base_offset,
@@ -368,7 +394,7 @@ def _close_if_failed(response: ProduceResponse) -> None:
     """Close the connection of a request that has no response, if a partition refused its records.
 
     Raises:
-        ProtocolError: a partition failed; closing the connection is the only way to tell.
+        ProtocolError: a partition failed, and closing the connection is the only way to report it.
     """
     for topic in response.responses:
         for result in topic.partition_responses:
@@ -386,7 +412,7 @@ def _tell(result: PartitionProduceResponse, code: ErrorCode) -> None:
 
 
 def refuse_zstd(records: memoryview) -> None:
-    """Refuse a codec that fetchers of the same age could not read.
+    """Refuse zstd, which fetchers of the same age could not read.
 
     Raises:
         KafkaError: UNSUPPORTED_COMPRESSION_TYPE.
@@ -397,7 +423,7 @@ def refuse_zstd(records: memoryview) -> None:
 
 
 def _error_result(index: int, error: KafkaError, partition: Partition) -> PartitionProduceResponse:
-    """Return the result of a partition that refused what it was sent."""
+    """Return the result of a partition that refused its batch."""
     result = _failed(index, error.code, str(error))
     if error.code in _CODES_OF_RECORDS and not isinstance(error, NotOneBatchError | UnverifiedError):
         result.log_start_offset = partition.log_start_offset

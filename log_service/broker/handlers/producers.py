@@ -1,15 +1,19 @@
 """Producers: InitProducerId (API key 22, versions 0-5) and DescribeProducers (61, 0).
 
-InitProducerId: gives an idempotent producer an id that no other producer has, with epoch 0; ids come in blocks from the controller. A
-producer that names its current id and epoch (version 3 on, KIP-360) gets a new id as well: only a transactional id keeps the old one, with
-an epoch that fences earlier producers. One without the other is INVALID_REQUEST. With a transactional id, the transaction of an earlier
-producer is aborted first, and the response is CONCURRENT_TRANSACTIONS: clients ask again.
+InitProducerId: gives an idempotent producer a unique id with epoch 0. Ids come in blocks from the
+controller. A producer that names its current id and epoch (version 3 on, KIP-360) gets a new id as
+well. Only a transactional id keeps the old one, with an epoch that fences earlier producers. An id
+without an epoch, or the reverse, is INVALID_REQUEST. With a transactional id, the transaction of an
+earlier producer is aborted first, and the response is CONCURRENT_TRANSACTIONS, so clients ask
+again.
 
-Versions: 2 flexible; 3 the producer's current id and epoch (KIP-360); 4 PRODUCER_FENCED; 5 transactions v2 (KIP-890).
+Versions: 2 flexible; 3 the producer's current id and epoch (KIP-360); 4 PRODUCER_FENCED; 5
+transactions v2 (KIP-890).
 
-DescribeProducers: tells the producers that each partition remembers: id, epoch, last sequence and time, and where an open transaction began
-(-1: none is open). UNKNOWN_TOPIC_OR_PARTITION for what does not exist, NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR where the partition
-is not served here, INVALID_TOPIC_EXCEPTION for names that no topic can have.
+DescribeProducers: responds with the producers that each partition remembers: id, epoch, last
+sequence and time, and the start offset of an open transaction (-1: none is open).
+UNKNOWN_TOPIC_OR_PARTITION for unknown partitions, NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR if
+the partition is not served here, INVALID_TOPIC_EXCEPTION for names that no topic can have.
 
 KIP-664.
 """
@@ -31,7 +35,7 @@ from log_service.storage.log import Log
 
 
 def handle_init_producer_id(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | Deferred:
-    """Respond at once, or when the controller has given the next block."""
+    """Respond at once, or once the controller has allocated the next block."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is not None:
@@ -50,7 +54,7 @@ def _init_transactional(node: Node, call: Call, request: InitProducerIdRequest) 
 
 
 async def _init_after_block(node: Node, call: Call, request: InitProducerIdRequest, deferred: Deferred) -> None:
-    """Have an id at hand before the coordinator may need one: it does not wait."""
+    """Wait for a block of ids before the coordinator may need one, because it does not wait."""
     await node.producer_ids.wait_for_block()
     node.transactions.init_producer_id(request, call.client(), deferred.complete)
 
@@ -60,7 +64,7 @@ async def _wait_for_block(node: Node) -> InitProducerIdResponse:
 
 
 def handle_describe_producers(node: Node, call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001 - one shape for all
-    """Respond for each partition by itself, once where it is named twice."""
+    """Describe each partition by itself, once even if it is repeated."""
     indexes: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         indexes.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

@@ -1,15 +1,18 @@
-"""The metadata quorum: DescribeQuorum (API key 55, versions 0-2), AddRaftVoter (80, 0-1) and RemoveRaftVoter (81, 0).
+"""The metadata quorum: its description, and changes of its voters.
 
-DescribeQuorum: tells the leader, epoch and high watermark of the metadata quorum, and how far each voter and each observer is. A request
-has to ask for partition 0 of ``__cluster_metadata`` and nothing else; every partition of any other request gets
-UNKNOWN_TOPIC_OR_PARTITION. The leader of the quorum answers. On the controller's listeners another node answers NOT_LEADER_OR_FOLLOWER; a
-broker asks the leader.
+DescribeQuorum (API key 55, versions 0-2): responds with the leader, epoch and high watermark of the
+metadata quorum, and the position of each voter and each observer. A request has to ask for
+partition 0 of ``__cluster_metadata`` and nothing else. Every partition of any other request gets
+UNKNOWN_TOPIC_OR_PARTITION. The leader of the quorum responds. On the controller's listeners another
+node responds with NOT_LEADER_OR_FOLLOWER. A broker asks the leader.
 
 Versions: 1 fetch times (KIP-836); 2 error texts, directory ids, the voters' listeners (KIP-853).
 
-AddRaftVoter and RemoveRaftVoter: the leader decides by the rules of the quorum (``raft.voter_changes``): INCONSISTENT_CLUSTER_ID;
-INVALID_REQUEST for a voter without an id, a directory or the quorum's listener; UNSUPPORTED_VERSION where voters are configuration;
-REQUEST_TIMED_OUT while another change is under way or the new voter lags; DUPLICATE_VOTER, VOTER_NOT_FOUND.
+AddRaftVoter (80, 0-1) and RemoveRaftVoter (81, 0): the leader decides by the rules of the quorum
+(``raft.voter_changes``). INCONSISTENT_CLUSTER_ID; INVALID_REQUEST for a voter without an id, a
+directory or the quorum's listener; UNSUPPORTED_VERSION if voters are configuration;
+REQUEST_TIMED_OUT while another change is under way or the new voter lags; DUPLICATE_VOTER,
+VOTER_NOT_FOUND.
 
 Versions: 80: 1 may respond before the change is committed. KIP-853.
 """
@@ -35,7 +38,7 @@ R = TypeVar("R", bound=Message)
 
 
 def handle_describe_quorum(node: QuorumNode, call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse | Deferred:
-    """Tell how the quorum is."""
+    """Respond with the state of the quorum."""
     asked = [(topic.topic_name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked])

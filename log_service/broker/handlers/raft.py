@@ -1,11 +1,15 @@
-"""What replicas of the metadata log say to each other, on the listeners of the controller: Vote (API key 52, versions 0-2),
-BeginQuorumEpoch (53, 0-1), EndQuorumEpoch (54, 0-1), Fetch (1, 4-18), FetchSnapshot (59, 0-1) and UpdateRaftVoter (82, 0).
+"""Requests between replicas of the metadata log, on the listeners of the controller.
 
-Behaviour: the metadata log of this node answers, by the rules of the quorum (``raft``), also while no leader is known. A Fetch there is a
-fetch of the metadata log, by topic id, so that versions below 13 find nothing; it may wait as long as it says.
+Vote (API key 52, versions 0-2), BeginQuorumEpoch (53, 0-1), EndQuorumEpoch (54, 0-1), Fetch (1,
+4-18), FetchSnapshot (59, 0-1) and UpdateRaftVoter (82, 0).
 
-Versions: 52: 1 directory ids, the leader's address (KIP-853); 2 pre-votes (KIP-996). 53 and 54: 1 directory ids, addresses (KIP-853). 59: 1
-directory ids, the leader's address (KIP-853). KIP-595, KIP-630.
+Behaviour: the metadata log of this node responds, by the rules of the quorum (``raft``), also while
+no leader is known. A Fetch there is a fetch of the metadata log by topic id, so versions below 13
+find nothing. It may wait as long as it requests.
+
+Versions: 52: 1 directory ids, the leader's address (KIP-853); 2 pre-votes (KIP-996). 53 and 54: 1
+directory ids, addresses (KIP-853). 59: 1 directory ids, the leader's address (KIP-853). KIP-595,
+KIP-630.
 """
 
 from log_service.broker.call import Call, Deferred
@@ -20,7 +24,7 @@ from log_service.protocol.schema import has_version
 from log_service.raft.messages import WireMessage
 
 ADDRESSES = "node_endpoints"
-"""Where the leader listens: old versions of a response have no place for it."""
+"""The field with the leader's endpoints. Old versions of a response do not have it."""
 
 
 def handle_vote(node: QuorumNode, call: Call, request: VoteRequest) -> Deferred:
@@ -29,27 +33,27 @@ def handle_vote(node: QuorumNode, call: Call, request: VoteRequest) -> Deferred:
 
 
 def handle_begin_quorum_epoch(node: QuorumNode, call: Call, request: BeginQuorumEpochRequest) -> Deferred:
-    """Hear of a leader."""
+    """Learn of a leader."""
     return _handled(node, call, request)
 
 
 def handle_end_quorum_epoch(node: QuorumNode, call: Call, request: EndQuorumEpochRequest) -> Deferred:
-    """Hear that a leader has resigned."""
+    """Learn that a leader has resigned."""
     return _handled(node, call, request)
 
 
 def handle_fetch(node: QuorumNode, call: Call, request: FetchRequest) -> Deferred:
-    """Give the metadata log to another replica."""
+    """Send the metadata log to another replica."""
     return _handled(node, call, request)
 
 
 def handle_fetch_snapshot(node: QuorumNode, call: Call, request: FetchSnapshotRequest) -> Deferred:
-    """Give a snapshot to another replica."""
+    """Send a snapshot to another replica."""
     return _handled(node, call, request)
 
 
 def handle_update_raft_voter(node: QuorumNode, call: Call, request: UpdateRaftVoterRequest) -> Deferred:
-    """Hear where a voter listens."""
+    """Learn of a voter's endpoints."""
     return _handled(node, call, request)
 
 

@@ -1,19 +1,21 @@
-"""Produce requests that were decoded before, but for their records: recognized by their bytes, and not decoded and encoded once more.
+"""A cache of decoded Produce requests: repeated ones are recognized by their bytes.
 
-A producer sends the same request to a partition over and over. Two things differ from one to the next, the correlation id and the records,
-and four in the response: the correlation id and three numbers. So the bytes before the records are a key here, and lead to the request that
-they were decoded to and to the bytes of the response around those numbers.
+A producer sends the same request to a partition over and over. Only the correlation id and the
+records differ between its requests, and only the correlation id and three numbers between the
+responses. So the bytes before the records are a key of the cache. The entry is the decoded request,
+and the bytes of the response around those numbers.
 
-This is a cache of decoding and encoding. A request that is recognized is authorized, charged, appended and waited for as every other one.
-It saves a third of the broker's work for a produce of one record: 161 thousand instructions instead of 234 (`benchmarks/README.md`).
-The same bytes are another request where they come through another listener or from another principal. What is known has room for the
-authorizer's last decision (``Clearance``): the authorizer alone writes and reads it, and decides anew once an ACL has changed.
+The cache only saves decoding and encoding. A recognized request is authorized, charged, appended
+and awaited like any other. It saves a third of the broker's work for a produce of one record: 161
+thousand instructions instead of 234 (`benchmarks/README.md`). The same bytes are another request on
+another listener or from another principal. An entry has room for the authorizer's last decision
+(``Clearance``). Only the authorizer writes and reads it, and decides anew once an ACL has changed.
 
-Decides which requests can be recognized: those of flexible versions, for one partition, with a response, without a transactional id and
-without tags. All others, and all that come the first time, are decoded.
+Only requests of flexible versions, for one partition, with a response, without a transactional id
+and without tags can be recognized. All others are decoded, as is every request the first time.
 
-Invariants: no frame is held. How many requests are known is bounded; where there are more, all are forgotten and those that still come are
-learned anew.
+Invariants: no frame is held. The number of entries is bounded. At the bound all are dropped, and
+requests that still come are learned anew.
 """
 
 from collections.abc import Callable
@@ -45,12 +47,12 @@ from log_service.storage.append_result import AppendResult
 
 MAX_KNOWN_COUNT = 4096
 MAX_CLEARED_HOSTS = 64
-"""So many hosts of the same listener, principal and request are let through without deciding again."""
+"""As many hosts of one listener, principal and request are let through without a new decision."""
 MAX_KEY_BYTES = 512
-"""Of what comes before the records; usual ones take 60."""
+"""Of the bytes before the records. Usual requests have 60."""
 
 FIRST_VERSION = KNOWN[ApiKey.PRODUCE].first_flexible_version
-"""Of the requests that can be recognized."""
+"""The first version that can be recognized."""
 
 _AFTER_CORRELATION = 8
 _AFTER_HEAD = 10  # key, version, correlation id, size of the client id
@@ -61,20 +63,26 @@ _NUMBERS = Struct(">qqq")  # base offset, append time, log start offset
 _RESPONSE_TAIL_BYTES = 9  # errors per record, error message, tags; tags of the topic; throttle time, tags of the response
 
 _TELLS_NO_PAUSE = ProduceResponse()
-"""What known bytes say: no client has to pause."""
+"""A response without a throttle time, as cached bytes have it."""
 
 _unpack_head = Struct(">iih").unpack_from  # API key and version, correlation id, size of the client id
 
 
 @dataclass(slots=True)
 class Clearance:
-    """That a request may write, for clients on some hosts: decided by the ACLs that ``version`` stands for, and by no others."""
+    """The permission of a request's clients on some hosts to write.
+
+    It was decided by the ACLs of ``version``, and is valid for no others.
+    """
 
     version: object = None
     hosts: set[str] = field(default_factory=set)
 
     def add(self, version: object, host: str) -> None:
-        """Note that the ACLs of a version let the request through from a host. What other ACLs have said is forgotten."""
+        """Note that the ACLs of a version allow the request from a host.
+
+        Older ACLs' decisions are dropped.
+        """
         if self.version is not version or len(self.hosts) >= MAX_CLEARED_HOSTS:
             self.version, self.hosts = version, set()
         self.hosts.add(host)
@@ -82,7 +90,7 @@ class Clearance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A request without its records, and the bytes of its response between which the numbers stand."""
+    """A request without its records, and the bytes of its response around the numbers."""
 
     route: Route
     request: ProduceRequest
@@ -97,21 +105,24 @@ class _Known:
     clearance: Clearance = field(default_factory=Clearance)
 
     def encode(self, correlation_id: int, appended: AppendResult) -> bytes:
-        """Return the response that says where the records are, as a frame."""
+        """Return the response with the offsets of the records, as a frame."""
         base_offset, _, append_time_ms, log_start_offset, _, _ = appended
         return self.pack(self.size, correlation_id, self.before, base_offset, append_time_ms, log_start_offset, self.after)
 
 
 @dataclass(slots=True, eq=False)
 class RepeatedCall(Call):
-    """A produce request that was recognized; ``request`` is what it was decoded to, without the records."""
+    """A recognized produce request. ``request`` is its decoded form without the records."""
 
     known: _Known
     records: memoryview
 
 
 def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> list[Chunk] | ProduceResponse | Deferred | Nothing:
-    """Append the records of a request that was recognized. A response that only says where they are is put together from what is known."""
+    """Append the records of a recognized request.
+
+    A response without errors is built from cached bytes.
+    """
     assert isinstance(call, RepeatedCall)
     known = call.known
     if node.produce_lines.is_busy(call.connection):
@@ -124,7 +135,8 @@ def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> 
         return _append_later(node, call)
     if isinstance(outcome, PartitionProduceResponse) or not outcome[0].state.is_safe_at_once:
         return respond(node, call, request, [(known.topic, [outcome])])
-    if call.account is not None and call.account.charge(_TELLS_NO_PAUSE):  # once: the response that tells the pause does not count again
+    # Charged once. A response that has to carry the pause is not counted again.
+    if call.account is not None and call.account.charge(_TELLS_NO_PAUSE):
         return respond(node, call, request, [(known.topic, [outcome])])
     partition, _, appended = outcome
     node.replicas.announce((partition,))
@@ -132,14 +144,14 @@ def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> 
 
 
 def _append_later(node: Node, call: RepeatedCall) -> Deferred:
-    """Append the batch in its turn, as that of any other request."""
+    """Append the batch in its turn, like that of any other request."""
     known = call.known
     topics = [replace(known.topic, partition_data=[PartitionProduceData(index=known.index, records=call.records)])]
     return append_later(node, call, replace(known.request, topic_data=topics), Appends(node, known.terms, topics))
 
 
 class RepeatedProduces:
-    """The requests that one pipeline knows by heart."""
+    """The cached requests of one pipeline."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, str, Principal], dict[bytes, _Known]] = {}
@@ -151,7 +163,7 @@ class RepeatedProduces:
         return sum(map(len, self._known.values()))
 
     def recall(self, connection: ConnectionContext, frame: memoryview) -> RepeatedCall | None:
-        """Return the call of a request that is known; None where the frame has to be decoded."""
+        """Return the call of a cached request, or None if the frame has to be decoded."""
         try:
             head, correlation_id, client_id_bytes = _unpack_head(frame)
             requests = self._known.get((head, connection.listener_name, connection.principal))
@@ -162,11 +174,14 @@ class RepeatedProduces:
             if known is None or stop < start or frame[stop:] != _NO_TAGS:
                 return None
         except (IndexError, StructError, ProtocolError):
-            return None  # decoding says what is wrong with it
+            return None  # decoding reports the error
         return RepeatedCall(known.route, head, correlation_id, known.client_id, connection, known.request, None, known, frame[start:stop])
 
     def learn(self, call: Call, frame: memoryview) -> None:
-        """Know a request of ``FIRST_VERSION`` or later from now on that was decoded from ``frame``, if it is of the kind."""
+        """Cache a request that was decoded from ``frame``, if it can be recognized.
+
+        Its version is ``FIRST_VERSION`` or later.
+        """
         request: ProduceRequest = call.request
         end = _end_of_key(call, request, frame)
         if not end:
@@ -202,7 +217,7 @@ def _known(call: Call, request: ProduceRequest) -> _Known:
 
 
 def _end_of_key(call: Call, request: ProduceRequest, frame: memoryview) -> int:
-    """Return where the bytes end by which a request can be recognized, 0 if it cannot."""
+    """Return the end of the bytes by which a request can be recognized, or 0 if it cannot."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks == ACKS_NONE or call.client_id is None:
         return 0
@@ -220,7 +235,10 @@ def _end_of_key(call: Call, request: ProduceRequest, frame: memoryview) -> int:
 
 
 def _find_records(frame: memoryview, client_id_bytes: int, *, is_by_id: bool) -> tuple[int, int, int]:
-    """Return where in a frame the length of the records stands, where they begin and where they end, if it is one of the kind."""
+    """Return the position of the records' length in a frame, and the start and end of the records.
+
+    The values are meaningless if the frame is not of the expected form.
+    """
     position = 19 + client_id_bytes  # of the topic: head, client id, tags, transactional id, acks, timeout, count
     position += 21 if is_by_id else frame[position] + 5  # id or name, count, index
     size, start = frame[position], position + 1
@@ -233,5 +251,9 @@ def _find_records(frame: memoryview, client_id_bytes: int, *, is_by_id: bool) ->
 
 @cache
 def _response_struct(before_bytes: int) -> Struct:
-    """Return the layout of a response: its size, correlation id, what stands before the numbers, the numbers, what stands after them."""
+    """Return the layout of a response.
+
+    Its parts are size, correlation id, the bytes before the numbers, the numbers, and the bytes
+    after them.
+    """
     return Struct(f">4si{before_bytes}sqqq{_RESPONSE_TAIL_BYTES}s")

@@ -1,11 +1,12 @@
-"""The part of Fetch that serves followers: replicas of the partitions that this node leads.
+"""The part of Fetch that serves followers of the partitions that this node leads.
 
-Decides what a follower is told: which of its fetches are refused, that it reads up to the log's end, where its log parted from the
-leader's, and what the leader learns from its fetch. The order of the checks is Apache Kafka's: the leader epoch, leadership, whether the
-broker is a replica, the offset, the epoch of the broker's registration. ``handlers.fetch`` knows sessions, limits and waiting.
+Decides which fetches of a follower are refused, that it reads up to the log end offset, where its
+log diverged from the leader's, and what the leader learns from its fetch. The order of the checks
+is Apache Kafka's: the leader epoch, leadership, membership in the replicas, the offset, the epoch
+of the broker's registration. ``handlers.fetch`` knows sessions, limits and waiting.
 
-Invariant: a fetch is noted once, when it comes, with the log's end before it was read. Reading again after a wait notes nothing: the
-follower has said nothing new.
+Invariant: a fetch is noted once, when it comes, with the log end offset before it was read. Reading
+again after a wait notes nothing, because the follower has sent nothing new.
 """
 
 from log_service.broker.fetch_session import FetchTarget
@@ -19,12 +20,15 @@ from log_service.storage.log_reader import NOTHING, LogSlice
 
 
 class FetchingReplica:
-    """The follower that sent a fetch: its broker id, and its broker epoch where it names one (version 15, KIP-903)."""
+    """The follower that sent a fetch.
+
+    It has a broker id, and a broker epoch if the fetch names one (version 15, KIP-903).
+    """
 
     __slots__ = ("_is_stale", "_moved", "_node", "_now_ms", "_throttle", "broker_epoch", "broker_id", "is_noted")
 
     def __init__(self, node: Node, broker_id: int, broker_epoch: int, *, is_noted: bool) -> None:
-        """``is_noted`` says that the fetch was noted when it came: this is a reading after a wait."""
+        """``is_noted`` marks a reading after a wait, whose fetch was noted when it came."""
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.is_noted = is_noted
@@ -37,7 +41,10 @@ class FetchingReplica:
         self._is_stale = broker_epoch != NO_BROKER_EPOCH and known is not None and broker_epoch < known.epoch
 
     def is_quiet(self, partition: Partition, target: FetchTarget) -> bool:
-        """Whether the follower has all of the partition and knows all that it is told; notes its fetch then."""
+        """Note a fetch that needs no response, and return whether it is one.
+
+        Its follower has all of the partition and knows its offsets.
+        """
         state = partition.state
         if (
             target.sent_high_watermark != state.high_watermark
@@ -55,11 +62,11 @@ class FetchingReplica:
         return True
 
     def read(self, partition: Partition, target: FetchTarget, *, max_bytes: int, is_first: bool) -> LogSlice:
-        """Return what the follower gets, and note its fetch.
+        """Return the records for the follower, and note its fetch.
 
         Raises:
-            KafkaError: see ``Partition.read_for_follower``; NOT_LEADER_OR_FOLLOWER, the broker has registered again since it began to
-                fetch.
+            KafkaError: see ``Partition.read_for_follower``; NOT_LEADER_OR_FOLLOWER, the broker has
+                registered again since it began to fetch.
         """
         found = partition.read_for_follower(
             self.broker_id,
@@ -83,7 +90,10 @@ class FetchingReplica:
         return found
 
     def is_held_back(self, partition: Partition) -> bool:
-        """Whether the follower gets no records now: it is out of sync, and more was read of throttled partitions than their rate allows."""
+        """Return whether the throttle withholds records from the follower now.
+
+        It does if the follower is out of sync, and throttled partitions have exceeded their rate.
+        """
         throttle = self._throttle
         return (
             throttle is not None
@@ -104,14 +114,14 @@ class FetchingReplica:
             self._moved.append(partition)
 
     def announce(self) -> None:
-        """Tell those who wait for the partitions whose high watermarks moved."""
+        """Announce the partitions whose high watermarks moved to waiting requests."""
         if self._moved:
             moved, self._moved = self._moved, []
             self._node.replicas.announce(moved)
 
 
 def replica_of(node: Node, request: FetchRequest, *, is_noted: bool) -> FetchingReplica | None:
-    """Return the follower that sent a request, None where a consumer did."""
+    """Return the follower that sent a request, or None for a consumer."""
     state = request.replica_state
     broker_id, broker_epoch = (request.replica_id, NO_BROKER_EPOCH) if state is None else (state.replica_id, state.replica_epoch)
     return FetchingReplica(node, broker_id, broker_epoch, is_noted=is_noted) if broker_id >= 0 else None

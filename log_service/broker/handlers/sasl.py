@@ -1,9 +1,11 @@
-"""SaslHandshake (API key 17, versions 0-1) and SaslAuthenticate (36, versions 0-2), where no login is due.
+"""SaslHandshake (API key 17, versions 0-1), SaslAuthenticate (36, 0-2), without a due login.
 
-Behaviour: ILLEGAL_SASL_STATE, and the connection stays usable: on a listener without SASL, after a login that does not end, and where a
-client begins to log in again too soon. All other requests of logins are taken by ``broker.login``, before they come here.
+Behaviour: ILLEGAL_SASL_STATE, and the connection stays usable. It happens on a listener without
+SASL, after a login that does not end, and if a client begins to log in again too soon.
+``broker.login`` takes all other requests of logins before they come here.
 
-Versions: SaslHandshake 1 announces tokens in SaslAuthenticate (KIP-152). SaslAuthenticate 1 session lifetime (KIP-368); 2 flexible.
+Versions: SaslHandshake 1 announces tokens in SaslAuthenticate (KIP-152). SaslAuthenticate 1 session
+lifetime (KIP-368); 2 flexible.
 """
 
 from log_service.broker.call import Call
@@ -16,10 +18,10 @@ NOT_DUE = "SaslAuthenticate request received after successful authentication"
 
 
 def handle_sasl_handshake(node: QuorumNode, call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:  # noqa: ARG001 - one shape for all
-    """Say that no login is due."""
+    """Respond that no login is due."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def handle_sasl_authenticate(node: QuorumNode, call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:  # noqa: ARG001 - as above
-    """Say that no login is due."""
+    """Respond that no login is due."""
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=NOT_DUE)

@@ -1,11 +1,10 @@
-"""SCRAM users: DescribeUserScramCredentials (API key 50, version 0) and AlterUserScramCredentials (51, version 0).
+"""SCRAM users (KIP-554): the description and the change of their credentials.
 
-DescribeUserScramCredentials: the mechanisms and iterations of users from this broker's image; no list, or an empty one, is all users. One
-that is named twice is DUPLICATE_RESOURCE, one without a credential RESOURCE_NOT_FOUND. Salts and keys are told to no client.
+DescribeUserScramCredentials (API key 50, version 0): responds with the mechanisms and iterations of
+users from this broker's image. No list, or an empty one, means all users. A repeated user is
+DUPLICATE_RESOURCE, one without a credential RESOURCE_NOT_FOUND. No client gets salts or keys.
 
-AlterUserScramCredentials: the controller decides on each user by itself.
-
-KIP-554.
+AlterUserScramCredentials (51, version 0): the controller decides on each user by itself.
 """
 
 from log_service.broker.call import Call, Deferred, Refusable
@@ -36,7 +35,7 @@ def handle_describe_user_scram_credentials(
 
 
 def describe_scram_users(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    """Return what the metadata says of users."""
+    """Return the credentials of users in the metadata."""
     infos: dict[str, list[CredentialInfo]] = {}
     for user, credential in sorted(image.access.scram_credentials.items(), key=lambda item: item[0]):
         infos.setdefault(user.name, []).append(CredentialInfo(mechanism=user.mechanism, iterations=credential.iterations))
@@ -58,7 +57,7 @@ def _described(name: str, infos: dict[str, list[CredentialInfo]], *, is_named_tw
 
 
 def refuse_describe_user_scram_credentials(call: Refusable, error: KafkaError) -> DescribeUserScramCredentialsResponse:
-    """Tell an error, and an error for each user that was named."""
+    """Return an error at the top, and one for each named user."""
     request: DescribeUserScramCredentialsRequest = call.request
     text = str(error)
     results = [
@@ -73,7 +72,7 @@ def handle_alter_user_scram_credentials(node: Node, call: Call, request: AlterUs
 
 
 def refuse_alter_user_scram_credentials(call: Refusable, error: KafkaError) -> AlterUserScramCredentialsResponse:
-    """Tell an error for each user."""
+    """Return an error for each user."""
     request: AlterUserScramCredentialsRequest = call.request
     names = dict.fromkeys([*(each.name for each in request.deletions), *(each.name for each in request.upsertions)])
     text = str(error)

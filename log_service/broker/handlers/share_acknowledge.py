@@ -1,10 +1,13 @@
 """ShareAcknowledge (API key 79), versions 1-2.
 
-Behaviour: a member says what became of records that it has acquired: accepted, released for another delivery, rejected, or that the log
-holds no record at an offset. The broker responds once that is stored by the share coordinator; all that is said of one partition counts
-together or not at all. The final epoch ends the member's share session afterwards, and gives back what it still holds.
+Behaviour: a member acknowledges records that it has acquired. It accepts them, releases them for
+another delivery, rejects them, or reports that the log holds no record at an offset. The broker
+responds once the share coordinator has stored that. The acknowledgements of one partition count
+together or not at all. The final epoch ends the member's share session afterwards, and releases its
+remaining records.
 
-Versions: 1 as in Apache Kafka 4.2; 2 renewal of locks, and the response names how long a lock holds (KIP-1222).
+Versions: 1 as in Apache Kafka 4.2; 2 renewal of locks, and the response has the duration of a lock
+(KIP-1222).
 
 Acknowledgements that come with a ShareFetch are checked and stored by the same functions.
 """
@@ -45,10 +48,11 @@ Asked = Mapping[SharedPartition, list[Any]]
 
 
 def session_key(node: Node, group_id: str | None, member_id: str | None) -> SessionKey:
-    """Return whose request it is.
+    """Return the group and the member of a request.
 
     Raises:
-        KafkaError: UNSUPPORTED_VERSION, the cluster has no share groups; INVALID_REQUEST, no group or no member that can be.
+        KafkaError: UNSUPPORTED_VERSION, the cluster has no share groups; INVALID_REQUEST, a missing
+            group or an invalid member id.
     """
     if not node.image().features.get(SHARE_VERSION, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share groups are not switched on: share.version is 0")
@@ -60,7 +64,7 @@ def session_key(node: Node, group_id: str | None, member_id: str | None) -> Sess
 
 
 def handle_share_acknowledge(node: Node, call: Call, request: ShareAcknowledgeRequest) -> Deferred:
-    """Respond once what is acknowledged is stored."""
+    """Respond once the acknowledgements are stored."""
     key = session_key(node, request.group_id, request.member_id)
     session = node.shares.sessions.accept_acknowledgement(key, request.share_session_epoch)
     deferred = call.defer()
@@ -76,16 +80,19 @@ def handle_share_acknowledge(node: Node, call: Call, request: ShareAcknowledgeRe
 
 
 def batches_of(topics: Iterable[Any]) -> dict[SharedPartition, list[Any]]:
-    """Return the acknowledgement batches of a request; a partition that is named twice counts once, with what was said last."""
+    """Return the acknowledgement batches of a request by partition.
+
+    The last batches of a repeated partition count.
+    """
     return {
         (topic.topic_id, partition.partition_index): partition.acknowledgement_batches for topic in topics for partition in topic.partitions
     }
 
 
 def acknowledge(node: Node, call: Call, key: SessionKey, asked: Asked, on_done: Callable[[Outcomes], None], *, is_renewing: bool) -> None:
-    """Tell ``on_done`` once what became of each partition's acknowledgements.
+    """Call ``on_done`` once with the outcome of each partition's acknowledgements.
 
-    A partition of which nothing is said is named where others are, as by Apache Kafka.
+    A partition without acknowledgements is named if others have some, as by Apache Kafka.
     """
     image, shares = node.image(), node.shares
     outcomes: Outcomes = {}
@@ -141,7 +148,9 @@ def _acknowledge_one(
 
 
 def check_readable(image: MetadataImage, call: Call, where: SharedPartition) -> None:
-    """Check that the client may read a partition's topic. One that does not exist is for ``check_exists``.
+    """Check that the client may read a partition's topic, if the topic exists.
+
+    ``check_exists`` handles unknown topics.
 
     Raises:
         KafkaError: TOPIC_AUTHORIZATION_FAILED.
@@ -167,10 +176,11 @@ def check_exists(image: MetadataImage, where: SharedPartition) -> str:
 
 
 def validated_ranges(batches: Iterable[Any], *, has_renewal: bool, is_renewing: bool) -> list[AcknowledgedRange]:
-    """Return what a partition's batches say, in the order of their offsets.
+    """Return the acknowledged ranges of a partition's batches, in the order of their offsets.
 
     Raises:
-        KafkaError: INVALID_REQUEST, they make no sense, or a lock is renewed in a request that is not for that.
+        KafkaError: INVALID_REQUEST, the batches are inconsistent, or renew a lock in a request that
+            is not for that.
     """
     last_type = AcknowledgeType.RENEW if has_renewal else AcknowledgeType.REJECT
     ranges = []

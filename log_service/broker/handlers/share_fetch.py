@@ -1,16 +1,21 @@
 """ShareFetch (API key 78), versions 1-2.
 
-Behaviour: a member of a share group fetches from the partitions of its share session and acquires what it gets; no other member gets those
-records until it acknowledges them or its locks expire. The response names the acquired offsets; the records are whole batches of the log,
-and may hold more than was acquired. The broker responds at once when ``min_bytes`` can be acquired from, else when they can, or after
-``max_wait_ms``. Acknowledgements of an earlier fetch may come along; the response waits until they are stored. The final epoch
-acknowledges, fetches nothing, and gives back what the member still holds.
+Behaviour: a member of a share group fetches from the partitions of its share session and acquires
+the records. No other member gets them until it acknowledges them or its locks expire. The response
+names the acquired offsets. The records are whole batches of the log, and may hold more than was
+acquired. The broker responds at once if ``min_bytes`` can be acquired from, otherwise when they
+can, or after ``max_wait_ms``. Acknowledgements of an earlier fetch may come along, and the response
+waits until they are stored. The final epoch acknowledges, fetches nothing, and releases the
+member's remaining records.
 
-Versions: 1 as in Apache Kafka 4.2; 2 acquire mode (KIP-1206), and requests that renew locks and fetch nothing (KIP-1222).
+Versions: 1 as in Apache Kafka 4.2; 2 acquire mode (KIP-1206), and requests that renew locks and
+fetch nothing (KIP-1222).
 
-A fetch that waited is decided on by the ACLs as they are when its wait ends. (Apache Kafka 4.3 goes by those that it began with.)
+A fetch that waited is authorized by the ACLs at the end of its wait. (Apache Kafka 4.3 uses those
+at its start.)
 
-A member whose quota makes it pause acquires nothing, so that no delivery is counted that it never sees. (Apache Kafka 4.3 counts it.)
+A member whose quota makes it pause acquires nothing, so no delivery is counted that it never sees.
+(Apache Kafka 4.3 counts it.)
 """
 
 from dataclasses import dataclass, field
@@ -50,12 +55,12 @@ from log_service.protocol.messages.share_fetch import (
 NO_RECORDS = b""
 SESSIONS = "share sessions"
 HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES, ACQUIRED_BYTES = 24, 18, 24, 18
-"""Of a response, of each topic in it, each partition and each range of acquired records, beside the records."""
+"""Of a response, its topics, its partitions and its acquired ranges, beside the records."""
 
 
 @dataclass(slots=True)
 class _Fetch:
-    """One request on its way: its partitions, and the parts of its response that are there."""
+    """One request under way: its partitions, and the finished parts of its response."""
 
     node: Node
     call: Call
@@ -65,7 +70,7 @@ class _Fetch:
     wanted: Wanted
     began_ms: int
     waits_for_partition: bool = False
-    """Whether it waits because it may acquire from none of its partitions, not because they hold too little."""
+    """Whether it waits for any partition to acquire from, and not for more bytes."""
     led: dict[ShareKey, LedSharePartition] = field(default_factory=dict)
     errors: dict[SharedPartition, KafkaError] = field(default_factory=dict)
     fetched: list[Fetched] | None = None
@@ -106,7 +111,7 @@ def handle_share_fetch(node: Node, call: Call, request: ShareFetchRequest) -> De
 
 
 def _checked(request: ShareFetchRequest, version: int) -> AcquireMode:
-    """Return how strictly the limit of records binds.
+    """Return how strictly the limit of records is enforced.
 
     Raises:
         KafkaError: INVALID_REQUEST, an unknown mode, or a request that renews locks and wants records.
@@ -128,7 +133,10 @@ def _checked(request: ShareFetchRequest, version: int) -> AcquireMode:
 
 
 def _refuse_later(node: Node, call: Call, error: KafkaError, wait_ms: int) -> Deferred:
-    """Refuse a session after as long as a fetch would have waited: its client asks again at once."""
+    """Refuse a session after the time that a fetch would have waited.
+
+    Its client would ask again at once otherwise.
+    """
     deferred = call.defer()
     if wait_ms <= 0:
         deferred.complete(call.refusal(error))
@@ -198,13 +206,16 @@ def _open(node: Node, key: SessionKey, where: SharedPartition) -> LedSharePartit
 
 
 def _fetch_at_deadline(fetch: _Fetch) -> None:
-    """Fetch what there is after a whole wait."""
+    """Fetch the available records after a whole wait."""
     fetch.node.shares.expired_fetch_count += 1
     _fetch_late(fetch)
 
 
 def _fetch_late(fetch: _Fetch) -> None:
-    """Fetch after a wait, by the ACLs of now. Who may not read the group any more gets nothing, and is told so at the next request."""
+    """Fetch after a wait, by the present ACLs.
+
+    A client that may not read the group any more gets nothing, and an error at its next request.
+    """
     access, group_id = fetch.call.access, fetch.context.key.group_id
     if access is not None and not fetch.deferred.response.is_done:
         waited = fetch.led if access.may(AclOperation.READ, AclResource.GROUP, group_id) else {}
@@ -223,7 +234,7 @@ def _is_readable_still(fetch: _Fetch, key: ShareKey) -> bool:
 
 
 def _fetch_now(fetch: _Fetch) -> None:
-    """Acquire what there is; nothing where the client has gone."""
+    """Acquire the available records, or nothing if the client has gone."""
     wanted, account, all_led = fetch.wanted, fetch.call.account, tuple(fetch.led.values())
     if fetch.deferred.response.is_done:
         return
@@ -242,7 +253,7 @@ def _fetch_now(fetch: _Fetch) -> None:
 
 
 def _count(fetch: _Fetch, all_led: tuple[LedSharePartition, ...]) -> None:
-    """Count a fetch that acquires now what it can."""
+    """Count a fetch that acquires records now."""
     counts = fetch.node.shares.fetch_counts.get(fetch.context.key.group_id)
     if counts is not None and all_led:
         waited_ms = fetch.node.clock.monotonic_ms() - fetch.began_ms if fetch.waits_for_partition else 0
@@ -250,7 +261,7 @@ def _count(fetch: _Fetch, all_led: tuple[LedSharePartition, ...]) -> None:
 
 
 def _is_current(fetch: _Fetch) -> bool:
-    """Whether the member has sent nothing else since, in a session of its own."""
+    """Return whether the member has sent no later request in this session."""
     session, epoch = fetch.context.session, fetch.request.share_session_epoch
     return session is not None and fetch.node.shares.sessions.is_current(session, next_epoch(epoch))
 
@@ -264,7 +275,7 @@ def _acknowledged(fetch: _Fetch, outcomes: Outcomes) -> None:
 
 
 def _maybe_respond(fetch: _Fetch) -> None:
-    """Respond once both parts are there."""
+    """Respond once records and acknowledgements are both finished."""
     if fetch.fetched is None or fetch.outcomes is None:
         return
     if fetch.context.ending is not None:
@@ -297,7 +308,10 @@ def _response_bytes(fetch: _Fetch, fetched: list[Fetched]) -> int:
 
 
 def _told(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, PartitionData]:
-    """Return what partitions say: all of them in the first response of a session, later those with news."""
+    """Return the results of all partitions, or in later responses of those with changes.
+
+    The first response of a session has all partitions.
+    """
     context = fetch.context
     found: dict[SharedPartition, PartitionData] = {where: _failed(where, error) for where, error in fetch.errors.items()}
     for each in fetched:
@@ -331,7 +345,7 @@ def _failed(where: SharedPartition, error: KafkaError) -> PartitionData:
 
 
 def _add_outcomes(told: dict[SharedPartition, PartitionData], outcomes: Outcomes) -> None:
-    """Add what became of acknowledgements."""
+    """Add the outcomes of acknowledgements."""
     for where, error in outcomes.items():
         partition = told.get(where)
         if partition is None:
@@ -341,7 +355,7 @@ def _add_outcomes(told: dict[SharedPartition, PartitionData], outcomes: Outcomes
 
 
 def _fill(fetch: _Fetch, response: ShareFetchResponse, told: dict[SharedPartition, PartitionData]) -> None:
-    """Put partitions under their topics, with the leaders of those that are led elsewhere (KIP-951)."""
+    """Group partitions by topic, and add leaders of those that are led elsewhere (KIP-951)."""
     image = fetch.node.image()
     topics: dict[Any, ShareFetchableTopicResponse] = {}
     leaders: list[int] = []

@@ -1,8 +1,10 @@
-"""DescribeShareGroupOffsets (90, versions 0-1): where share groups begin in their partitions, and how far they are behind (KIP-932).
+"""DescribeShareGroupOffsets (90, versions 0-1): start offsets and lag of share groups (KIP-932).
 
-Behaviour: each group is answered by itself. Null topics are all whose states are initialized. What no share coordinator knows, or can tell
-now, begins at -1: that is no error, as with OffsetFetch. The lag is the end offset less the start offset and the records that are done
-with; -1 where the start is not known, or no leader has told how many records are done with.
+Behaviour: each group gets its own response. Null topics are all partitions with an initialized
+state. A state that no share coordinator has, or that is not available now, has start offset -1.
+That is no error, as with OffsetFetch. The lag is the end offset less the start offset and the
+completed records. It is -1 if the start is not known, or no leader has reported the completed
+records.
 
 Versions: 1 the lag (KIP-1226).
 """
@@ -39,7 +41,10 @@ Place = tuple[UUID, int]
 def handle_describe_share_group_offsets(
     node: Node, call: Call, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Deferred:
-    """Ask share coordinators, then the leaders of partitions. A group of which all is asked for twice is told once."""
+    """Ask share coordinators, then the leaders of partitions.
+
+    A repeated request for all of a group is answered once.
+    """
     whole = {group.group_id: group for group in request.groups if group.topics is None}
     request.groups = [group for group in request.groups if group.topics is not None or whole[group.group_id] is group]
     if not has_share_groups(node.image().features):
@@ -73,7 +78,7 @@ async def _describe(node: Node, group: DescribeShareGroupOffsetsRequestGroup) ->
 
 
 def _unknown(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
-    """Return what is told of a topic that does not exist."""
+    """Return the result of a topic that does not exist."""
     partitions = [
         DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN_START_OFFSET) for index in topic.partitions
     ]
@@ -96,7 +101,7 @@ async def _describe_places(
 
 
 def _lag_base(summary: Summary) -> int | None:
-    """Return the offset from which the lag counts, None where it is not known."""
+    """Return the offset from which the lag counts, or None if it is not known."""
     is_known = isinstance(summary, ShareState) and summary.start_offset != UNKNOWN_START_OFFSET
     if isinstance(summary, KafkaError) or not is_known or summary.delivery_complete_count == UNKNOWN_COUNT:
         return None
@@ -117,7 +122,7 @@ def _described(index: int, summary: Summary, end: int | ErrorCode | None) -> Des
     return told
 
 
-# From callbacks to waiting
+# Callbacks as awaitables
 
 
 async def _initialized_partitions(node: Node, group_id: str) -> Partitions | KafkaError:

@@ -1,8 +1,10 @@
-"""ShareGroupHeartbeat (76, version 1), ShareGroupDescribe (77, 1), AlterShareGroupOffsets (91, 0) and DeleteShareGroupOffsets (92, 0):
-share groups, or queues (KIP-932).
+"""APIs of share groups, or queues (KIP-932): heartbeat, description and offsets.
 
-Behaviour: the coordinator of the group decides; here the request is only handed to it with who sent it. Where the cluster has not finalized
-``share.version`` at 1, a request is UNSUPPORTED_VERSION.
+ShareGroupHeartbeat (76, version 1), ShareGroupDescribe (77, 1), AlterShareGroupOffsets (91, 0) and
+DeleteShareGroupOffsets (92, 0).
+
+Behaviour: the coordinator of the group decides. The handler only passes the request on, with its
+sender. A request is UNSUPPORTED_VERSION if the cluster has not finalized ``share.version`` at 1.
 """
 
 from functools import partial
@@ -22,7 +24,7 @@ NO_GROUP = "the request names no group"
 
 
 def handle_share_group_heartbeat(node: Node, call: Call, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | Deferred:
-    """Respond when what was decided is safe."""
+    """Respond once the decision is safe."""
     if not has_share_groups(node.image().features):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not 1 <= len(request.member_id) <= MAX_MEMBER_ID_LENGTH:
@@ -33,7 +35,7 @@ def handle_share_group_heartbeat(node: Node, call: Call, request: ShareGroupHear
 
 
 def handle_share_group_describe(node: Node, call: Call, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse | Deferred:
-    """Tell state, epochs and members of each group, once where it is named twice."""
+    """Respond with state, epochs and members of each group, once per named group."""
     request.group_ids = list(dict.fromkeys(request.group_ids))
     if not has_share_groups(node.image().features):
         groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
@@ -47,7 +49,7 @@ def handle_share_group_describe(node: Node, call: Call, request: ShareGroupDescr
 def handle_alter_share_group_offsets(
     node: Node, call: Call, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse | Deferred:
-    """Have an empty group begin elsewhere; one that does not exist is made."""
+    """Set the start offsets of an empty group. A group that does not exist is created."""
     if not has_share_groups(node.image().features):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
@@ -60,7 +62,7 @@ def handle_alter_share_group_offsets(
 def handle_delete_share_group_offsets(
     node: Node, call: Call, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse | Deferred:
-    """Have an empty group forget whole topics."""
+    """Delete whole topics from an empty group."""
     if not has_share_groups(node.image().features):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:

@@ -1,9 +1,10 @@
-"""StreamsGroupHeartbeat (88, version 0) and StreamsGroupDescribe (89, 0): groups of Kafka Streams instances (KIP-1071).
+"""StreamsGroupHeartbeat (88, version 0) and StreamsGroupDescribe (89, 0) of KIP-1071.
 
-Behaviour: the coordinator of the group decides; here a topology's topic names are checked first, and the internal topics that a group
-misses are asked for after, if its client may create them: a status says which it may not. Where the cluster has not finalized
-``streams.version`` at 1, or the broker's ``group.coordinator.rebalance.protocols`` leave the protocol out, a request is
-UNSUPPORTED_VERSION.
+Behaviour: the coordinator of the group of Kafka Streams instances decides. The handler checks a
+topology's topic names first. Afterwards it has missing internal topics created, if the client may
+create them. A status names those that it may not. A request is UNSUPPORTED_VERSION if the cluster
+has not finalized ``streams.version`` at 1, or the broker's
+``group.coordinator.rebalance.protocols`` leave the protocol out.
 """
 
 from collections.abc import Iterable
@@ -31,13 +32,13 @@ from log_service.protocol.messages.streams_group_heartbeat import (
 )
 
 MAX_TOLD_REFUSALS = 3
-"""Of so many topics a status says why they could not be created; of more it says how many."""
+"""A status has the reasons for as many topics that were not created, and counts the rest."""
 
 
 def handle_streams_group_heartbeat(
     node: Node, call: Call, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse | Deferred:
-    """Respond at once, or when what was decided is safe."""
+    """Respond at once, or once the decision is safe."""
     if not _is_enabled(node):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     fault = None if request.topology is None else fault_of_names(list(dict.fromkeys(named_topics(request.topology))))
@@ -55,14 +56,14 @@ def handle_streams_group_heartbeat(
 
 
 def named_topics(topology: Topology | DescribedTopology) -> Iterable[str]:
-    """Iterate over the topics that a topology names, or its description."""
+    """Yield the topics that a topology or its description names."""
     for each in topology.subtopologies or ():
         yield from (*each.source_topics, *each.repartition_sink_topics)
         yield from (topic.name for topic in (*each.repartition_source_topics, *each.state_changelog_topics))
 
 
 def fault_of_names(names: list[str]) -> str | None:
-    """Return why an application may not use topics of these names, None where it may."""
+    """Return why an application may not use topics of these names, or None if it may."""
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:
         return f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
@@ -71,7 +72,10 @@ def fault_of_names(names: list[str]) -> str | None:
 
 
 def _create(node: Node, call: Call, reply: StreamsHeartbeatReply) -> None:
-    """Have missing topics created on behalf of the client, if it may create all of them, or say why they are not."""
+    """Have missing topics created for the client, or add the reason why not to the status.
+
+    The client must be allowed to create all of them.
+    """
     names = [topic.name for topic in reply.missing_topics]
     denied = _not_to_be_created(call, names)
     if denied:
@@ -84,7 +88,10 @@ def _create(node: Node, call: Call, reply: StreamsHeartbeatReply) -> None:
 
 
 def _not_to_be_created(call: Call, names: list[str]) -> list[str]:
-    """Return those of the topics that the client may not create. The controller asks again, by its own ACLs."""
+    """Return the topics that the client may not create.
+
+    The controller checks again, by its own ACLs.
+    """
     access = call.access
     if access is None or access.could_cluster(AclOperation.CREATE):
         return []
@@ -99,14 +106,14 @@ def _creation_failed(refusals: dict[str, str]) -> str:
 
 
 def _tell(response: StreamsGroupHeartbeatResponse, text: str) -> None:
-    """Say something beside the status that topics are missing."""
+    """Add a text to the status of missing topics."""
     for status in response.status or ():
         if status.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS:
             status.status_detail += f"; {text}"
 
 
 def handle_streams_group_describe(node: Node, call: Call, request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse | Deferred:
-    """Tell state, epochs, topology and members of each group, once where it is named twice."""
+    """Respond with state, epochs, topology and members of each group, once per named group."""
     request.group_ids = list(dict.fromkeys(request.group_ids))
     if not _is_enabled(node):
         groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]

@@ -1,12 +1,13 @@
-"""The metrics that clients push: GetTelemetrySubscriptions (API key 71, version 0) and PushTelemetry (72, version 0).
+"""Metrics that clients push (KIP-714).
 
-GetTelemetrySubscriptions: what a client is to push, how often and how compressed. A client without an instance id gets one. One that no
-subscription is for is told no metrics, and to ask again after the usual interval.
+GetTelemetrySubscriptions (API key 71, version 0): responds with the metrics that a client should
+push, the interval and the compression. A client without an instance id gets one. A client without a
+matching subscription gets no metrics, and asks again after the usual interval.
 
-PushTelemetry: metrics as OTLP, which the metrics page shows from then on. Both are refused with THROTTLING_QUOTA_EXCEEDED when they come
-too early. ApiVersions tells of them only where there is a metrics page.
+PushTelemetry (72, version 0): takes metrics as OTLP, which the metrics page shows from then on.
 
-KIP-714.
+Both are refused with THROTTLING_QUOTA_EXCEEDED if they come too early. ApiVersions lists them only
+if there is a metrics page.
 """
 
 from log_service.broker.call import Call, Deferred
@@ -22,7 +23,7 @@ from log_service.telemetry.instances import ACCEPTED_CODECS, Push
 def handle_get_telemetry_subscriptions(
     node: Node, call: Call, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Respond with what the client is to push."""
+    """Respond with the client's subscription."""
     instance_id, subscription = node.telemetry.ask(request.client_instance_id, call.client_id or "", call.connection)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,
@@ -36,7 +37,7 @@ def handle_get_telemetry_subscriptions(
 
 
 def handle_push_telemetry(node: Node, call: Call, request: PushTelemetryRequest) -> Deferred:
-    """Take the metrics, and respond when they have been read."""
+    """Take the metrics, and respond once they have been read."""
     metrics = bytes(request.metrics)
     push = Push(
         subscription_id=request.subscription_id,

@@ -1,18 +1,23 @@
-"""Topics: CreateTopics (API key 19, versions 2-7), DeleteTopics (20, 1-6) and CreatePartitions (37, 0-3).
+"""CreateTopics (API key 19, versions 2-7), DeleteTopics (20, 1-6), CreatePartitions (37, 0-3).
 
-CreateTopics: the controller decides on each topic by itself: some may be created while others fail. Responds when the topics are in this
-broker's image, so that a Metadata request right behind it sees them. ``validate_only`` decides and writes nothing.
+CreateTopics: the controller decides on each topic by itself, so some may be created while others
+fail. Responds when the topics are in this broker's image, so a Metadata request right behind it
+sees them. ``validate_only`` decides and writes nothing.
 
-Versions: 2 throttled by quota; 4 partition count and replication factor may be -1, the broker's defaults (KIP-464); 5 flexible, tells the
-topic's configuration (KIP-525); 6 THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 tells the topic id.
+Versions: 2 throttled by quota; 4 partition count and replication factor may be -1, the broker's
+defaults (KIP-464); 5 flexible, returns the topic's configuration (KIP-525); 6
+THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 returns the topic id.
 
-DeleteTopics: the controller decides on each topic by itself; the logs are renamed away at once and unlinked later. TOPIC_DELETION_DISABLED
-where ``delete.topic.enable`` is false (INVALID_REQUEST in versions that do not know that code).
+DeleteTopics: the controller decides on each topic by itself. The logs are renamed at once and
+unlinked later. TOPIC_DELETION_DISABLED if ``delete.topic.enable`` is false (INVALID_REQUEST in
+versions that do not know that code).
 
-Versions: 1 throttle time; 3 TOPIC_DELETION_DISABLED; 4 flexible; 5 error text (KIP-599); 6 by topic id (KIP-516).
+Versions: 1 throttle time; 3 TOPIC_DELETION_DISABLED; 4 flexible; 5 error text (KIP-599); 6 by topic
+id (KIP-516).
 
-CreatePartitions: the controller raises the partition count of each topic by itself; a count that is not above the present one is
-INVALID_PARTITIONS. Records stay where they are. ``validate_only`` decides and writes nothing.
+CreatePartitions: the controller raises the partition count of each topic by itself. A count that is
+not above the present one is INVALID_PARTITIONS. Records stay in their partitions. ``validate_only``
+decides and writes nothing.
 
 Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED (KIP-599). KIP-195.
 """
@@ -38,7 +43,7 @@ def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -
     """Have the controller decide.
 
     Raises:
-        KafkaError: nothing may be deleted here.
+        KafkaError: topic deletion is disabled on this broker.
     """
     if not node.config.topics.is_deletion_enabled:
         is_known = call.version >= FIRST_VERSION_WITH_DISABLED
@@ -48,7 +53,7 @@ def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -
 
 
 def refuse_delete_topics(call: Refusable, error: KafkaError) -> DeleteTopicsResponse:
-    """Tell an error for each topic; up to version 5 topics are names, from version 6 on names or ids."""
+    """Return an error for each topic. Topics are names, or from version 6 on names or ids."""
     request: DeleteTopicsRequest = call.request
     named = [(name, NO_TOPIC_ID) for name in request.topic_names] + [(topic.name, topic.topic_id) for topic in request.topics]
     text = str(error)

@@ -1,12 +1,16 @@
-"""Produce requests that name a transactional id: what ``produce`` does, and before it the questions to the transaction coordinator.
+"""Produce requests with a transactional id, verified by the transaction coordinator.
 
-Behaviour: all batches of transactions in a request are of one producer, else all of it is INVALID_PRODUCER_ID_MAPPING. A batch that is the
-first one of its producer's transaction in a partition waits until the coordinator has said that the partition is in the transaction, or,
-from version 12 on, has added it (KIP-890). A partition for which it says something else gets an error that clients of the version
-understand; the other partitions are appended. Batches outside of transactions are appended as they are. All batches are checked before the
-coordinator is asked, in the line of the connection where that takes longer than a turn of the event loop (``produce_lines``).
+Behaviour: as ``produce``, after the questions to the coordinator. All batches of transactions in a
+request are of one producer, otherwise all of it is INVALID_PRODUCER_ID_MAPPING. The first batch of
+a transaction in a partition waits until the coordinator has confirmed that the partition is in the
+transaction, or, from version 12 on, has added it (KIP-890). If it does not, the partition gets an
+error that clients of the version understand, and the other partitions are appended. Batches outside
+of transactions are appended as they are. All batches are checked before the coordinator is asked.
+Checks that take longer than a turn of the event loop run in the line of the connection
+(``produce_lines``).
 
-``transaction.partition.verification.enable=false`` has partitions of older versions appended without a question.
+With ``transaction.partition.verification.enable=false`` partitions of older versions are appended
+without a question.
 """
 
 from contextlib import suppress
@@ -42,11 +46,11 @@ from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.append_result import AppendResult
 
 Checked = dict[TopicPartition, Batch]
-"""What the check of each batch has come to. A partition that is not here has none."""
+"""The result of each batch's check. A partition that is missing here has none."""
 
 
 def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred:
-    """Append what the coordinator lets in, and respond now or later."""
+    """Append the partitions that the coordinator accepts, and respond now or later."""
     request.topic_data = each_once(request.topic_data)
     headers = _headers(node.replicas, request)
     producers = {(header.producer_id, header.producer_epoch) for header in headers.values()}
@@ -60,7 +64,7 @@ def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest
         return deferred
 
     async def work(standing: Standing) -> None:
-        checks = _Checks(node, request)  # of the records as they are kept
+        checks = _Checks(node, request)  # on the kept records
         if await checks.check_rest(standing):
             _verify(node, call, headers, checks.done, standing.deferred, is_kept=True)
 
@@ -76,7 +80,10 @@ def _verify(
     *,
     is_kept: bool = False,
 ) -> None:
-    """Ask the coordinator, and append what it lets in. ``is_kept``: the records outlive the handler of their request already."""
+    """Ask the coordinator, and append the partitions that it accepts.
+
+    ``is_kept`` means that the records outlive the handler of their request already.
+    """
     if not headers:
         _append(node, call, checked, deferred, Verdict())
         return
@@ -95,11 +102,14 @@ def _verify(
 
 
 def _nothing() -> None:
-    """Keep what is kept."""
+    """Do nothing, because the records are kept already."""
 
 
 def _keep_records(request: ProduceRequest, checked: Checked) -> None:
-    """Copy the records: the connection's buffer, in which they stand, takes its next request while the coordinator is asked."""
+    """Copy the records out of the connection's buffer.
+
+    The buffer takes the next request while the coordinator is asked.
+    """
     for topic in request.topic_data:
         for wanted in topic.partition_data:
             if wanted.records is not None:
@@ -110,9 +120,10 @@ def _keep_records(request: ProduceRequest, checked: Checked) -> None:
 
 
 class _Checks:
-    """The checks of the batches of one request: those that were done, and the rest.
+    """The checks of the batches of one request, both done and remaining.
 
-    A batch is checked before the coordinator is asked, so that nothing has to wait between its verdict and the append.
+    A batch is checked before the coordinator is asked, so no wait separates its verdict and the
+    append.
     """
 
     __slots__ = ("_left", "_node", "_now_ms", "done")
@@ -124,7 +135,7 @@ class _Checks:
         self.done: Checked = {}
 
     def check_some(self, room: TurnRoom) -> bool:
-        """Check batches for as long as there is room. Return whether that were all."""
+        """Check batches for as long as there is room. Return whether all are checked."""
         try:
             while self._left:
                 room.take_work(UNITS_PER_BATCH)
@@ -141,7 +152,10 @@ class _Checks:
         return True
 
     async def check_rest(self, standing: Standing) -> bool:
-        """Check the batches that are left, over as many turns as it takes. Return whether that were all: its client may leave."""
+        """Check the remaining batches, over several turns if needed. Return whether all are.
+
+        Return false if the client has left meanwhile.
+        """
         allowance = Allowance()
         while not standing.is_dropped:
             left_count = len(self._left)
@@ -160,7 +174,10 @@ class _Checks:
         return False
 
     def _begin(self, allowance: Allowance) -> tuple[TopicPartition, Steps[ValidatedBatches]] | None:
-        """Return the check of the next batch; None where there is nothing to check: the append says why."""
+        """Return the check of the next batch, or None if there is nothing to check.
+
+        The append reports why.
+        """
         topic, wanted = self._left[-1]
         try:
             partition = self._node.replicas.find(topic.name, topic.topic_id, wanted.index)
@@ -175,7 +192,10 @@ class _Checks:
 
 
 def _headers(replicas: ReplicaManager, request: ProduceRequest) -> dict[TopicPartition, BatchHeader]:
-    """Return the headers of the batches in transactions. What cannot be read, or has no partition here, the append refuses."""
+    """Return the headers of the batches in transactions.
+
+    The append refuses batches that cannot be read, or have no partition here.
+    """
     headers = {}
     for topic in request.topic_data:
         for wanted in topic.partition_data:
@@ -192,11 +212,12 @@ def _is_of_transaction(header: BatchHeader) -> bool:
 
 
 def _append(node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict) -> None:
-    """Append all of a request but what the coordinator refuses."""
+    """Append all partitions of a request, except those that the coordinator refuses."""
     request: ProduceRequest = call.request
     asker = Asker.of_produce(call.version)
     appends, terms, now_ms = _Appends(node.replicas, checked, asker, verdict), terms_of(request, call.version), node.clock.wall_ms()
-    room = TurnRoom(UNITS_PER_BATCH * MAX_REQUEST_ELEMENTS)  # the coordinator's verdict is of now: all goes on at once
+    # The verdict is of this moment, so all batches are appended at once.
+    room = TurnRoom(UNITS_PER_BATCH * MAX_REQUEST_ELEMENTS)
     outcomes = [
         (topic, [append_batch(appends, terms, topic, each.index, each.records, now_ms=now_ms, room=room) for each in topic.partition_data])
         for topic in request.topic_data
@@ -209,7 +230,7 @@ def _append(node: Node, call: Call, checked: Checked, deferred: Deferred, verdic
 
 
 class _Appends:
-    """Appends to this node's partitions, showing each log what the verdict says."""
+    """Appends to this node's partitions, with the coordinator's verdict for each log."""
 
     def __init__(self, replicas: ReplicaManager, checked: Checked, asker: Asker, verdict: Verdict) -> None:
         self._replicas = replicas
@@ -222,9 +243,10 @@ class _Appends:
         return self._replicas.find(topic, topic_id, index)
 
     def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None) -> AppendResult:  # noqa: ARG002 - one shape for all
-        """Append what the check of a batch came to. Raises as ``ReplicaManager.append``, and UnverifiedError.
+        """Append a checked batch. Raises as ``ReplicaManager.append``, and UnverifiedError.
 
-        A partition that was not here when the coordinator was asked about the others is told to be elsewhere: its producer tries again.
+        If a partition was not here when the coordinator was asked about the others, it is reported
+        as led elsewhere, so its producer tries again.
         """
         where = partition.topic_partition
         code = self._verdict.errors.get(where)

@@ -1,13 +1,16 @@
-"""What producers and admin clients ask of the transaction coordinator, in every version that Kafka 4.3 has.
+"""Requests to the transaction coordinator, in every version of Kafka 4.3.
 
-AddPartitionsToTxn (24, versions 0-5): adds partitions to the transaction of one producer up to version 3; from version 4 on brokers ask for
-many producers, and may only verify. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, all others of its transaction are
-OPERATION_NOT_ATTEMPTED then. AddOffsetsToTxn (25, 0-4): adds the partition that keeps a group's positions. EndTxn (26, 0-5): stores the
-outcome and responds; the markers follow. DescribeTransactions (65, 0) and ListTransactions (66, 0-2) tell what this broker coordinates.
+AddPartitionsToTxn (24, versions 0-5): adds partitions to the transaction of one producer up to
+version 3. From version 4 on brokers ask for many producers, and may only verify. A partition that
+does not exist is UNKNOWN_TOPIC_OR_PARTITION, and all others of its transaction are
+OPERATION_NOT_ATTEMPTED then. AddOffsetsToTxn (25, 0-4): adds the partition of a group's offsets.
+EndTxn (26, 0-5): stores the outcome and responds. The markers follow. DescribeTransactions (65, 0)
+and ListTransactions (66, 0-2): respond with the transactions that this broker coordinates.
 
-Versions of AddPartitionsToTxn: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 4 many transactions, verification; 5 TRANSACTION_ABORTABLE.
-AddOffsetsToTxn and EndTxn: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE; EndTxn 5: the producer's next epoch (KIP-890).
-ListTransactions: 1 duration (KIP-994); 2 pattern (KIP-1152).
+Versions of AddPartitionsToTxn: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 4 many transactions,
+verification; 5 TRANSACTION_ABORTABLE. AddOffsetsToTxn and EndTxn: 2 PRODUCER_FENCED; 3 flexible; 4
+TRANSACTION_ABORTABLE; EndTxn 5: the producer's next epoch (KIP-890). ListTransactions: 1 duration
+(KIP-994); 2 pattern (KIP-1152).
 """
 
 from log_service.broker.call import Call, Deferred, Refusable
@@ -40,7 +43,7 @@ def handle_add_partitions_to_txn(node: Node, call: Call, request: AddPartitionsT
 
 
 def handle_add_offsets_to_txn(node: Node, call: Call, request: AddOffsetsToTxnRequest) -> Deferred:
-    """Respond when the partition of the group's positions is stored."""
+    """Respond when the partition of the group's offsets is stored."""
     deferred = call.defer()
     where = TopicPartition(GROUP_METADATA_TOPIC, node.groups.partition_for(request.group_id))
     node.transactions.add_offsets(request, where, call.client(), deferred.complete)
@@ -55,7 +58,7 @@ def handle_end_txn(node: Node, call: Call, request: EndTxnRequest) -> Deferred:
 
 
 def handle_describe_transactions(node: Node, call: Call, request: DescribeTransactionsRequest) -> Deferred:
-    """Tell each transactional id that was asked for, once where it is named twice."""
+    """Describe each requested transactional id, once even if it is repeated."""
     deferred = call.defer()
     request.transactional_ids = list(dict.fromkeys(request.transactional_ids))
     node.transactions.describe(request, deferred.complete)
@@ -63,14 +66,17 @@ def handle_describe_transactions(node: Node, call: Call, request: DescribeTransa
 
 
 def handle_list_transactions(node: Node, call: Call, request: ListTransactionsRequest) -> Deferred:
-    """Tell the transactional ids of this broker that pass the filters."""
+    """List the transactional ids of this broker that pass the filters."""
     deferred = call.defer()
     node.transactions.list(request, deferred.complete)
     return deferred
 
 
 def refuse_add_partitions_to_txn(call: Refusable, error: KafkaError) -> AddPartitionsToTxnResponse:
-    """Tell an error at the top, or, up to version 3, for each partition: the response has no other place for it there."""
+    """Return an error at the top, or for each partition up to version 3.
+
+    Those versions have no field at the top.
+    """
     if call.version >= FIRST_ADD_VERSION_WITH_MANY:
         return AddPartitionsToTxnResponse(error_code=error.code)
     return AddPartitionsToTxnResponse(

@@ -1,11 +1,13 @@
-"""TxnOffsetCommit (API key 28), versions 0-5: positions of a group that count when a producer's transaction is committed.
+"""TxnOffsetCommit (API key 28), versions 0-5: offsets of a group in a producer's transaction.
 
-Behaviour: partitions that do not exist are answered here with UNKNOWN_TOPIC_OR_PARTITION. For the rest the transaction coordinator is asked
-about the group's partition of ``__consumer_offsets``, unless the transaction has written to it before, and then the group's coordinator
-responds when the positions are safe there. They count once the marker of the transaction has come.
+Behaviour: partitions that do not exist are refused here with UNKNOWN_TOPIC_OR_PARTITION. For the
+rest the transaction coordinator is asked about the group's partition of ``__consumer_offsets``,
+unless the transaction has written to it before. Then the group's coordinator responds when the
+offsets are safe there. They take effect when the transaction's commit marker arrives.
 
-Versions: 2 leader epoch; 3 flexible, member and generation (KIP-447); 4 TRANSACTION_ABORTABLE (KIP-890); 5 the coordinator adds the
-partition to the transaction itself, so that AddOffsetsToTxn is not needed (KIP-890).
+Versions: 2 leader epoch; 3 flexible, member and generation (KIP-447); 4 TRANSACTION_ABORTABLE
+(KIP-890); 5 the coordinator adds the partition to the transaction itself, so AddOffsetsToTxn is not
+needed (KIP-890).
 """
 
 from dataclasses import replace
@@ -36,7 +38,10 @@ Refused = dict[str, TxnOffsetCommitResponseTopic]
 
 
 def handle_txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -> Deferred:
-    """Refuse what cannot be, ask the transaction coordinator, and have the group's coordinator respond."""
+    """Refuse unknown partitions, and ask both coordinators about the rest.
+
+    The transaction coordinator verifies the transaction, and the group's coordinator responds.
+    """
     deferred = call.defer()
     known, refused = _sort_out(node.image(), request.topics)
     respond = deferred.completing(partial(_with_refused, call, refused))
@@ -67,7 +72,7 @@ def handle_txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitReq
 
 
 def _sort_out(image: MetadataImage, topics: list[TxnOffsetCommitRequestTopic]) -> tuple[list[TxnOffsetCommitRequestTopic], Refused]:
-    """Return what names partitions that exist, and the responses for those that do not."""
+    """Return the topics with existing partitions, and the responses for the other partitions."""
     known: list[TxnOffsetCommitRequestTopic] = []
     refused: Refused = {}
     for topic in topics:
@@ -88,7 +93,7 @@ def _sort_out(image: MetadataImage, topics: list[TxnOffsetCommitRequestTopic]) -
 
 
 def _with_refused(call: Call, refused: Refused, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-    """Name each topic once, and what was refused here first."""
+    """Merge the responses so that each topic appears once, with refused partitions first."""
     for topic in response.topics:
         there = refused.setdefault(topic.name, topic)
         if there is not topic:
