@@ -88,7 +88,7 @@ class Access:
             rights = self._rights()
         decision = rights.decide(operation, resource, name)
         if decision.is_allowed and not log.has_level(DEBUG):
-            log.allowed_count += 1  # all that taking note of it would do
+            log.allowed_count += 1  # the only effect of note_wanted without a log line
             return True
         log.note_wanted(self, decision, operation, resource, name, count)
         return decision.is_allowed

@@ -4,9 +4,9 @@ A topic and a group need an operation on themselves, everything else one on the 
 that gets a request alters the levels of its own loggers. Its gate looks only at those, because the
 rest of the request goes to the controller and through the gate there.
 
-Keys that decide who may log in, or who is a super user, also need ALTER on the cluster. ACLs are
-changed by the same right. Without it, a client that may change a broker's configuration could make
-itself any user. Each such change is logged.
+Keys for logins and super users also need ALTER on the cluster. ACLs are changed by the same right.
+Without it, a client that may change a broker's configuration could make itself any user. Each such
+change is logged.
 """
 
 import logging

@@ -63,7 +63,8 @@ GATES: Mapping[ApiKey, Gates] = MappingProxyType(
     {
         # Records
         ApiKey.PRODUCE: Gates(record_gates.produce),
-        ApiKey.FETCH: Gates(broker=no_gate, controller=BETWEEN_NODES),  # sessions know what a consumer's request is about
+        # The handler checks the topics of a consumer's session.
+        ApiKey.FETCH: Gates(broker=no_gate, controller=BETWEEN_NODES),
         ApiKey.LIST_OFFSETS: Gates(record_gates.list_offsets),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Gates(record_gates.offset_for_leader_epoch),
         ApiKey.DELETE_RECORDS: Gates(record_gates.delete_records),
@@ -81,9 +82,10 @@ GATES: Mapping[ApiKey, Gates] = MappingProxyType(
         ApiKey.API_VERSIONS: Gates(),
         ApiKey.SASL_HANDSHAKE: Gates(),
         ApiKey.SASL_AUTHENTICATE: Gates(),
-        ApiKey.METADATA: Gates(),  # its handler asks, because it creates topics
+        ApiKey.METADATA: Gates(),  # its handler checks, because it creates topics
         ApiKey.DESCRIBE_CLUSTER: Gates(controller=BY_ALTER),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: Gates(),  # its handler asks, because it counts what it shows
+        # Its handler checks, because it counts the shown partitions.
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: Gates(),
         ApiKey.DESCRIBE_QUORUM: Gates(BY_DESCRIBE, BY_DESCRIBE),
         ApiKey.DESCRIBE_LOG_DIRS: Gates(BY_DESCRIBE),
         # Groups
@@ -142,7 +144,7 @@ GATES: Mapping[ApiKey, Gates] = MappingProxyType(
         ApiKey.CREATE_DELEGATION_TOKEN: Gates(token_gates.create_token, token_gates.create_token),
         ApiKey.RENEW_DELEGATION_TOKEN: Gates(),
         ApiKey.EXPIRE_DELEGATION_TOKEN: Gates(),
-        ApiKey.DESCRIBE_DELEGATION_TOKEN: Gates(),  # its handler asks about each token
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: Gates(),  # its handler checks each token
         ApiKey.UPDATE_FEATURES: decided_by_controller(BY_ALTER),
         ApiKey.UNREGISTER_BROKER: decided_by_controller(BY_ALTER),
         ApiKey.ADD_RAFT_VOTER: decided_by_controller(BY_ALTER),

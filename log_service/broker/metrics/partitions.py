@@ -73,5 +73,5 @@ def _preferences(led: Sequence[Partition], image: MetadataImage) -> Iterator[Sam
 
 def _rows(partitions: Sequence[Partition], read: Read) -> Iterator[Sample]:
     for partition in partitions:
-        topic, index = partition.topic_partition  # a topic's name holds nothing that would have to be escaped
+        topic, index = partition.topic_partition  # names of topics need no escaping
         yield "", f'topic="{topic}",partition="{index}"', read(partition)

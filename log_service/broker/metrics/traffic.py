@@ -73,7 +73,8 @@ def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iter
         help="Requests by API and version.",
         samples=_by_version(used),
     )
-    looks = {meter: _Recent(meter, now_ms) for found in used.values() for meter in found}  # one look each: a look may begin a window
+    # Each meter is read once, because reading may begin a window.
+    looks = {meter: _Recent(meter, now_ms) for found in used.values() for meter in found}
     recent = {name: [looks[meter] for meter in found] for name, found in used.items()}
     for suffix, text, parts in (
         ("totaltimems", "Time from a request's last byte to its response, in milliseconds.", _Recent.total),

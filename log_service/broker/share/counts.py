@@ -20,7 +20,7 @@ class ShareCounts:
 
 @dataclass(slots=True)
 class FetchCounts:
-    """Sums over the fetches of one group that acquired what they could."""
+    """Sums over the fetches of one group that got as far as acquiring."""
 
     fetch_count: int = 0
     percent_sum: int = 0

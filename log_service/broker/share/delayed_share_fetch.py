@@ -3,7 +3,7 @@
 There is enough when ``min_bytes`` can be read from the group's next offsets in its partitions, a
 partition cannot be read, or this node no longer leads one. A partition at its limit of records in
 flight gives nothing, and the fetch waits for an acknowledgement. At its deadline the fetch takes
-what there is. Partitions take turns in being first, because the first is read first.
+the available records. Partitions take turns in being first, because the first is read first.
 
 Reading and acquiring is one uninterrupted step, so no lock has to keep two members from the same
 records. Only acquired records are read. A fetch acquires nothing once its connection or its session
@@ -138,7 +138,8 @@ def _fetch_one(
     except KafkaError as error:
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             return Fetched(led, error=error)
-        led.follow_log_start()  # retention was faster than the group; the next fetch goes on behind it
+        # Retention was faster than the group. The next fetch begins after it.
+        led.follow_log_start()
         return Fetched(led)
     return Fetched(led) if batches is None else _acquire(led, batches, wanted, record_count, can_undo=can_undo)
 
@@ -193,7 +194,7 @@ class DelayedShareFetch:
         self._try(self._respond)
 
     def on_expired(self) -> None:
-        """Acquire what there is and respond."""
+        """Acquire the available records and respond."""
         self._try(self._expire)
 
     def _try(self, respond: Callable[[], None]) -> None:

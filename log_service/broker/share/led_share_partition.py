@@ -234,7 +234,7 @@ class LedSharePartition:
         return self._fresh_core().state()
 
     def undo_acquisition(self, state: WindowState) -> None:
-        """Restore the state before the last acquisition, of which the member is not told."""
+        """Restore the state before the last acquisition, which its member never sees."""
         self._fresh_core().undo_acquisition(state)
         self._next_fetch_offset = None
 
@@ -272,7 +272,7 @@ class LedSharePartition:
                 on_done(error)
                 return
             self._next_fetch_offset = None
-            self._expect_expiry(now_ms + core.settings.record_lock_duration_ms)  # of a lock that begins anew
+            self._expect_expiry(now_ms + core.settings.record_lock_duration_ms)  # of renewed locks
             self._store(write, on_done)
 
     def release(self, member_id: str) -> None:

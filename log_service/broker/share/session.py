@@ -1,8 +1,8 @@
 """Share sessions (KIP-932): a member names its partitions once, and then only changes.
 
 Decides which partitions a request fetches, which of them a response must name, and which sessions
-end. It knows neither logs nor sockets. A connection is an id that is passed in. The
-caller releases the records that the member of an ended session holds.
+end. It knows neither logs nor sockets. A connection is an id that is passed in. The caller releases
+the records that the member of an ended session holds.
 
 A member has one session at each leader, under its group's and its own name. Its epoch starts at 0,
 and each accepted request advances it by one, acknowledgements too. After 2147483647 comes 1. The

@@ -2,7 +2,7 @@
 
 A share partition is kept from the first fetch until its partition is led elsewhere, or until its
 group has no session here and nothing is under way. When a member has gone, every share partition in
-which it may hold records is told. Knows no request.
+which it may hold records releases them. Knows no request.
 
 When a connection ends, waiting fetches of its groups are checked again ``ENDED_PAUSE_MS`` later. A
 process that dies ends several connections within moments. Without the pause each of its members in
