@@ -1,9 +1,9 @@
 """The audit log's topic: each decision is a record without a key, with a JSON object as value.
 
 Decides which decisions are written, and to which partition. If this node leads a partition of the
-topic, it appends there directly. Otherwise it sends a request to the leader of a partition.
-Permissions on the topic itself and between nodes (CLUSTER_ACTION) are left out if allowed, because
-each such record would cause the next one for ever.
+topic, it appends there directly. Otherwise it sends a request to the leader of a partition. Allowed
+operations on the topic itself and between nodes (CLUSTER_ACTION) are left out, because each such
+record would cause the next one for ever.
 
 Decisions that cannot be written after ``ATTEMPTS`` are dropped and counted.
 """

@@ -332,7 +332,7 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
     for target in context.targets:
         partition = node.replicas.find_open(target.topic, target.topic_id, target.partition)
         if guard is not None and (asked is None or target.topic_id is not asked.topic_id or target.topic is not asked.topic):
-            # Once for consecutive partitions of a topic, because they share the target's topic and id.
+            # Once for consecutive partitions of a topic, because they share its name and id.
             asked, is_readable = target, _is_readable(node, guard, target, partition, readable)
         if not is_readable:
             reading.add(target, _failed(target, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None), 0)

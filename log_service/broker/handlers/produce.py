@@ -286,7 +286,7 @@ class Terms:
 
     acks: int
     refusal: tuple[ErrorCode, str] | None
-    """The error of every partition, if the whole request is invalid."""
+    """The error of every existing partition, if the whole request is invalid."""
     is_by_id: bool
     knows_zstd: bool
 

@@ -114,7 +114,8 @@ def _checked(request: ShareFetchRequest, version: int) -> AcquireMode:
     """Return how strictly the limit of records is enforced.
 
     Raises:
-        KafkaError: INVALID_REQUEST, an unknown mode, or a request that renews locks and wants records.
+        KafkaError: INVALID_REQUEST, an unknown mode, or a request that renews locks and wants
+            records.
     """
     if version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack:
         wanted = {

@@ -2,8 +2,8 @@
 
 Decides the names, which are those of Apache Kafka's socket server with a label for the mechanism. A
 mechanism is one that the listener offers, so clients cannot create series. Failures are also shown
-by address, for as many addresses as a listener counts apart. Only failed handshakes are counted. A
-node without logins and without TLS shows none of this.
+by address, for as many addresses as a listener counts apart. Of handshakes only failures are
+counted. A node without logins and without TLS shows none of this.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
