@@ -1,6 +1,6 @@
-"""Responses of several shards that are one response to the client.
+"""Join the responses of several shards into one response to the client.
 
-Decides nothing: it waits for all of them, and keeps the order in which they were asked for.
+This file decides nothing. It waits for all responses and keeps the order of the requests.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from log_service.state_machine.runtime import OnReply
 
 
 class Gathering:
-    """Collects a known number of responses and passes them on together, in the order of their requests."""
+    """Collects a known number of responses, and passes them on in the order of their requests."""
 
     def __init__(self, part_count: int, on_all: Callable[[list[Any]], None]) -> None:
         self._parts: list[Any] = [None] * part_count
@@ -20,7 +20,7 @@ class Gathering:
             on_all([])
 
     def part(self, index: int) -> OnReply:
-        """Return where the response to one request goes."""
+        """Return the callback for the response to one request."""
 
         def on_reply(response: Any) -> None:
             self._parts[index] = response

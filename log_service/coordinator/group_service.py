@@ -1,8 +1,8 @@
-"""The group APIs of a node: finds the shard of each group, and joins responses where a request names several groups.
+"""Serve the group APIs of a node: find the shard of each group, and join their responses.
 
-It decides which partition of ``__consumer_offsets`` a group belongs to, and what a request hears when its shard is not here or its log
-refuses. It does not know groups. All methods are plain functions that never wait: the response comes through ``on_reply``, once, now or
-later.
+This file decides which partition of ``__consumer_offsets`` a group belongs to, and which error a
+request gets if its shard is not here or its log refuses the append. It does not know groups. No
+method waits: each calls ``on_reply`` once, now or later.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -60,14 +60,14 @@ NO_SHARE_STATES = NoShareStates()
 Decide = Callable[[GroupCoordinatorShard, Decision[GroupRecord], Hashable], None]
 
 MAX_MEMBER_ID_PREFIX_BYTES = 32_767 - len("-00000000-0000-0000-0000-000000000000")
-"""A member id names its client, as far as the longest string of the protocol has room beside the id's own part."""
+"""The longest client part of a member id. The whole id must fit a protocol string."""
 
 
 class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
     """The groups that this node coordinates.
 
-    ``is_there`` says whether a partition with that topic id (zero: any) exists, ``image`` is the newest metadata, ``share_states`` asks
-    share coordinators.
+    ``is_there`` tells whether a partition with that topic id exists (a zero id matches any topic).
+    ``image`` returns the newest metadata. ``share_states`` sends requests to share coordinators.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
         )
         super().__init__(shards, partition_count, config.offsets_topic_partitions)
         self.share = ShareGroupService(self._ask, share_states, image)
-        """The share groups among them."""
+        """The service of share groups."""
 
     def _on_announcement(self, _log: CoordinatorLog, announcement: StatesToInitialize) -> None:
         self.share.initialize_states(announcement)
@@ -112,7 +112,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
         return self._partition_of(group_id)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Forget committed offsets of partitions that are gone, and have consumer groups look at what has changed."""
+        """Remove offsets of deleted partitions, and tell groups about changed metadata."""
         if delta.deleted_topics or delta.changed_topics or delta.changed_brokers:
             self._shards.on_image(delta, image)
 
@@ -149,17 +149,26 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
         self._ask(request.group_id, decide, on_reply, _refused_streams_heartbeat)
 
     def offset_commit(self, request: OffsetCommitRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Respond with OffsetCommitResponse; topics must exist, their ids and names both be filled in."""
+        """Respond with OffsetCommitResponse.
+
+        The topics must exist, and the request must hold both their ids and names.
+        """
         decide = _decides(GroupCoordinatorShard.handle_offset_commit, request, client)
         self._ask(request.group_id, decide, on_reply, lambda error: listing.refused_commit(request, api_error(error)))
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, client: RequestClient, on_reply: OnReply, *, shown: object) -> None:
-        """Respond with TxnOffsetCommitResponse; topics must exist. ``shown`` is what the log is shown for the producer's transaction."""
+        """Respond with TxnOffsetCommitResponse; topics must exist.
+
+        ``shown`` is the producer's state, which the log checks.
+        """
         decide = _decides(partial(GroupCoordinatorShard.handle_txn_offset_commit, shown=shown), request, client)
         self._ask(request.group_id, decide, on_reply, lambda error: listing.refused_txn_commit(request, api_error(error)))
 
     def end_transaction(self, partition: int, marker: EndOfTransaction, on_reply: Callable[[ErrorCode], None]) -> None:
-        """Append the end of a producer's transaction to a partition of the offsets topic; its shard goes by it from then on."""
+        """Append the end of a producer's transaction to a partition of ``__consumer_offsets``.
+
+        The shard of that partition replays it.
+        """
         self._shards.end_transaction(partition, marker, lambda error: on_reply(error or ErrorCode.NONE), lambda error: error.code)
 
     def offset_delete(self, request: OffsetDeleteRequest, client: RequestClient, on_reply: OnReply) -> None:
@@ -172,7 +181,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
     def offset_fetch(
         self, groups: Sequence[OffsetFetchRequestGroup], client: RequestClient, on_reply: OnReply, *, is_stable_required: bool = False
     ) -> None:
-        """Respond with a list of OffsetFetchResponseGroup, in the order asked."""
+        """Respond with a list of OffsetFetchResponseGroup, in the order of the request."""
         gather = Gathering(len(groups), on_reply)
         handle = partial(GroupCoordinatorShard.handle_offset_fetch, is_stable_required=is_stable_required)
         for index, group in enumerate(groups):
@@ -215,7 +224,10 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
         on_reply(ListGroupsResponse(groups=[group for shard in shards for group in shard.list_groups(request)]))
 
     def overviews(self) -> Iterator[list[listing.GroupOverview]]:
-        """Yield the groups that this node coordinates in short, shard by shard; none while some are still being loaded."""
+        """Yield overviews of the groups that this node coordinates, shard by shard.
+
+        Yields nothing while a shard is loading.
+        """
         for shard in self._shards.serving() or ():
             yield shard.overviews()
 
@@ -226,12 +238,15 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
 def _decides(
     handle: Callable[[GroupCoordinatorShard, T, RequestContext, Decision[GroupRecord]], None], request: T, client: RequestClient
 ) -> Decide:
-    """Return what has a shard handle a client's request."""
+    """Return a function that has a shard handle a client's request."""
     return lambda shard, decision, token: handle(shard, request, client.context(token), decision)
 
 
 def _refused_heartbeat(error: KafkaError) -> HeartbeatResponse:
-    """While its group is loaded, a member is told that all is well: it need not look for another coordinator, as with Kafka."""
+    """Report no error while the group is loading, as Kafka does.
+
+    The member then does not look for another coordinator.
+    """
     is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else api_error(error))
 
@@ -245,7 +260,7 @@ def _refused_describe(group_id: str, error: KafkaError) -> DescribedGroup:
 
 
 def refused_consumer_heartbeat(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    """Return the response to a member that is refused, with the reason."""
+    """Return the response to a member whose heartbeat is refused, with the reason."""
     return ConsumerGroupHeartbeatResponse(error_code=api_error(error), error_message=str(error))
 
 

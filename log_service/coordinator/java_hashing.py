@@ -1,6 +1,7 @@
-"""Hashes as Java computes them: Kafka places groups and orders votes by them, so that clients and old logs rely on them.
+"""Hashes as Java computes them.
 
-Decides nothing; knows 32-bit arithmetic and the buckets of Java's hash map.
+Kafka places groups and orders votes by these hashes, so clients and existing logs rely on them.
+This file decides nothing. It knows 32-bit arithmetic and the buckets of Java's hash map.
 """
 
 from collections.abc import Collection
@@ -9,16 +10,22 @@ from functools import lru_cache
 FIRST_BUCKET_COUNT = 16
 KNOWN_COUNT = 4_096
 KNOWN_LENGTH = 100
-"""So many hashes of texts up to that length are remembered, because every request of a group needs the same one."""
+"""Bounds of the hash cache: the number of texts and their length.
+
+Hashes are cached because all requests of a group need the same one.
+"""
 
 
 def java_abs(value: int) -> int:
-    """Return the absolute value as Kafka takes it: the smallest 32-bit number has none and becomes 0."""
+    """Return the absolute value as Kafka does: the smallest 32-bit number becomes 0."""
     return 0 if value == -(1 << 31) else abs(value)
 
 
 def hashed_partition(name: str, partition_count: int) -> int:
-    """Return the partition of a coordinators' topic that a name belongs to: of a group, a transactional id or a share partition."""
+    """Return the partition of a coordinator's topic that a name belongs to.
+
+    The name is that of a group, a transactional id or a share partition.
+    """
     return java_abs(java_hash(name)) % partition_count
 
 
@@ -39,7 +46,10 @@ _known_hash = lru_cache(KNOWN_COUNT)(_computed_hash)
 
 
 def in_hash_map_order(names: Collection[str]) -> list[str]:
-    """Return distinct strings in the order in which a Java hash map iterates over them; those of one bucket as they were given."""
+    """Return distinct strings in the iteration order of a Java hash map.
+
+    Strings of the same bucket keep the order in which they were given.
+    """
     bucket_count = FIRST_BUCKET_COUNT
     while len(names) * 4 > bucket_count * 3:
         bucket_count *= 2

@@ -1,7 +1,8 @@
-"""What a coordinator's client hears when the log of its shard refuses an append.
+"""Error codes for the client of a coordinator when the log of its shard refuses an append.
 
-Decides by Kafka's table, which is the same for all group APIs: an error that another try may mend sends the client to find the coordinator
-again, one of the request's size is the client's own. Every other error is told as it is.
+The table is Kafka's and the same for all group APIs. An error that a retry may mend sends the
+client to find the coordinator again. An error about the size of the append becomes
+UNKNOWN_SERVER_ERROR. Every other error keeps its code.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -21,5 +22,5 @@ _API_ERRORS = {
 
 
 def api_error(error: KafkaError) -> ErrorCode:
-    """Return the code for the response of a request whose decision was refused with ``error``."""
+    """Return the error code of the response to a request that was refused with ``error``."""
     return _API_ERRORS.get(error.code, error.code)

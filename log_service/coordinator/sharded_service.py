@@ -1,6 +1,6 @@
-"""What the services of coordinators have in common: shards, which they lead and resign, and the partition to which a name belongs.
+"""Base class of coordinator services: it leads and resigns shards, and maps names to partitions.
 
-Knows neither the APIs nor what a shard decides.
+It knows neither the APIs nor the decisions of a shard.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,11 @@ S = TypeVar("S", bound=Shard[Any])
 
 
 class ShardedService(Generic[S, R]):
-    """Serves what the shards of this node decide.
+    """A service over the shards of this node.
 
-    ``partition_count`` says how many partitions the coordinator's topic has, 0 while there is none: it will have
-    ``configured_partition_count``. Another node may have created it with another count than this one's configuration names.
+    ``partition_count`` returns how many partitions the coordinator's topic has, or 0 before the
+    topic exists. In that case ``configured_partition_count`` is used. The two may differ because
+    another node may have created the topic with another configuration.
     """
 
     def __init__(self, shards: Shards[S, R], partition_count: Callable[[], int], configured_partition_count: int) -> None:
@@ -28,7 +29,7 @@ class ShardedService(Generic[S, R]):
         self._configured_partition_count = configured_partition_count
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the tasks that load shards; runs until cancelled."""
+        """Hold the tasks that load shards. Runs until cancelled."""
         await self._shards.run(task_status=task_status)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
@@ -40,5 +41,5 @@ class ShardedService(Generic[S, R]):
         self._shards.resign(partition)
 
     def _partition_of(self, name: str) -> int:
-        """Return the partition to which a name belongs: Java's string hash, made positive, over the partition count."""
+        """Return the partition of a name: its absolute Java hash modulo the partition count."""
         return hashed_partition(name, self._partition_count() or self._configured_partition_count)

@@ -1,11 +1,14 @@
-"""The shards of a coordinator on this node: one state machine for each partition of the coordinator's topic that this node leads.
+"""Shards of a coordinator: one state machine for each partition that this node leads.
 
-Decides when a shard serves: it loads when this node is elected leader of its partition, and is dropped when leadership goes. Until it is
-loaded, requests hear COORDINATOR_LOAD_IN_PROGRESS; where there is no shard they hear NOT_COORDINATOR. A shard that cannot be loaded
-is given up, so that it holds up no request to all shards. A shard decides on its requests, and its runtime performs the decisions.
+This file decides when a shard serves. It loads a shard when this node is elected leader of its
+partition, and drops it when leadership is lost. Requests get COORDINATOR_LOAD_IN_PROGRESS while the
+shard is loading, and NOT_COORDINATOR if there is no shard. A shard that cannot be loaded is
+dropped, so that requests to all shards are not held up. The shard decides on its requests, and its
+runtime performs the decisions.
 
-A load reads up to the end of the log, not to the high watermark: what an earlier leader appended may become safe yet. Replies wait until it
-is. A load whose partition is lost, or led in a later epoch, stops at its next chunk, and what it read is dropped.
+A load reads to the log end offset instead of the high watermark, because records that an earlier
+leader appended may still be replicated. Replies wait until they are. A load stops at its next chunk
+if the partition is lost or led in a later epoch, and its state is dropped.
 """
 
 import logging
@@ -38,18 +41,20 @@ class CoordinatorLog(Protocol):
 
     @property
     def partition(self) -> int:
-        """The partition's number, which names the shard."""
+        """The partition's number, which identifies the shard."""
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch in which this node leads."""
+        """The leader epoch of this node."""
 
     @property
     def high_watermark(self) -> int:
-        """The offset below which records are safe, as far as the leader of this epoch knows."""
+        """The high watermark, as far as the leader of this epoch knows it."""
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int, transaction: InTransaction | None = None) -> int:
-        """Append keys and values as one batch, in a producer's transaction where one is named, and return the log end offset.
+        """Append keys and values as one batch, and return the log end offset.
+
+        The batch belongs to a producer's transaction if one is given.
 
         Raises:
             KafkaError: nothing was appended.
@@ -63,30 +68,36 @@ class CoordinatorLog(Protocol):
         """
 
     def delete_records(self, end_offset: int) -> None:
-        """Delete what lies before an offset that is below the high watermark; in a topic that is compacted only, nothing may be deleted.
+        """Delete the records below ``end_offset``, which must be below the high watermark.
+
+        A topic that is only compacted refuses this.
 
         Raises:
             KafkaError: nothing was deleted.
         """
 
     def watch_high_watermark(self, callback: Callable[[int], None]) -> None:
-        """Call back whenever the high watermark has moved, never from inside ``append``."""
+        """Call ``callback`` whenever the high watermark has moved, never from inside ``append``."""
 
     def read_batches(self) -> Iterator[bytes]:
-        """Iterate over the partition's batches in bounded chunks; called in the pool."""
+        """Iterate over the partition's batches in bounded chunks. Called in the thread pool."""
 
 
 class Shard(StateMachine[R], Protocol[R]):
     """A state machine over one partition of a coordinator's topic."""
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
-        """End the transaction of a producer: the records that it replayed count from now on, or never."""
+        """End a producer's transaction: its replayed records take effect, or are discarded."""
 
     def on_loaded(self, decision: Decision[R], /) -> None:
-        """Begin to serve. The decision holds no records: what is to be stored at once is due at once, by a timer, and so is tried again."""
+        """Begin to serve.
+
+        The decision must not hold records. Records that must be stored at once are decided by a
+        timer that is due at once, because a timer is retried.
+        """
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage, decision: Decision[R], /) -> None:
-        """Take note of new metadata. The decision holds no records, as with ``on_loaded``."""
+        """Take note of new metadata. The decision must not hold records, as with ``on_loaded``."""
 
 
 S = TypeVar("S", bound=Shard[Any])
@@ -94,7 +105,7 @@ S = TypeVar("S", bound=Shard[Any])
 
 @dataclass(slots=True)
 class _Led(Generic[S, R]):
-    """A partition that this node leads; it has a runtime from the end of its loading on."""
+    """A partition that this node leads. It has a runtime once it is loaded."""
 
     coordinator_log: CoordinatorLog
     shard: S
@@ -104,7 +115,7 @@ class _Led(Generic[S, R]):
 
 @dataclass(slots=True)
 class _Loaded:
-    """How far a partition was replayed, and what of it could not be read."""
+    """Progress of a replay: the offset after the last batch, and the unreadable records."""
 
     end_offset: int = 0
     unreadable_count: int = 0
@@ -112,7 +123,7 @@ class _Loaded:
     reason: str = ""
 
     def note_unreadable(self, offset: int, error: TidelogError) -> None:
-        """Count a record, or a batch, that makes no sense."""
+        """Count a record or a batch that cannot be read."""
         self.unreadable_count += 1
         if self.unreadable_count == 1:
             self.first_unreadable_offset, self.reason = offset, str(error)
@@ -120,7 +131,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _EncodingLog(Generic[R]):
-    """A coordinator's partition as its state machine's log: records in, keys and values out."""
+    """The log of a state machine: it encodes records to keys and values and appends them."""
 
     coordinator_log: CoordinatorLog
     encode: Callable[[R], tuple[bytes, bytes | None]]
@@ -163,10 +174,12 @@ class Shards(Generic[S, R]):
         on_announcement: Callable[[CoordinatorLog, Any], None] = _unheard,
         is_about_silence: Callable[[Hashable], bool] = lambda _key: False,
     ) -> None:
-        """``topic`` is the one that they keep; ``reply_timeout_ms`` is how long a reply may wait until what it depends on is safe.
+        """``topic`` is the coordinator's topic.
 
-        ``on_announcement`` hears what shards announce, with the log that it is about. ``is_about_silence`` says which timers remove members
-        that are not heard of: after a stall of this process those wait until what lies unread is read.
+        ``reply_timeout_ms`` bounds how long a reply waits for the records that it depends on to be
+        replicated. ``on_announcement`` is called with each announcement of a shard and the shard's
+        log. ``is_about_silence`` tells which timers remove silent members. After a stall of this
+        process these timers wait until the unread requests have been read.
         """
         self._clock = clock
         self._timers = timers
@@ -184,19 +197,23 @@ class Shards(Generic[S, R]):
         self._is_over = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the tasks that load shards; runs until cancelled, and then gives every shard up."""
+        """Hold the tasks that load shards. Runs until cancelled, then resigns every shard."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
             try:
                 await trio.sleep_forever()
             finally:
-                self._is_over = True  # before the nursery closes: an image may still bring a partition to lead
+                # set before the nursery closes, because a new image may still call lead()
+                self._is_over = True
                 for partition in list(self._led):
                     self.resign(partition)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
-        """Take a partition over: load its shard, then serve. Leading it again in a later epoch loads it anew."""
+        """Load the shard of a partition, then serve it.
+
+        Leading it in a later epoch loads it anew.
+        """
         self.resign(coordinator_log.partition)
         if self._is_over:
             return
@@ -206,7 +223,10 @@ class Shards(Generic[S, R]):
         self._nursery.start_soon(self._load, led)
 
     def resign(self, partition: int) -> None:
-        """Give a partition up; the clients that wait are told to look for the new coordinator."""
+        """Drop a partition.
+
+        Waiting clients get NOT_COORDINATOR and look for the new coordinator.
+        """
         led = self._led.pop(partition, None)
         if led is None:
             return
@@ -215,7 +235,7 @@ class Shards(Generic[S, R]):
             led.runtime.close(KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition} any more"))
 
     def ask(self, partition: int, decide: Callable[[S, Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse) -> None:
-        """Have a shard decide on one request; ``on_reply`` is called once, now or later."""
+        """Have a shard decide on one request. ``on_reply`` is called once, now or later."""
         try:
             led, runtime = self._find(partition)
         except KafkaError as error:
@@ -224,13 +244,16 @@ class Shards(Generic[S, R]):
             runtime.ask(partial(decide, led.shard), on_reply, refuse)
 
     def fire_if_due(self, partition: int, key: Hashable) -> None:
-        """Have a shard that serves do now what is due under a key, instead of in the next turn of the event loop."""
+        """Fire a due timer of a serving shard now, not in the next turn of the event loop."""
         led = self._led.get(partition)
         if led is not None and led.runtime is not None:
             led.runtime.fire_if_due(key)
 
     def end_transaction(self, partition: int, marker: EndOfTransaction, on_reply: OnReply, refuse: Refuse) -> None:
-        """Append the end of a producer's transaction, which the shard takes over; ``on_reply`` hears None once it is safe, now or later."""
+        """Append the end of a producer's transaction and have the shard replay it.
+
+        ``on_reply`` gets None once the marker is replicated, now or later.
+        """
         try:
             led, runtime = self._find(partition)
         except KafkaError as error:
@@ -240,7 +263,7 @@ class Shards(Generic[S, R]):
         runtime.ask_to_append(partial(led.coordinator_log.append_marker, marker), replay, on_reply, refuse)
 
     def _find(self, partition: int) -> tuple[_Led[S, R], Runtime[R]]:
-        """Return a shard that serves.
+        """Return a shard that serves, with its runtime.
 
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -253,14 +276,14 @@ class Shards(Generic[S, R]):
         return led, led.runtime
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Have every shard that serves take note of new metadata."""
+        """Tell every serving shard about new metadata."""
         for led in list(self._led.values()):
             if led.runtime is not None:
                 led.runtime.tell(partial(led.shard.on_image, delta, image))
                 led.runtime.fire_due()
 
     def shard(self, partition: int) -> S | None:
-        """Return a shard that serves for reading, None where it does not."""
+        """Return a serving shard for reading, or None."""
         led = self._led.get(partition)
         return None if led is None or led.runtime is None else led.shard
 
@@ -277,7 +300,7 @@ class Shards(Generic[S, R]):
         try:
             loaded = await self._run_in_pool(lambda: self._replay_log(led))
         except (OSError, TidelogError):
-            if not led.is_dropped:  # a follower may truncate the log under a load whose result is not wanted any more
+            if not led.is_dropped:  # a dropped load may fail because a follower truncates the log under it
                 logger.exception("coordinator shard %d could not be loaded: clients have to wait until it is led anew", partition)
                 self.resign(partition)
             return
@@ -305,7 +328,10 @@ class Shards(Generic[S, R]):
         runtime.fire_due()
 
     def _replay_log(self, led: _Led[S, R]) -> _Loaded:
-        """Replay the whole partition; runs in the pool, where no other task sees the shard yet."""
+        """Replay the whole partition.
+
+        Runs in the thread pool, where no other task sees the shard yet.
+        """
         loaded = _Loaded()
         for chunk in led.coordinator_log.read_batches():
             if led.is_dropped:
@@ -316,7 +342,11 @@ class Shards(Generic[S, R]):
         return loaded
 
     def _replay_batch(self, shard: S, chunk: bytes, position: int, header: BatchHeader, loaded: _Loaded) -> None:
-        """Replay what can be read of a batch: a record that another program wrote, or that is damaged, must not cost all groups."""
+        """Replay the readable records of a batch.
+
+        Unreadable records are skipped because one foreign or damaged record must not block all
+        groups.
+        """
         try:
             if header.is_control:
                 _replay_markers(shard, chunk, position, header)

@@ -1,11 +1,12 @@
-"""The share group APIs of a node (KIP-932): asks the shard of a group, then share coordinators, and tells the shard how that went.
+"""Serve the share group APIs of a node (KIP-932): ask the shard of a group and share coordinators.
 
-It decides in which order shard and share coordinators are asked, and what a client hears when one of them refuses. It knows neither groups
-nor states. All methods are plain functions that never wait: the response comes through ``on_reply``, once, now or later.
+This file decides the order in which the shard and the share coordinators are asked, and which error
+a client gets if one of them refuses. It knows neither groups nor states. No method waits: each
+calls ``on_reply`` once, now or later.
 
-A shard stores what it wants of share coordinators before they are asked, and what came of it after. Where the shard is lost between the
-two, its next coordinator finds in the log what was under way: the next heartbeat initializes states again, the next request to delete them
-deletes them again.
+A shard stores its intent before share coordinators are asked, and the outcome afterwards. If the
+shard is lost in between, its next coordinator finds the intent in the log. The next heartbeat then
+initializes the states again, and the next delete request deletes them again.
 """
 
 import logging
@@ -41,24 +42,24 @@ logger = logging.getLogger(__name__)
 
 Decide = Callable[[GroupCoordinatorShard, Decision[GroupRecord], Hashable], None]
 Ask = Callable[[str, Decide, OnReply, Refuse], None]
-"""Asks the shard of a group."""
+"""Sends a request to the shard of a group."""
 Errors = Mapping[UUID, Mapping[int, KafkaError]]
 ContextOf = Callable[[Hashable], RequestContext]
-"""Makes the context of a request of where its reply goes."""
+"""Makes the context of a request from its reply address."""
 
 
 class ShareStates(Protocol):
-    """What asks share coordinators to initialize and to delete states."""
+    """Sends requests to share coordinators to initialize and delete states."""
 
     def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: Callable[[KafkaError | None], None]) -> None:
-        """Initialize a state, for the first time or anew; ``on_done`` is called once, now or later."""
+        """Initialize a state, or initialize it anew. ``on_done`` is called once, now or later."""
 
     def delete(self, key: ShareKey, *, on_done: Callable[[KafkaError | None], None]) -> None:
-        """Delete a state; ``on_done`` is called once, now or later."""
+        """Delete a state. ``on_done`` is called once, now or later."""
 
 
 class NoShareStates:
-    """Where there are no share coordinators: every request is refused."""
+    """Refuses every request, because there are no share coordinators."""
 
     def initialize(
         self,
@@ -68,16 +69,19 @@ class NoShareStates:
         start_offset: int,  # noqa: ARG002 - as above
         on_done: Callable[[KafkaError | None], None],
     ) -> None:
-        """Refuse."""
+        """Call ``on_done`` with COORDINATOR_NOT_AVAILABLE."""
         self.delete(key, on_done=on_done)
 
     def delete(self, key: ShareKey, *, on_done: Callable[[KafkaError | None], None]) -> None:
-        """Refuse."""
+        """Call ``on_done`` with COORDINATOR_NOT_AVAILABLE."""
         on_done(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no share coordinator keeps {key}"))
 
 
 class ShareGroupService:
-    """The share groups that this node coordinates. ``ask`` asks the shard of a group, ``image`` is the newest metadata."""
+    """The share groups that this node coordinates.
+
+    ``ask`` sends a request to the shard of a group. ``image`` returns the newest metadata.
+    """
 
     def __init__(self, ask: Ask, states: ShareStates, image: Callable[[], MetadataImage]) -> None:
         self._ask = ask
@@ -107,11 +111,15 @@ class ShareGroupService:
             )
 
     def initialize_states(self, to_initialize: StatesToInitialize) -> None:
-        """Have states initialized that a shard has announced, and tell it how that went."""
+        """Initialize states that a shard has announced, and tell the shard the outcome."""
         self._initialize(to_initialize, lambda _errors, _refusal: None)
 
     def _initialize(self, to_initialize: StatesToInitialize, on_settled: Callable[[Errors, KafkaError | None], None]) -> None:
-        """Ask share coordinators, have the shard note what came of it, and hand on the errors; or why the shard did not note it."""
+        """Ask share coordinators, have the shard store the outcome, and call ``on_settled``.
+
+        It gets the errors of share coordinators, and the reason if the shard did not store the
+        outcome.
+        """
         asked = [(topic_id, index) for topic_id, indexes in in_order(to_initialize.partitions) for index in indexes]
 
         def on_all(results: list[KafkaError | None]) -> None:
@@ -154,7 +162,7 @@ class ShareGroupService:
     # Administration
 
     def initialized_partitions(self, group_id: str, on_reply: Callable[[Partitions | KafkaError], None]) -> None:
-        """Tell the partitions of a group whose states are initialized, or why they are not known here."""
+        """Reply with the partitions of a group whose states are initialized, or with an error."""
         self._ask(
             group_id,
             lambda shard, decision, token: shard.share_groups.handle_initialized_partitions(group_id, token, decision),
@@ -165,7 +173,8 @@ class ShareGroupService:
     def alter_offsets(self, request: AlterShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply) -> None:
         """Respond with AlterShareGroupOffsetsResponse.
 
-        Where the shard goes before it has noted the states, the next one initializes them again, at no offset: the client hears of that.
+        If the shard is lost before it has stored the outcome, its successor initializes the states
+        again without offsets. The client gets an error in that case.
         """
 
         def refuse(error: KafkaError) -> AlterShareGroupOffsetsResponse:
@@ -202,7 +211,10 @@ class ShareGroupService:
         )
 
     def delete_group(self, group_id: str, context_of: ContextOf, on_reply: OnReply, *, are_states_deleted: bool = False) -> None:
-        """Respond with DeletableGroupResult, for a group of any kind; the states of a share group are deleted first."""
+        """Respond with DeletableGroupResult, for a group of any kind.
+
+        The states of a share group are deleted first.
+        """
 
         def on_deleted(errors: Mapping[UUID, KafkaError]) -> None:
             if errors:
@@ -226,7 +238,7 @@ class ShareGroupService:
         )
 
     def _delete(self, to_delete: StatesToDelete, on_all: Callable[[Mapping[UUID, KafkaError]], None]) -> None:
-        """Have states deleted, and hand on an error for each topic of which one remains."""
+        """Delete states, and call ``on_all`` with an error for each topic that still has one."""
         asked = [(topic_id, index) for topic_id, indexes in in_order(to_delete.partitions) for index in indexes]
 
         def on_results(results: list[KafkaError | None]) -> None:
@@ -268,7 +280,7 @@ def _refused_describe(group_id: str, error: KafkaError) -> DescribedGroup:
 
 
 def _altered(decided: OffsetsToAlter, errors: Errors) -> AlterShareGroupOffsetsResponse:
-    """Return the response of a request to alter offsets, with what share coordinators refused."""
+    """Return the response to a request to alter offsets, with the errors of share coordinators."""
     for topic in decided.topics:
         refused: Mapping[int, Any] = errors.get(topic.topic_id, {})
         for partition in topic.partitions:

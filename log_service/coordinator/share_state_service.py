@@ -1,11 +1,12 @@
-"""The share state APIs of a node: finds the shard of each share partition, and joins the responses of one request.
+"""Serve the share state APIs of a node: find the shard of each share partition, join responses.
 
-It decides which partition of ``__share_group_state`` a share partition belongs to, and what a request hears when its shard is not here or
-its log refuses. It does not know what states mean. All methods are plain functions that never wait: the response comes through
-``on_reply``, once, now or later.
+This file decides which partition of ``__share_group_state`` a share partition belongs to, and which
+error a request gets if its shard is not here or its log refuses the append. It does not know the
+meaning of states. No method waits: each calls ``on_reply`` once, now or later.
 
-Each partition of a request is decided by itself: the shard of one may be elsewhere while that of another is here. A request that names no
-group, no topic, or a topic without partitions gets an empty response, as from Apache Kafka.
+Each partition of a request is decided by itself, because the shard of one may be elsewhere while
+that of another is here. A request that names no group, no topic, or a topic without partitions gets
+an empty response, as from Apache Kafka.
 """
 
 import logging
@@ -48,7 +49,10 @@ logger = logging.getLogger(__name__)
 
 
 class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
-    """The share states that this node coordinates. ``is_there`` says whether a partition exists."""
+    """The share states that this node coordinates.
+
+    ``is_there`` tells whether a partition exists.
+    """
 
     def __init__(
         self,
@@ -74,15 +78,15 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
         super().__init__(shards, partition_count, config.topic_partitions)
         self._clock = clock
         self.write_times = LatencyMeter(clock.monotonic_ms())
-        """How long writes of one partition each took, until all in-sync replicas had them."""
+        """Duration of each write of one partition, until all in-sync replicas had it."""
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Delete the states of topics that are gone."""
+        """Delete the states of deleted topics."""
         if delta.deleted_topics:
             self._shards.on_image(delta, image)
 
     def partition_for(self, key: ShareKey) -> int:
-        """Return the partition of a share partition: that of its name."""
+        """Return the partition of ``__share_group_state`` that a share partition belongs to."""
         return self._partition_of(coordinator_key(key))
 
     # The APIs
@@ -130,9 +134,9 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
     def _ask_each(
         self, api: "_Api", request: Any, decide: Callable[[ShareKey, Any], Decide], on_reply: OnReply, times: LatencyMeter | None = None
     ) -> None:
-        """Ask the shard of each partition, and respond once all have replied, in the order of the request.
+        """Ask the shard of each partition, and respond once all have replied, in the order asked.
 
-        ``times`` notes how long each that was not refused took.
+        ``times`` notes the duration of each request that was not refused.
         """
         topics = request.topics
         if not request.group_id or not topics or not all(topic.partitions for topic in topics):
@@ -165,12 +169,14 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
 
 
 def coordinator_key(key: ShareKey) -> str:
-    """Return the name by which a share partition's coordinator is found."""
+    """Return the key by which clients look up a share partition's coordinator."""
     return f"{key.group_id}:{format_uuid(key.topic_id)}:{key.partition}"
 
 
 def parse_coordinator_key(text: str) -> ShareKey:
-    """Return the share partition that a coordinator is asked for; the id of a group may hold colons.
+    """Parse the key of a share partition's coordinator.
+
+    A group id may contain colons.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -186,7 +192,7 @@ def parse_coordinator_key(text: str) -> ShareKey:
 
 
 def _delete_needless(coordinator_log: CoordinatorLog, announcement: NeedlessRecords) -> None:
-    """Delete what no state needs any more; where that fails it is tried again with the next announcement."""
+    """Delete records that no state needs any more. The next announcement retries a failure."""
     try:
         coordinator_log.delete_records(announcement.end_offset)
     except (KafkaError, StorageError, OSError) as error:
@@ -199,7 +205,10 @@ def _refused(error: KafkaError) -> StateRefusal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Api:
-    """How one of these APIs responds: ``done`` makes the result of a partition from a reply that refuses nothing."""
+    """Response classes of one API.
+
+    ``done`` makes the result of a partition from a reply that is not a refusal.
+    """
 
     partition_result: Callable[..., Any]
     topic_result: Callable[..., Any]

@@ -1,8 +1,8 @@
-"""The transaction APIs of a node: finds the shard of each transactional id, and joins responses where a request names several.
+"""Serve the transaction APIs of a node: find the shard of each transactional id, join responses.
 
-It decides which partition of ``__transaction_state`` an id belongs to, what a request hears before a shard is asked, and which error old
-versions know. What an id may do is the shard's to decide. All methods are plain functions that never wait: the response comes through
-``on_reply``, once, now or later.
+This file decides which partition of ``__transaction_state`` an id belongs to, which errors a
+request gets before a shard is asked, and which errors old versions know. The shard decides what an
+id may do. No method waits: each calls ``on_reply`` once, now or later.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -59,25 +59,38 @@ T = TypeVar("T")
 FIRST_ADD_VERSION_WITH_MANY = 4
 FIRST_FENCED_VERSION = 2
 FIRST_FENCED_INIT_VERSION = 4
-"""From these versions on a request is told PRODUCER_FENCED; before, that its epoch is invalid (KIP-588)."""
+"""From these versions on a request gets PRODUCER_FENCED (KIP-588).
+
+Earlier versions get INVALID_PRODUCER_EPOCH.
+"""
 STORE_TIMEOUT_MS = 60_000
-"""How long a response waits until what it depends on is on enough replicas: as long as a transaction with the usual timeout."""
+"""Longest wait of a response for replication of its records.
+
+Equals the default transaction timeout.
+"""
 BROKER_PATIENCE_MS = 5
-"""For the end of the transaction before, of a request of another broker: it asks for many producers, and the others wait behind it."""
+"""Longest wait of another broker's request for the end of the previous transaction.
+
+It is short because the request covers many producers and the others wait behind it.
+"""
 
 Decide = Callable[[TransactionCoordinatorShard, Decision[TransactionRecord], Hashable], None]
 Codes = dict[TopicPartition, ErrorCode]
 _ANY_CLIENT = RequestClient(api_version=0, client_id="", client_host="")
-"""Who asks does not matter to most requests of transactions."""
+"""Stands in for the client in requests whose decision does not depend on the client."""
 
 
 class TransactionService(ShardedService[TransactionCoordinatorShard, TransactionRecord]):
     """The transactional ids that this node coordinates.
 
-    ``next_producer_id`` returns an id that no producer has, None while there is none at hand; ``server_version`` is the level of
-    transaction.version. ``on_due`` is called with markers whose outcome is safe, ``on_dropped`` with a partition of ``__transaction_state``
-    that this node leads no more, ``on_wait`` where a request begins to wait for the end of the transaction before, and where
-    markers become due that one waits for.
+    ``next_producer_id`` returns an unused producer id, or None if none is at hand.
+    ``server_version`` returns the level of transaction.version.
+
+    - ``on_due`` is called with markers whose outcome is replicated.
+    - ``on_dropped`` is called with a partition of ``__transaction_state`` that this node no longer
+      leads.
+    - ``on_wait`` is called when a request begins to wait for the end of the previous transaction,
+      and when markers become due that a request waits for.
     """
 
     def __init__(
@@ -122,7 +135,10 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         super().lead(coordinator_log)
 
     def resign(self, partition: int) -> None:
-        """Stop serving the transactional ids of a partition; its markers are the next coordinator's to send."""
+        """Stop serving the transactional ids of a partition.
+
+        The next coordinator sends its markers.
+        """
         self._epochs.pop(partition, None)
         super().resign(partition)
         self._on_dropped(partition)
@@ -138,13 +154,16 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             self._waiting.resume(announced.transactional_id)
         else:
             self._on_due(Owner(partition=coordinator_log.partition, leader_epoch=coordinator_log.leader_epoch), announced)
-            if self._waiting.is_awaited(announced.transactional_id):  # by a producer that had its own transaction aborted
+            # the InitProducerId that had this transaction aborted may wait for its end
+            if self._waiting.is_awaited(announced.transactional_id):
                 self._on_wait()
 
     def markers_written(self, written: SentMarkers) -> None:
-        """Tell the coordinator that partitions have their marker, or are gone. News of an earlier leader epoch is passed over.
+        """Tell the coordinator which partitions have their marker or are deleted.
 
-        With the last one the end of the transaction is stored before this returns, and what its producer asks for next is asked again.
+        News of an earlier leader epoch is ignored. After the last partition the end of the
+        transaction is stored before this returns, and waiting requests of its producer are asked
+        again.
         """
         if self._epochs.get(written.owner.partition) != written.owner.leader_epoch:
             return
@@ -160,12 +179,13 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         self._shards.fire_if_due(written.owner.partition, completion_timer(transactional_id))
         shard = self._shards.shard(written.owner.partition)
         if shard is not None and not shard.owed(transactional_id):
-            self._waiting.resume(transactional_id)  # the announcement of the end waits for followers
+            # now, because the announcement of the end waits for followers
+            self._waiting.resume(transactional_id)
 
     # One transactional id
 
     def init_producer_id(self, request: InitProducerIdRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Respond with InitProducerIdResponse to a request that has a transactional id."""
+        """Respond with InitProducerIdResponse. The request must have a transactional id."""
 
         def refuse(error: KafkaError) -> InitProducerIdResponse:
             return InitProducerIdResponse(error_code=api_error(error), producer_epoch=NO_PRODUCER_EPOCH)
@@ -181,7 +201,10 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             self._ask_patiently(transactional_id, decide, told, refuse)
 
     def add_offsets(self, request: AddOffsetsToTxnRequest, where: TopicPartition, client: RequestClient, on_reply: OnReply) -> None:
-        """Respond with AddOffsetsToTxnResponse; ``where`` is the partition of ``__consumer_offsets`` that the group belongs to."""
+        """Respond with AddOffsetsToTxnResponse.
+
+        ``where`` is the partition of ``__consumer_offsets`` that the group belongs to.
+        """
         producer = Producer(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
         asked = PartitionsOfTransaction(
             transactional_id=request.transactional_id, producer=producer, partitions=(where,), client_version=CLASSIC_VERSION
@@ -211,7 +234,10 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         on_reply: OnReply,
         is_there: Callable[[TopicPartition], bool] = lambda _where: True,
     ) -> None:
-        """Respond with AddPartitionsToTxnResponse. Where a partition is not there, none of its transaction is added."""
+        """Respond with AddPartitionsToTxnResponse.
+
+        If a partition does not exist, none of its transaction's partitions is added.
+        """
         if api_version < FIRST_ADD_VERSION_WITH_MANY:
             self._add_of_one(request, api_version, on_reply, is_there)
             return
@@ -261,9 +287,10 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     def settle_partitions(
         self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool, patience_ms: int
     ) -> None:
-        """Add partitions to a transaction, or only look whether it has them. ``tell`` hears a code for each, once, now or later.
+        """Add partitions to a transaction, or only verify that it has them.
 
-        ``patience_ms`` is how long that may wait for the end of the transaction before.
+        ``tell`` gets a code for each partition, once, now or later. ``patience_ms`` bounds the wait
+        for the end of the previous transaction.
         """
         if verify_only:
             self._verify(asked, tell)
@@ -317,7 +344,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         self._go_on(search, lambda: on_reply(ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=search.found)))
 
     def _go_on(self, search: listing.Search, on_found: Callable[[], None]) -> None:
-        """Take one step of a search now, and each other one after a pause, in which other requests have their turn."""
+        """Take one step of a search now, and each later step after a pause for other requests."""
         if search.take_step():
             on_found()
         else:
@@ -329,19 +356,22 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     def _ask_patiently(
         self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse, patience_ms: int | None = None
     ) -> None:
-        """Ask; a request that comes while the transaction before is ending waits for that, by default as long as a client's may."""
+        """Ask, and wait if the previous transaction of the id is ending.
+
+        The default wait is ``end_patience_ms`` of the configuration, as for a client's request.
+        """
         waits_ms = self._config.end_patience_ms if patience_ms is None else patience_ms
         self._waiting.ask(transactional_id, lambda hear: self._ask(transactional_id, decide, hear, refuse), on_reply, waits_ms)
 
     def _is_ending_soon(self, transactional_id: str) -> bool:
-        """Whether a transaction has begun to end just now, so that its markers are on their way."""
+        """Whether a transaction began to end a moment ago, so that its markers are on their way."""
         shard = self._shards.shard(self.partition_for(transactional_id))
         known = None if shard is None else shard.transactions.get(transactional_id)
         return known is not None and known.is_ending and self._clock.wall_ms() - known.last_update_ms < self._config.end_patience_ms
 
 
 def _unheard(_outcome: object) -> None:
-    """Take a response that no one waits for."""
+    """Ignore a response that no one waits for."""
 
 
 def _decides(
@@ -349,7 +379,7 @@ def _decides(
     request: T,
     client: RequestClient = _ANY_CLIENT,
 ) -> Decide:
-    """Return what has a shard handle a request."""
+    """Return a function that has a shard handle a request."""
     return lambda shard, decision, token: handle(shard, request, client.context(token), decision)
 
 
@@ -358,7 +388,7 @@ def _known_code(code: ErrorCode, *, is_fencing_known: bool) -> ErrorCode:
 
 
 def _telling(on_reply: OnReply, *, is_fencing_known: bool) -> OnReply:
-    """Return ``on_reply`` for responses whose error code has to be one that the request's version knows."""
+    """Wrap ``on_reply`` so that a request's version knows each response's error code."""
 
     def tell(response: Any) -> None:
         response.error_code = _known_code(ErrorCode.of(response.error_code), is_fencing_known=is_fencing_known)
@@ -372,7 +402,10 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> tuple[TopicPartiti
 
 
 def _missing(partitions: Sequence[TopicPartition], is_there: Callable[[TopicPartition], bool]) -> Codes:
-    """Return what to tell where a partition is not there: that, and that the others were not tried. Nothing where all are."""
+    """Return the codes to report if a partition does not exist, or nothing if all exist.
+
+    The existing partitions get OPERATION_NOT_ATTEMPTED.
+    """
     there = {where: is_there(where) for where in partitions}
     if all(there.values()):
         return {}
