@@ -1,16 +1,21 @@
-"""One shard of the group coordinator: all groups whose id falls on one partition of ``__consumer_offsets``.
+"""One shard of the group coordinator: all groups of one partition of ``__consumer_offsets``.
 
-Every ``handle_...`` and ``on_timer`` is a plain function of the shard's state and a ``Decision``. What the log holds changes only in
-``replay``, at append and while loading alike; soft state (members between two generations, sessions) changes in the decision, which can
-take it back. The shard does not know which requests wait on which connection, nor how records reach the disk.
+Every ``handle_...`` method and ``on_timer`` is a plain function of the shard's state and a
+``Decision``. Stored state changes only in ``replay``, both after an append and while loading. Soft
+state (members between two generations, sessions) changes in the decision, which can revert it. The
+shard does not know which connections wait, nor how records reach the disk.
 
-``joining`` and ``membership`` decide on classic groups, ``consumer.heartbeats`` and ``classic_members`` on those of the consumer protocol
-(KIP-848), in which members of both protocols may be. A group changes its kind while it is empty, and as ``group_migration`` has it.
+- Classic groups: ``joining`` and ``membership``.
+- Consumer groups (KIP-848): ``consumer.heartbeats`` and ``classic_members``, because they may have
+  members of both protocols.
+- Share groups (KIP-932): ``share.groups``. A share group never changes its type.
+- Streams groups (KIP-1071): ``streams.heartbeats``. A streams group may replace an empty classic
+  group, and the other way round.
 
-``share.groups`` decides on share groups (KIP-932), which are never of another kind, and ``streams.heartbeats`` on streams groups
-(KIP-1071), which take the place of an empty classic group, and the other way round.
+A classic or consumer group changes its type while it is empty, or as ``group_migration`` decides.
 
-Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
+Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of
+DescribeGroups).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -83,20 +88,21 @@ FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
 def no_topics() -> MetadataImage:
-    """Return metadata without topics: for a shard that is not told about them."""
+    """Return metadata without topics. Used by a shard that does not know metadata."""
     return EMPTY_IMAGE
 
 
 def always_there(_where: TopicPartition, _topic_id: UUID) -> bool:
-    """Take every partition for one that exists: for a shard that is not told about topics."""
+    """Treat every partition as existing. Used by a shard that does not know topics."""
     return True
 
 
 class GroupCoordinatorShard:
     """The groups and offsets of one partition.
 
-    ``new_member_id`` turns a prefix into an id that no client can guess; ``is_there`` says whether a partition exists in the topic with
-    an id (zero: in any). ``image`` is the newest metadata.
+    ``new_member_id`` turns a prefix into an id that no client can guess. ``is_there`` tells whether
+    a partition exists in the topic with an id (a zero id matches any topic). ``image`` returns the
+    newest metadata.
     """
 
     def __init__(
@@ -136,10 +142,10 @@ class GroupCoordinatorShard:
         self._streams = StreamsHeartbeats(config, image)
         self.share_groups = ShareGroups(config, image, self._groups.__contains__)
 
-    # What the log holds
+    # Stored state
 
     def replay(self, record: GroupRecord, context: ReplayContext) -> None:
-        """Take over one record of the log."""
+        """Apply one record of the log."""
         group_id = record.group_id
         match record:
             case record if isinstance(record, SHARE_GROUP_RECORDS):
@@ -149,7 +155,8 @@ class GroupCoordinatorShard:
             case OffsetRecord():
                 self._offsets.replay(record, context)
                 if record.committed is not None and group_id not in self._groups:
-                    self._groups[group_id] = ClassicGroup(group_id)  # it outlives its positions until the next check
+                    # an empty group lives until the next check after its offsets are gone
+                    self._groups[group_id] = ClassicGroup(group_id)
             case GenerationRecord(generation=None):
                 if isinstance(self._groups.get(group_id), ClassicGroup):
                     self._replay_removal(group_id)
@@ -160,13 +167,13 @@ class GroupCoordinatorShard:
                 self._replay_consumer_record(group_id, record)
 
     def _replay_removal(self, group_id: str) -> None:
-        """Let a group go; as long as it has positions, an empty one holds their place."""
+        """Remove a group. An empty classic group takes its place while it has committed offsets."""
         del self._groups[group_id]
         if self._offsets.partitions_of(group_id):
             self._groups[group_id] = ClassicGroup(group_id)
 
     def _replay_consumer_record(self, group_id: str, record: ConsumerGroupRecord) -> None:
-        """Have a consumer group take a record over; the first one of a group makes it."""
+        """Apply a record to a consumer group. The first record of a group creates it."""
         group = self._groups.get(group_id)
         if isinstance(record, GroupEpochRecord) and record.content is None:
             self._steps.forget(group_id)
@@ -180,7 +187,7 @@ class GroupCoordinatorShard:
         group.replay(record)
 
     def _replay_streams_record(self, group_id: str, record: StreamsGroupRecord) -> None:
-        """Have a streams group take a record over; the first one of a group makes it."""
+        """Apply a record to a streams group. The first record of a group creates it."""
         group = self._groups.get(group_id)
         if isinstance(record, StreamsEpochRecord) and record.content is None:
             self._streams.forget(group_id)
@@ -194,13 +201,20 @@ class GroupCoordinatorShard:
         group.replay(record)
 
     def _replay_generation(self, group_id: str, stored: StoredGeneration) -> None:
-        """Take a stored generation over while loading; a group that is being served is ahead of its record already."""
+        """Apply a stored generation while loading.
+
+        A group that is being served is already ahead of it.
+        """
         self._migration.ahead_of_log.discard(group_id)
         if not self._is_serving or not isinstance(self._groups.get(group_id), ClassicGroup):
             self._groups[group_id] = restore_group(group_id, stored)
 
     def on_loaded(self, decision: GroupDecision) -> None:
-        """Begin to serve: members get a whole session, positions in topics that went meanwhile go, expiry is checked from now on."""
+        """Begin to serve.
+
+        Members get a whole session. Offsets in topics that were deleted meanwhile are removed.
+        Expiry of offsets is checked from now on.
+        """
         self._is_serving = True
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
@@ -213,16 +227,16 @@ class GroupCoordinatorShard:
         self._offset_removals.resume(self._is_gone, decision)
 
     def _is_gone(self, where: TopicPartition, committed: CommittedOffset | None) -> bool:
-        """Whether a position is in a partition that does not exist any more, or not in the topic whose id was kept with it."""
+        """Whether a committed offset is of a deleted partition or of an earlier topic."""
         return not self._is_there(where, NO_TOPIC_ID if committed is None else committed.topic_id)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:  # noqa: ARG002 - see ``Shard``
-        """Have the positions of a producer's transaction count, or forget them."""
+        """Apply the offsets of a producer's transaction, or discard them."""
         for group_id in self._offsets.replay_end_transaction(producer_id, is_committed=is_committed):
             self._groups.setdefault(group_id, ClassicGroup(group_id))
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
-        """Return a group of the classic protocol: members of that protocol know no others."""
+        """Return a classic group, or None. Members of the classic protocol see no other groups."""
         group = self._groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
@@ -235,7 +249,7 @@ class GroupCoordinatorShard:
         return group if isinstance(group, StreamsGroup) else None
 
     def _with_classic_members(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
-        """Return a group in which members of the classic protocol may be."""
+        """Return a group that may have members of the classic protocol, or None."""
         group = self._groups.get(group_id)
         return None if isinstance(group, StreamsGroup) else group
 
@@ -244,16 +258,19 @@ class GroupCoordinatorShard:
     def handle_consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """ConsumerGroupHeartbeat 0-1: let a member join, stay or leave, and move it towards its target.
+        """ConsumerGroupHeartbeat 0-1: let a member join, stay or leave, and reconcile it.
 
         Raises:
-            KafkaError: what the member has to hear. The decision is to be refused.
+            KafkaError: the error for the member. The caller must refuse the decision.
         """
         self._consumers.validate(request, context)
         self._consumers.handle_heartbeat(self._consumer_group_for(request, decision), request, context, decision)
 
     def _consumer_group_for(self, request: ConsumerGroupHeartbeatRequest, decision: GroupDecision) -> ConsumerGroup:
-        """Return the group of a request; a joining member makes one, also in the place of a classic one."""
+        """Return the group of a request.
+
+        A joining member creates it, or converts a classic group.
+        """
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -277,16 +294,21 @@ class GroupCoordinatorShard:
     def handle_streams_group_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """StreamsGroupHeartbeat 0: let a member join, stay or leave, and move it towards its target; reply ``StreamsHeartbeatReply``.
+        """StreamsGroupHeartbeat 0: let a member join, stay or leave, and reconcile it.
+
+        The reply is a ``StreamsHeartbeatReply``.
 
         Raises:
-            KafkaError: what the member has to hear. The decision is to be refused.
+            KafkaError: the error for the member. The caller must refuse the decision.
         """
         validate_streams_heartbeat(request)
         self._streams.handle_heartbeat(self._streams_group_for(request, decision), request, context, decision)
 
     def _streams_group_for(self, request: StreamsGroupHeartbeatRequest, decision: GroupDecision) -> StreamsGroup:
-        """Return the group of a request; a joining member makes one, also in the place of an empty classic one."""
+        """Return the group of a request.
+
+        A joining member creates it, or replaces an empty classic one.
+        """
         group_id = request.group_id
         group = self._groups.get(group_id)
         if isinstance(group, StreamsGroup):
@@ -310,10 +332,11 @@ class GroupCoordinatorShard:
     # Members of the classic protocol
 
     def handle_join_group(self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """JoinGroup 0-9: let a member in, or say why not.
+        """JoinGroup 0-9: admit a member, or reply with an error.
 
         Raises:
-            KafkaError: what a member of a consumer group has to hear. The decision is to be refused.
+            KafkaError: the error for a member of a consumer group. The caller must refuse the
+                decision.
         """
         error = self._validate_join(request)
         if error is not ErrorCode.NONE:
@@ -335,7 +358,7 @@ class GroupCoordinatorShard:
         self._joining.handle_join(group, request, context, decision)
 
     def _append_replacement(self, replaced: Group | None, decision: GroupDecision) -> None:
-        """Take back what the log holds of an empty group in whose place a classic one is made."""
+        """Append the removal of an empty group that a classic group replaces."""
         if isinstance(replaced, StreamsGroup):
             self._streams.cancel_timers(replaced.group_id, decision)
         if replaced is not None:
@@ -357,10 +380,11 @@ class GroupCoordinatorShard:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_of_others else ErrorCode.NONE
 
     def handle_sync_group(self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """SyncGroup 0-5: hand out assignments, in a classic group once the leader has sent them.
+        """SyncGroup 0-5: reply with assignments, in a classic group once the leader has sent them.
 
         Raises:
-            KafkaError: what a member of a consumer group has to hear. The decision is to be refused.
+            KafkaError: the error for a member of a consumer group. The caller must refuse the
+                decision.
         """
         group = self._with_classic_members(request.group_id)
         if group is None or request.group_id == "":
@@ -374,7 +398,8 @@ class GroupCoordinatorShard:
         """Heartbeat 0-4: keep a member alive.
 
         Raises:
-            KafkaError: what a member of a consumer group has to hear. The decision is to be refused.
+            KafkaError: the error for a member of a consumer group. The caller must refuse the
+                decision.
         """
         group = self._with_classic_members(request.group_id)
         member = (request.member_id, request.group_instance_id, request.generation_id)
@@ -387,7 +412,7 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, HeartbeatResponse(error_code=error))
 
     def handle_leave_group(self, request: LeaveGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """LeaveGroup 0-5: versions below 3 name one member and have one error."""
+        """LeaveGroup 0-5: remove members. Versions below 3 name one member and have one error."""
         if request.group_id == "":
             decision.reply(context.reply_to, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
             return
@@ -415,7 +440,7 @@ class GroupCoordinatorShard:
     # Offsets
 
     def handle_offset_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """OffsetCommit 2-10: store positions for a member, or for a consumer that assigns itself."""
+        """OffsetCommit 2-10: store offsets of a member, or of a consumer that assigns itself."""
         is_shared = request.group_id in self.share_groups
         error = ErrorCode.GROUP_ID_NOT_FOUND if is_shared else self._validate_commit(request, context, decision)
         if error is not ErrorCode.NONE:
@@ -452,7 +477,7 @@ class GroupCoordinatorShard:
     def handle_txn_offset_commit(
         self, request: TxnOffsetCommitRequest, context: RequestContext, decision: GroupDecision, *, shown: object
     ) -> None:
-        """TxnOffsetCommit 0-5: store positions that count when the producer's transaction is committed (KIP-98, KIP-447)."""
+        """TxnOffsetCommit 0-5: store offsets that count after the commit (KIP-98, KIP-447)."""
         is_shared = request.group_id in self.share_groups
         error = ErrorCode.GROUP_ID_NOT_FOUND if is_shared else self._validate_commit_in_transaction(request)
         if error is not ErrorCode.NONE:
@@ -462,7 +487,10 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, self._offsets.commit_in_transaction(request, decision))
 
     def _validate_commit_in_transaction(self, request: TxnOffsetCommitRequest) -> ErrorCode:
-        """Ask less than for other commits: older producers know neither members nor generations, and a rebalance does not matter."""
+        """Validate a transactional commit, which has fewer checks than other commits.
+
+        Older producers know neither members nor generations, and a rebalance does not matter.
+        """
         if request.group_id == "":
             return ErrorCode.INVALID_GROUP_ID
         group = self._groups.get(request.group_id)
@@ -480,7 +508,7 @@ class GroupCoordinatorShard:
     def handle_offset_fetch(
         self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision, *, is_stable_required: bool = False
     ) -> None:
-        """OffsetFetch 1-10, one group: unknown groups have no positions, and that is no error."""
+        """OffsetFetch 1-10, one group. An unknown group has no offsets, which is no error."""
         group = self._groups.get(request.group_id)
         error = ErrorCode.NONE
         if isinstance(group, ConsumerGroup):
@@ -493,7 +521,7 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, self._offsets.fetch(request, is_stable_required=is_stable_required))
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision) -> None:
-        """Have every group's positions in topics that are gone forgotten, and consumer groups look at topics that have changed."""
+        """Remove committed offsets in deleted topics, and tell groups about changed topics."""
         self._steps.on_image(delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup)))
         self._streams.on_image(delta, (group for group in self._groups.values() if isinstance(group, StreamsGroup)))
         self.share_groups.on_image(delta, decision)
@@ -509,20 +537,24 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, listing.describe(group_id, self._classic(group_id), context))
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
-        """ListGroups 0-5: what this shard contributes."""
+        """ListGroups 0-5: return this shard's groups."""
         groups: Iterable[Group | ShareGroup] = (*self._groups.values(), *self.share_groups.groups())
         listed = (listing.listed(group) for group in sorted(groups, key=attrgetter("group_id")))
         return [group for group in listed if listing.is_wanted(group, request)]
 
     def overviews(self) -> list[listing.GroupOverview]:
-        """Return every group of this shard in short."""
+        """Return an overview of every group of this shard."""
         groups: Iterable[Group | ShareGroup] = (*self._groups.values(), *self.share_groups.groups())
         return [listing.overview(group, self._offsets.of(group.group_id)) for group in sorted(groups, key=attrgetter("group_id"))]
 
     def handle_delete_group(
         self, group_id: str, context: RequestContext, decision: GroupDecision, *, are_states_deleted: bool = False
     ) -> None:
-        """DeleteGroups 0-2, one group: only one without members can go; of a share group, share coordinators delete the states first."""
+        """DeleteGroups 0-2, one group.
+
+        Only a group without members can be deleted. Share coordinators delete the states of a share
+        group first.
+        """
         if group_id in self.share_groups:
             self.share_groups.handle_delete_group(group_id, context, decision, are_states_deleted=are_states_deleted)
             return
@@ -539,7 +571,7 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
 
     def handle_offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """OffsetDelete 0: take positions back, except in topics that members are subscribed to (KIP-496)."""
+        """OffsetDelete 0: delete offsets, except in subscribed topics (KIP-496)."""
         group = self._groups.get(request.group_id)
         error = ErrorCode.NONE
         if request.group_id == "":
@@ -556,7 +588,7 @@ class GroupCoordinatorShard:
     # Time
 
     def on_timer(self, key: Hashable, decision: GroupDecision) -> None:
-        """Do what became due."""
+        """Handle a due timer."""
         group = self._groups.get(key[1]) if isinstance(key, tuple) and len(key) > 1 else None
         if isinstance(group, StreamsGroup):
             self._streams.on_timer(group, key, decision)
@@ -589,19 +621,19 @@ class GroupCoordinatorShard:
 TIMERS_OF_SILENCE = frozenset({
     "session", "join", "sync", "rebalance", "share session", "streams session", "streams rebalance"
 })  # fmt: skip
-"""How the keys of timers begin that remove members which are not heard of in time, in every kind of group."""
+"""First elements of the keys of timers that remove silent members, in every kind of group."""
 
 
 def is_about_silence(key: Hashable) -> bool:
-    """Whether a timer removes a member that is not heard of in time."""
+    """Whether a timer removes a member that was silent for too long."""
     return isinstance(key, tuple) and key[0] in TIMERS_OF_SILENCE
 
 
 def _member_without_group(group_id: str) -> ErrorCode:
-    """Return the error of a member's request to a group that is not there."""
+    """Return the error of a member's request to a group that does not exist."""
     return ErrorCode.INVALID_GROUP_ID if group_id == "" else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def _commit_without_group(context: RequestContext) -> ErrorCode:
-    """Return the error of a member's commit to a group that is not there."""
+    """Return the error of a member's commit to a group that does not exist."""
     return ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION

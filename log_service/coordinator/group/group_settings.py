@@ -1,7 +1,8 @@
-"""The settings of one consumer, share or streams group: its own dynamic ones, within the bounds of the broker, else the broker's.
+"""The settings of one consumer, share or streams group, within the bounds of the broker.
 
-A group's setting was checked against the bounds when it was made. Bounds that move later hold as well, so a value is clamped when it is
-read. Durations are in milliseconds.
+A dynamic setting of the group comes first, then the broker's. A group's setting was checked against
+the bounds when it was made. It is clamped again when it is read because the bounds may have changed
+since. Durations are in milliseconds.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from log_service.metadata.image import MetadataImage, ResourceType
 
 
 class GroupTimes:
-    """The times of the groups of a shard that speak one protocol; ``image`` is the newest metadata."""
+    """The times of a shard's groups of one protocol. ``image`` returns the newest metadata."""
 
     def __init__(self, protocol: str, config: HeartbeatTimes, image: Callable[[], MetadataImage]) -> None:
         self._protocol = protocol
@@ -25,13 +26,13 @@ class GroupTimes:
         return min(max(own, config.min_session_timeout_ms), config.max_session_timeout_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Return how often members are to send heartbeats."""
+        """Return the interval at which members must send heartbeats."""
         config = self._times
         own = self._own(group_id, f"{self._protocol}.heartbeat.interval.ms", config.heartbeat_interval_ms)
         return min(max(own, config.min_heartbeat_interval_ms), config.max_heartbeat_interval_ms)
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """Return how long after targets were computed they may be computed again."""
+        """Return the shortest time between two computations of targets."""
         config = self._times
         configs, name = self._image().configs, f"group.{self._protocol}.assignment.interval.ms"
         of_broker = configs.of(ResourceType.BROKER, str(config.node_id)).get(name) or configs.of(ResourceType.BROKER, "").get(name)
@@ -45,7 +46,7 @@ class GroupTimes:
 
 
 class GroupSettings(GroupTimes):
-    """What holds for the consumer groups of a shard; ``image`` is the newest metadata."""
+    """The settings of a shard's consumer groups. ``image`` returns the newest metadata."""
 
     def __init__(self, config: GroupConfig, image: Callable[[], MetadataImage]) -> None:
         super().__init__("consumer", config.consumer, image)
@@ -54,7 +55,7 @@ class GroupSettings(GroupTimes):
 
     @property
     def max_record_bytes(self) -> int:
-        """The most that the record of one member may have."""
+        """The largest record of one member, in bytes."""
         return self._max_record_bytes
 
     @property
@@ -64,17 +65,17 @@ class GroupSettings(GroupTimes):
 
     @property
     def max_size(self) -> int:
-        """Members of one group."""
+        """The largest number of members of one group."""
         return self._config.max_size
 
     @property
     def regex_refresh_interval_ms(self) -> int:
-        """After what time regular expressions are matched anew at the latest."""
+        """The longest time until regular expressions are matched anew."""
         return self._config.regex_refresh_interval_ms
 
 
 class StreamsSettings(GroupTimes):
-    """What holds for the streams groups of a shard; ``image`` is the newest metadata."""
+    """The settings of a shard's streams groups. ``image`` returns the newest metadata."""
 
     def __init__(self, config: StreamsGroupConfig, image: Callable[[], MetadataImage]) -> None:
         super().__init__("streams", config, image)
@@ -82,7 +83,7 @@ class StreamsSettings(GroupTimes):
 
     @property
     def max_size(self) -> int:
-        """Members of one group."""
+        """The largest number of members of one group."""
         return self._config.max_size
 
     def initial_rebalance_delay_ms(self, group_id: str) -> int:
@@ -90,5 +91,5 @@ class StreamsSettings(GroupTimes):
         return self._own(group_id, "streams.initial.rebalance.delay.ms", self._config.initial_rebalance_delay_ms)
 
     def standby_count(self, group_id: str) -> int:
-        """Return how many standby tasks each task with state is to have."""
+        """Return the number of standby tasks of each stateful task."""
         return min(self._own(group_id, "streams.num.standby.replicas", self._config.standby_count), self._config.max_standby_count)

@@ -1,4 +1,7 @@
-"""How groups are shown: DescribeGroups, ListGroups, and a commit that is refused as a whole. Pure views of a group's state."""
+"""Views of groups: DescribeGroups, ListGroups, and the response to a commit refused as a whole.
+
+These are pure functions of a group's state.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -31,7 +34,10 @@ CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 
 
 class GroupOverview(NamedTuple):
-    """One group in short: for metrics. ``protocol`` is the type that ListGroups tells, ``offsets`` are the committed ones."""
+    """An overview of one group for metrics.
+
+    ``protocol`` is the group type of ListGroups. ``offsets`` are the committed offsets.
+    """
 
     group_id: str
     protocol: str
@@ -41,7 +47,7 @@ class GroupOverview(NamedTuple):
 
 
 def describe(group_id: str, group: ClassicGroup | None, context: RequestContext) -> DescribedGroup:
-    """Describe one group; a missing one is dead, and from version 6 also an error (KIP-1043)."""
+    """Describe one group. A missing group is dead, and from version 6 also an error (KIP-1043)."""
     if group is None:
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if context.api_version >= 6:
@@ -70,7 +76,7 @@ def describe(group_id: str, group: ClassicGroup | None, context: RequestContext)
 
 
 def listed(group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup) -> ListedGroup:
-    """List one group; one that has only offsets is empty and has no protocol type."""
+    """List one group. A group that has only offsets is empty and has no protocol type."""
     if isinstance(group, ShareGroup):
         return ListedGroup(group_id=group.group_id, protocol_type=SHARE, group_state=group.state, group_type=SHARE)
     if isinstance(group, StreamsGroup):
@@ -84,7 +90,7 @@ def listed(group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup) -> L
 def overview(
     group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> GroupOverview:
-    """Return one group in short."""
+    """Return an overview of one group."""
     if isinstance(group, ShareGroup):
         return GroupOverview(group.group_id, SHARE, group.state, len(group.members), {})
     positions = {where: committed.offset for where, committed in offsets.items()}
@@ -95,14 +101,14 @@ def overview(
 
 
 def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:
-    """Whether the filters, which ignore case, let the group pass."""
+    """Whether a group passes the filters, which ignore case."""
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     return (not states or group.group_state.lower() in states) and (not types or group.group_type.lower() in types)
 
 
 def refused_txn_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    """Respond with the same error for every partition of a transaction's commit."""
+    """Return a response with the same error for every partition of a transactional commit."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -118,7 +124,7 @@ def refused_txn_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> Txn
 
 
 def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """Respond with the same error for every partition of a commit."""
+    """Return a response with the same error for every partition of a commit."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

@@ -1,7 +1,8 @@
-"""How long members may be silent: the sessions of the members of one shard's groups, whatever protocol with heartbeats they speak.
+"""Sessions of the members of one shard's groups, for every protocol that has heartbeats.
 
-It moves deadlines and sets timers; what happens to a member whose session is over is its owner's to say. All of it is soft state, which no
-log holds: a refused decision takes it back.
+This file moves deadlines and sets timers. Its caller decides what happens to a member whose session
+has expired. Sessions are soft state, which is not in the log. A refused decision reverts its
+changes.
 """
 
 from collections.abc import Callable, Hashable
@@ -12,31 +13,39 @@ from typing import Any
 from log_service.state_machine.decision import Decision
 
 TimerKey = Callable[[str, str], Hashable]
-"""Returns the key of the timer of a member's session, by the ids of its group and its own."""
+"""Returns the key of a session's timer for a group id and a member id."""
 
 
 def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a silent member of a classic or a consumer group: one of the two kinds may become the other."""
+    """Key of the timer that removes a silent member of a classic or a consumer group.
+
+    Both types share it because a group may change from one type to the other.
+    """
     return ("session", group_id, member_id)
 
 
 @dataclass(slots=True)
 class Session:
-    """How long a member may stay silent.
+    """The session of one member.
 
-    ``timer_ms`` is when its timer fires next: a heartbeat moves the deadline alone, and the timer follows when it fires.
+    ``timer_ms`` is when its timer fires next. A heartbeat moves only the deadline, and the timer is
+    set anew when it fires.
     """
 
     deadline_ms: int = 0
     timer_ms: int | None = None
 
     def set_back(self, deadline_ms: int, timer_ms: int | None) -> None:
-        """Set both back. ``Decision.stage`` could do it, but each heartbeat and each commit changes a session, and this costs less."""
+        """Restore both fields.
+
+        ``Decision.stage`` could do this, but every heartbeat and every commit changes a session,
+        and this is cheaper.
+        """
         self.deadline_ms, self.timer_ms = deadline_ms, timer_ms
 
 
 class MemberSessions:
-    """The sessions of members, by the ids of their group and their own."""
+    """The sessions of members, by group id and member id."""
 
     def __init__(self, timer_key: TimerKey) -> None:
         self._timer_key = timer_key
@@ -46,7 +55,7 @@ class MemberSessions:
         return f"<MemberSessions {len(self._sessions)}>"
 
     def keep_alive(self, group_id: str, member_id: str, timeout_ms: int, decision: Decision[Any]) -> None:
-        """Start a member's session anew. A timer that fires earlier is left alone: it looks at the deadline."""
+        """Start a member's session anew. An earlier timer stays because it checks the deadline."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
             session = self._sessions[group_id, member_id] = Session()
@@ -61,7 +70,10 @@ class MemberSessions:
         self._sessions.pop((group_id, member_id), None)
 
     def is_over(self, group_id: str, member_id: str, decision: Decision[Any]) -> bool:
-        """Whether a member whose timer has fired was silent for a whole session; if it was not, the timer is set for the rest of it."""
+        """Whether a member whose timer fired was silent for a whole session.
+
+        If it was not, the timer is set for the rest of the session.
+        """
         session = self._sessions.get((group_id, member_id))
         if session is None:
             return False
@@ -73,7 +85,7 @@ class MemberSessions:
         return True
 
     def end(self, group_id: str, member_id: str, decision: Decision[Any]) -> None:
-        """Forget the session of a member that goes."""
+        """Forget the session of a removed member."""
         decision.cancel_timer(self._timer_key(group_id, member_id))
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:

@@ -1,7 +1,11 @@
-"""Hashes of the topics that a group reads (KIP-1101): a group is reassigned when its hash changes, whatever coordinator computes it.
+"""Hashes of the topics that a group reads (KIP-1101).
 
-A topic's hash covers its id, name, partitions and the racks of their replicas; a group's hash covers the hashes of its topics by name. The
-bytes that are hashed are Kafka's: little-endian numbers; a text is its UTF-16 code units and then how many there are.
+A changed hash causes a new assignment.
+
+A topic's hash covers its id, name, partitions and the racks of their replicas. A group's hash
+covers the hashes of its topics, by name. Every coordinator computes the same hash because the
+hashed bytes are Kafka's. Numbers are little-endian. A text is its UTF-16 code units, followed by
+their count.
 """
 
 import struct
@@ -13,13 +17,13 @@ from log_service.metadata.image import MetadataImage, TopicImage
 
 _FORMAT_VERSION = b"\0"
 NO_TOPICS_HASH = 0
-"""The hash of a group none of whose topics exists."""
+"""The hash of a group if none of its topics exists."""
 
 _INT32, _INT64 = struct.Struct("<i"), struct.Struct("<q")
 
 
 def topic_hash(topic: TopicImage, racks: Mapping[int, str | None]) -> int:
-    """Return the hash of one topic; ``racks`` is the rack of each broker."""
+    """Return the hash of one topic. ``racks`` maps each broker to its rack."""
     hashed = bytearray(_FORMAT_VERSION)
     topic_id = topic.topic_id.bytes
     hashed += topic_id[7::-1] + topic_id[:7:-1]
@@ -39,7 +43,7 @@ def _text(text: str) -> bytes:
 
 
 def group_hash(topic_hashes: Mapping[str, int]) -> int:
-    """Return the hash of a group that reads topics with these hashes, signed as it is stored."""
+    """Return the hash of a group from the hashes of its topics, signed as it is stored."""
     if not topic_hashes:
         return NO_TOPICS_HASH
     joined = b"".join(topic_hashes[name].to_bytes(8, "little") for name in sorted(topic_hashes))
@@ -48,7 +52,7 @@ def group_hash(topic_hashes: Mapping[str, int]) -> int:
 
 
 class TopicHashes:
-    """The hashes of topics of one image after another; a topic is hashed again when it or the racks have changed."""
+    """A cache of topic hashes. A topic is hashed again when it or the racks have changed."""
 
     def __init__(self) -> None:
         self._racks: dict[int, str | None] = {}
@@ -70,6 +74,6 @@ class TopicHashes:
         return known[1]
 
     def forget(self, names: Iterable[str]) -> None:
-        """Forget topics that are gone."""
+        """Forget deleted topics."""
         for name in names:
             self._known.pop(name, None)

@@ -1,4 +1,6 @@
 """Offsets that groups commit, whatever their kind.
 
-- ``committed``: positions by group and partition. ``pending``: those of open transactions. ``removals``: those that expire or go.
+- ``committed``: offsets by group and partition.
+- ``pending``: offsets of open transactions.
+- ``removals``: offsets that expire or whose partition is deleted.
 """

@@ -1,9 +1,10 @@
-"""Committed offsets of all groups of one shard: what a commit may change, what a fetch tells, and what expires.
+"""Committed offsets of all groups of one shard: commits, fetches, deletions, and expiry.
 
-It decides which records a commit, a deletion or the passing of time asks for, and changes only in ``replay``. It does not know
-members: the shard has checked that the sender may commit. Expiry follows KIP-211: a group's offsets count down only while the group is
-empty. What an open transaction has committed for a partition keeps the group's position there from expiring, and a reader who asks for
-stable positions (KIP-447) hears UNSTABLE_OFFSET_COMMIT until the transaction has ended.
+This file decides on the records of a commit, a deletion or an expiry. Its state changes only in
+``replay``. It does not know members: the shard has checked that the sender may commit. Expiry
+follows KIP-211: a group's offsets expire only while the group is empty. An offset pending in an
+open transaction keeps the group's committed offset of that partition from expiring. A fetch that
+requires stable offsets (KIP-447) gets UNSTABLE_OFFSET_COMMIT until the transaction has ended.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -48,14 +49,14 @@ NO_OFFSET = -1
 
 GroupOffsets = dict[TopicPartition, CommittedOffset]
 IsInUse = Callable[[str], bool]
-"""Whether members of the group read a topic."""
+"""Tells whether members of the group read a topic."""
 
 LAST_TIMESTAMP_MS = 2**63 - 1
-"""Later than this no record can say."""
+"""The latest timestamp that a record can hold."""
 
 
 class OffsetStore:
-    """Positions by group and partition."""
+    """Committed and pending offsets by group and partition."""
 
     def __init__(self, config: GroupConfig) -> None:
         self._config = config
@@ -63,35 +64,41 @@ class OffsetStore:
         self._pending = PendingOffsets()
 
     def of(self, group_id: str) -> GroupOffsets:
-        """Return a group's positions; not to be changed."""
+        """Return a group's committed offsets. The caller must not change them."""
         return self._by_group.get(group_id, {})
 
     def group_ids(self) -> Iterator[str]:
-        """Iterate over groups with at least one position, committed or pending."""
+        """Iterate over groups with at least one committed or pending offset."""
         yield from self._by_group
         yield from (group_id for group_id in self._pending.group_ids() if group_id not in self._by_group)
 
     def pending_of(self, group_id: str) -> Collection[TopicPartition]:
-        """Return the partitions for which open transactions have committed positions of a group."""
+        """Return the partitions with offsets of a group that are pending in open transactions."""
         return self._pending.of(group_id)
 
     def last_pending_of(self, group_id: str, where: TopicPartition) -> int:
-        """Return the offset of the last record with which an open transaction has committed a position; ``NONE_PENDING`` where none has."""
+        """Return the log offset of the last record with a pending offset for a partition.
+
+        Returns ``NONE_PENDING`` if there is none.
+        """
         return self._pending.last_of(group_id, where)
 
     def partitions_of(self, group_id: str) -> list[TopicPartition]:
-        """Return the partitions in which a group has a position, committed or pending."""
+        """Return the partitions in which a group has a committed or pending offset."""
         return list(dict.fromkeys((*self.of(group_id), *self._pending.of(group_id))))
 
     def replay(self, record: OffsetRecord, context: ReplayContext) -> None:
-        """Take over what the log holds. A position in a transaction counts once the transaction is committed."""
+        """Apply one record of the log.
+
+        A transactional offset is pending until its transaction commits.
+        """
         if context.producer_id != NO_PRODUCER_ID:
             self._pending.add(context.producer_id, context.offset, record)
         else:
             self._take(context.offset, record)
 
     def replay_end_transaction(self, producer_id: int, *, is_committed: bool) -> set[str]:
-        """End a producer's transaction and return the groups that it gave positions to."""
+        """End a producer's transaction and return the groups whose offsets it committed."""
         ended = self._pending.end(producer_id)
         if not is_committed:
             return set()
@@ -100,7 +107,7 @@ class OffsetStore:
         return {record.group_id for _, record in ended}
 
     def _take(self, offset: int, record: OffsetRecord) -> None:
-        """Let a record count; what other transactions said before it does not count any more, however they end."""
+        """Apply a record that counts. Pending offsets before it never count, however they end."""
         where = TopicPartition(record.topic, record.partition)
         if record.committed is not None:
             self._pending.note_committed(record.group_id, where, offset)
@@ -113,7 +120,7 @@ class OffsetStore:
             self._by_group.pop(record.group_id, None)
 
     def commit(self, request: OffsetCommitRequest, decision: Decision[GroupRecord]) -> OffsetCommitResponse:
-        """Decide on every partition of a commit whose sender may commit."""
+        """Decide on every partition of a commit. The sender must be validated already."""
         response = OffsetCommitResponse()
         for topic in request.topics:
             told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -150,7 +157,10 @@ class OffsetStore:
         return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._config.offset_metadata_max_bytes
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, decision: Decision[GroupRecord]) -> TxnOffsetCommitResponse:
-        """Decide on every partition of a transaction's commit whose sender may commit. Such a position never expires by its own time."""
+        """Decide on every partition of a transactional commit.
+
+        The sender must be validated already. Such an offset has no expiry time of its own.
+        """
         response = TxnOffsetCommitResponse()
         for topic in request.topics:
             told = TxnOffsetCommitResponseTopic(name=topic.name)
@@ -170,9 +180,9 @@ class OffsetStore:
         return response
 
     def fetch(self, request: OffsetFetchRequestGroup, *, is_stable_required: bool = False) -> OffsetFetchResponseGroup:
-        """Return the positions that were asked for; all of the group's where no topics are named.
+        """Return the requested offsets, or all offsets of the group if no topics are named.
 
-        ``is_stable_required`` refuses those that an open transaction may still change.
+        ``is_stable_required`` refuses offsets that an open transaction may still change.
         """
         offsets = self.of(request.group_id)
         unstable = self._pending.of(request.group_id) if is_stable_required else ()
@@ -195,14 +205,17 @@ class OffsetStore:
         return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
     def forget(self, group_id: str, partitions: Iterable[TopicPartition], decision: Decision[GroupRecord]) -> None:
-        """Decide to take back the named positions, pending ones too, as far as there are any."""
+        """Append tombstones for the given partitions that have a committed or pending offset."""
         offsets, pending = self.of(group_id), self._pending.of(group_id)
         for where in partitions:
             if where in offsets or where in pending:
                 decision.append(OffsetRecord(group_id=group_id, topic=where.topic, partition=where.partition, committed=None))
 
     def delete(self, request: OffsetDeleteRequest, is_in_use: IsInUse, decision: Decision[GroupRecord]) -> OffsetDeleteResponse:
-        """Decide on every partition of a deletion: what the group still reads stays."""
+        """Decide on every partition of a deletion.
+
+        Topics that the group still reads are refused.
+        """
         response = OffsetDeleteResponse()
         for topic in request.topics:
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_in_use(topic.name) else ErrorCode.NONE
@@ -214,9 +227,10 @@ class OffsetStore:
         return response
 
     def expired(self, group_id: str, is_in_use: IsInUse, *, wall_ms: int, since_ms: int | None) -> list[TopicPartition]:
-        """Return what has outlived its retention in topics that no member of the group is subscribed to, and is not pending.
+        """Return the partitions whose committed offset has expired.
 
-        ``since_ms`` is when the group lost its last member; None where each position counts from its commit.
+        Topics that members subscribe to and pending offsets are excepted. ``since_ms`` is when the
+        group lost its last member, or None if each offset's retention starts at its commit.
         """
         retention_ms = self._config.offsets_retention_ms
         found = []
@@ -239,7 +253,7 @@ def _is_over(committed: CommittedOffset, *, wall_ms: int, since_ms: int | None, 
 
 
 def _of_topic(committed: CommittedOffset | None, topic_id: UUID) -> CommittedOffset | None:
-    """Return a position unless it was committed for an earlier topic of that name."""
+    """Return a committed offset unless it belongs to an earlier topic of that name."""
     if committed is None or NO_TOPIC_ID in (committed.topic_id, topic_id) or committed.topic_id == topic_id:
         return committed
     return None
@@ -254,7 +268,10 @@ def by_topic(offsets: GroupOffsets) -> dict[str, list[int]]:
 
 
 def fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
-    """Return what a fetch tells of one partition; nothing committed is offset -1 without an error."""
+    """Return the response for one partition.
+
+    Offset -1 without an error means no committed offset.
+    """
     if committed is None:
         return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET, metadata="")
     return OffsetFetchResponsePartitions(

@@ -1,10 +1,12 @@
-"""Positions that open transactions have committed for groups, and that count when the transaction is committed (KIP-98, KIP-447).
+"""Offsets of groups that are pending in open transactions (KIP-98, KIP-447).
 
-Decides what of a producer's transaction counts once it ends: not what was committed again meanwhile, further on in the log. Such a position
-stays pending, because its transaction is still open, and readers who ask for stable positions go on waiting for it. A position that was
-deleted meanwhile is forgotten at once. Knows nothing of members, nor of the positions that count.
+This file decides which offsets of a producer's transaction count once it ends. An offset does not
+count if another one was committed for the partition later in the log. It still stays pending,
+because its transaction is open and fetches of stable offsets wait for it. An offset that was
+deleted meanwhile is forgotten at once. This file knows neither members nor committed offsets.
 
-Invariant: ``_waiting`` names a producer for a position exactly as long as ``_by_producer`` holds the position.
+Invariant: ``_waiting`` names a producer for a partition exactly as long as ``_by_producer`` holds
+its offset.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,51 +19,57 @@ _Key = tuple[str, TopicPartition]
 
 
 class PendingOffsets:
-    """Those of one shard."""
+    """The pending offsets of one shard."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[_Key, tuple[int, OffsetRecord | None]]] = {}
-        """Each with the offset of its record; None in place of the record where a later one counts."""
+        """The log offset and the record of each pending offset.
+
+        The record is None once superseded.
+        """
         self._waiting: dict[str, dict[TopicPartition, set[int]]] = {}
 
     def __repr__(self) -> str:
         return f"<PendingOffsets producers={len(self._by_producer)}>"
 
     def group_ids(self) -> Iterator[str]:
-        """Iterate over the groups for which transactions have committed something."""
+        """Iterate over the groups with pending offsets."""
         yield from self._waiting
 
     def of(self, group_id: str) -> Collection[TopicPartition]:
-        """Return the partitions for which open transactions have committed positions of a group."""
+        """Return the partitions for which a group has pending offsets."""
         return self._waiting.get(group_id, {}).keys()
 
     def last_of(self, group_id: str, where: TopicPartition) -> int:
-        """Return the offset of the last record of a position that is pending; ``NONE_PENDING`` where none is."""
+        """Return the log offset of the last pending record for a partition, or ``NONE_PENDING``."""
         waiting = self._waiting.get(group_id, {}).get(where, ())
         return max((self._by_producer[producer_id][group_id, where][0] for producer_id in waiting), default=NONE_PENDING)
 
     def add(self, producer_id: int, offset: int, record: OffsetRecord) -> None:
-        """Take a position that a transaction commits; ``offset`` is that of its record."""
+        """Add a pending offset. ``offset`` is the log offset of its record."""
         where = TopicPartition(record.topic, record.partition)
         self._by_producer.setdefault(producer_id, {})[record.group_id, where] = (offset, record)
         self._waiting.setdefault(record.group_id, {}).setdefault(where, set()).add(producer_id)
 
     def end(self, producer_id: int) -> list[tuple[int, OffsetRecord]]:
-        """End a producer's transaction; return what counts if it was committed, each with the offset of its record."""
+        """End a producer's transaction and return the records that count if it was committed.
+
+        Each comes with its log offset.
+        """
         ended = self._by_producer.pop(producer_id, {})
         for group_id, where in ended:
             self._wait_no_more(producer_id, group_id, where)
         return [(offset, record) for offset, record in ended.values() if record is not None]
 
     def note_committed(self, group_id: str, where: TopicPartition, offset: int) -> None:
-        """Take note that a record at ``offset`` counts: what stands before it in the log never does."""
+        """Supersede pending offsets whose records come before log offset ``offset``."""
         for producer_id in self._waiting.get(group_id, {}).get(where, ()):
             positions = self._by_producer[producer_id]
             if positions[group_id, where][0] < offset:
                 positions[group_id, where] = (positions[group_id, where][0], None)
 
     def note_deleted(self, group_id: str, where: TopicPartition) -> None:
-        """Forget what is pending for a position that is deleted."""
+        """Forget the pending offsets of a partition whose committed offset was deleted."""
         for producer_id in tuple(self._waiting.get(group_id, {}).get(where, ())):
             positions = self._by_producer[producer_id]
             del positions[group_id, where]

@@ -1,7 +1,8 @@
-"""Committed offsets that go without a request: of topics that are gone, and of groups that do not use them any more.
+"""Remove committed offsets without a request: those in deleted topics, and expired ones.
 
-It decides which positions go, and lets a group go with its last one. The work is done in steps, by timers, so that no request waits for a
-pass over many groups. It does not know members' requests. Source: KIP-211 (expiry).
+This file decides which offsets to remove, and removes an unused group with its last offset. Timers
+do the work in steps, so that no request waits for a pass over many groups. It does not know
+members' requests. Source: KIP-211 (expiry).
 """
 
 from collections import deque
@@ -24,18 +25,19 @@ ORPHAN_TIMER = ("forget-orphans",)
 GROUPS_PER_EXPIRY_STEP = 500
 MAX_ORPHANS_PER_BATCH = 1_000
 PAUSE_MS = 5
-"""The pause between two steps of work that no request waits for."""
+"""The pause between two steps of background work."""
 OPEN_PAUSE_MS = 1_000
-"""The pause before looking again at orphans that wait for open transactions, all of them."""
+"""The pause before the next attempt if all orphans wait for open transactions."""
 
 Group = ClassicGroup | ConsumerGroup | StreamsGroup
 IsGone = Callable[[TopicPartition, CommittedOffset | None], bool]
 
 
 class _Orphan(NamedTuple):
-    """A position in a partition that is gone; ``committed`` is None where only a pending one is.
+    """An offset in a deleted partition.
 
-    What is pending up to the record at ``last_pending`` goes, too, and what is pending behind it stays.
+    ``committed`` is None if it is only pending. Pending offsets up to the record at log offset
+    ``last_pending`` are removed, too. Later ones stay.
     """
 
     group_id: str
@@ -45,7 +47,7 @@ class _Orphan(NamedTuple):
 
 
 class OffsetRemovals:
-    """The offsets of one shard's groups that are about to go."""
+    """Pending removals of one shard's offsets."""
 
     def __init__(self, config: GroupConfig, offsets: OffsetStore, groups: Mapping[str, Group]) -> None:
         self._config = config
@@ -55,14 +57,19 @@ class OffsetRemovals:
         self._unchecked_groups: deque[str] = deque()
 
     def resume(self, is_gone: IsGone, decision: GroupDecision) -> None:
-        """Begin to serve: positions in topics that went meanwhile go, and expiry is checked from now on."""
+        """Begin to serve.
+
+        Offsets in topics that were deleted meanwhile are removed. Expiry is checked from now on.
+        """
         self.remove_those(is_gone, decision)
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
 
     def remove_those(self, is_gone: IsGone, decision: GroupDecision) -> None:
-        """Have a timer remove positions that are gone, None for a pending one; it is tried again where the log refuses.
+        """Have a timer remove the offsets for which ``is_gone`` is true.
 
-        A pending one does not say of which topic it is. Where only the committed one is of an earlier topic of that name, it is left alone.
+        It retries a refused append. ``is_gone`` gets None for a pending offset, which has no topic
+        id. If only the committed offset belongs to an earlier topic of that name, the pending one
+        stays.
         """
         for group_id in sorted(self._offsets.group_ids()):
             committed = self._offsets.of(group_id)
@@ -74,10 +81,10 @@ class OffsetRemovals:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms)
 
     def on_orphan_timer(self, decision: GroupDecision) -> None:
-        """Take back what is gone in bounded batches, unless a position was committed anew in the meantime.
+        """Remove orphans in bounded batches, unless an offset was committed anew in the meantime.
 
-        Where an open transaction has committed one since, the topic is there again. Taking back would take that one along, so the position
-        that is gone waits until the transaction has ended.
+        If an open transaction has committed one since, the topic exists again. A tombstone would
+        remove that offset, too, so the orphan waits until the transaction has ended.
         """
         taken = [self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))]
         due: list[_Orphan] = []
@@ -92,7 +99,7 @@ class OffsetRemovals:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms + (PAUSE_MS if due else OPEN_PAUSE_MS))
 
     def on_expiry_timer(self, decision: GroupDecision) -> None:
-        """Check some groups, then give requests the turn: a pass over many groups holds no client up."""
+        """Check a bounded number of groups for expired offsets, then pause for requests."""
         if not self._unchecked_groups:
             self._unchecked_groups.extend(sorted(self._groups))
         taken = [self._unchecked_groups.popleft() for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP))]
@@ -121,7 +128,7 @@ def is_empty(group: Group) -> bool:
 
 
 def append_removal(group: Group, decision: GroupDecision) -> None:
-    """Take back everything that the log holds of a group."""
+    """Append the tombstones of everything that the log holds of a group."""
     if isinstance(group, ConsumerGroup):
         decision.records.extend(tombstones(group))
     elif isinstance(group, StreamsGroup):
@@ -131,19 +138,19 @@ def append_removal(group: Group, decision: GroupDecision) -> None:
 
 
 def subscription_test(group: Group) -> Callable[[str], bool]:
-    """Return a test of topics: whether members read one, or may read it."""
+    """Return a test whether members read a topic, or may read it."""
     if isinstance(group, StreamsGroup):
         return group.reads
     return group.subscribed_topics.__contains__ if isinstance(group, ConsumerGroup) else group.subscription_test()
 
 
 def _may_expire(group: Group) -> bool:
-    """Whether it is known which positions of a group are still in use."""
+    """Whether the group's subscribed topics are known, so that other offsets may expire."""
     if not isinstance(group, ClassicGroup) or group.is_in(GroupState.EMPTY):
         return True
     return group.is_in(GroupState.STABLE) and group.subscribed_topics is not None
 
 
 def _counts_from_its_end(group: Group) -> TypeGuard[ClassicGroup]:
-    """Whether positions are kept from when the group lost its last member, not from when each was committed (KIP-211)."""
+    """Whether retention starts at the loss of the last member, not at each commit (KIP-211)."""
     return isinstance(group, ClassicGroup) and group.is_in(GroupState.EMPTY) and group.protocol_type is not None

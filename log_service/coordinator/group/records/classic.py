@@ -1,4 +1,4 @@
-"""Values of classic groups, as ``__consumer_offsets`` holds them, and their stored form."""
+"""Records of classic groups in ``__consumer_offsets``, as values and as stored bytes."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ GROUP_VALUE_VERSION = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMember:
-    """A member as a generation knows it."""
+    """A member of a stored generation."""
 
     member_id: str
     group_instance_id: str | None
@@ -37,14 +37,14 @@ class StoredGeneration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRecord:
-    """A group's last generation; None removes the group."""
+    """A group's last generation. None removes the group."""
 
     group_id: str
     generation: StoredGeneration | None
 
 
 def encode_generation(generation: StoredGeneration | None) -> bytes | None:
-    """Return the stored value; None, a tombstone, removes the group."""
+    """Return the stored value, or None (a tombstone) if the group is removed."""
     if generation is None:
         return None
     value = GroupMetadataValue(

@@ -1,7 +1,8 @@
-"""All kinds of records that the group coordinator keeps in ``__consumer_offsets``, and their keys and values as Kafka stores them.
+"""All records of the group coordinator in ``__consumer_offsets``, with their keys and values.
 
-The coordinator decides and replays these values; ``encode`` and ``decode`` turn them into bytes, and back. Each kind has a module beside
-this one. A record type that this coordinator does not own decodes to None and stays untouched in the log.
+The coordinator decides on these values and replays them. ``encode`` and ``decode`` convert them to
+the bytes that Kafka stores, and back. Each kind of record has a module beside this one. A record
+type that this coordinator does not own decodes to None and stays untouched in the log.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -27,17 +28,17 @@ KEY_CLASSES: dict[int, type[Message]] = {
     **{cls.SCHEMA.key: cls for cls in (*CONSUMER_DECODERS, *SHARE_DECODERS, *STREAMS_DECODERS) if cls.SCHEMA.key is not None},
 }
 FOREIGN_TYPES = frozenset({9, 18})
-"""Record types that Kafka reserves and does not use, which this coordinator leaves as they are."""
+"""Record types that Kafka reserves and does not use. They stay in the log unchanged."""
 
 
 GroupRecord = OffsetRecord | GenerationRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
 
 
 def validate_size(record: GroupRecord, max_bytes: int) -> None:
-    """Check that the topic takes the record of what a member says.
+    """Check that a member's record fits into the topic.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR, as Apache Kafka answers where a record is too large.
+        KafkaError: UNKNOWN_SERVER_ERROR, as Apache Kafka answers if a record is too large.
     """
     size_bytes = sum(len(part) for part in encode(record) if part is not None)
     if size_bytes > max_bytes:
@@ -46,7 +47,7 @@ def validate_size(record: GroupRecord, max_bytes: int) -> None:
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value as they are stored; a value of None is a tombstone."""
+    """Return the stored key and value. A value of None is a tombstone."""
     match record:
         case OffsetRecord():
             key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
@@ -65,7 +66,7 @@ def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
     """Return the record, or None for a type that belongs to another kind of group.
 
     Raises:
-        ProtocolError: the bytes are not what their type says, or are of a type that does not exist.
+        ProtocolError: the bytes do not match their type, or the type does not exist.
     """
     try:
         stored_key = decode_key(KEY_CLASSES, key)

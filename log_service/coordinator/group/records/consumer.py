@@ -1,7 +1,7 @@
-"""What ``__consumer_offsets`` holds of consumer groups (KIP-848), as values, and how they are stored: record types 3 to 8 and 16.
+"""Records of consumer groups (KIP-848) in ``__consumer_offsets``: types 3 to 8 and 16.
 
-A record whose content is None takes back what an earlier one said. Topics and partitions are stored in order, so that equal values have
-equal bytes.
+A record whose content is None deletes an earlier one. Topics and partitions are stored in order, so
+that equal values have equal bytes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +48,7 @@ class GroupEpochRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyTopicsRecord:
-    """Type 4, the topics that a group reads, as Kafka stored them before 4.1. Only ever taken back."""
+    """Type 4, the topics that a group reads, as Kafka stored them before 4.1. Only ever deleted."""
 
     group_id: str
     is_there: bool = False
@@ -65,7 +65,7 @@ class SubscriptionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEpochRecord:
-    """Type 6."""
+    """Type 6: the epoch of the targets."""
 
     group_id: str
     content: TargetEpoch | None
@@ -73,7 +73,7 @@ class TargetEpochRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
-    """Type 7: what one member is to hold."""
+    """Type 7: the target of one member."""
 
     group_id: str
     member_id: str
@@ -82,7 +82,7 @@ class TargetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAssignmentRecord:
-    """Type 8: what one member holds."""
+    """Type 8: the current assignment of one member."""
 
     group_id: str
     member_id: str
@@ -91,7 +91,7 @@ class CurrentAssignmentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRegex:
-    """The topics that a regular expression matched. ``version`` is the offset of the metadata that was searched."""
+    """The matches of a regular expression. ``version`` is the offset of the searched metadata."""
 
     topics: frozenset[str]
     version: int
@@ -100,7 +100,7 @@ class ResolvedRegex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegexRecord:
-    """Type 16."""
+    """Type 16: the matches of a regular expression."""
 
     group_id: str
     regex: str
@@ -113,13 +113,13 @@ ConsumerGroupRecord = (
 
 
 def encode_consumer_record(record: ConsumerGroupRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value as they are stored; a value of None is a tombstone."""
+    """Return the stored key and value. A value of None is a tombstone."""
     value = _value(record)
     return encode_key(_key(record)), None if value is None else encode_versioned(value, VALUE_VERSION)
 
 
 def is_tombstone(record: ConsumerGroupRecord) -> bool:
-    """Whether a record takes back what an earlier one said."""
+    """Whether a record deletes an earlier one."""
     return not record.is_there if isinstance(record, LegacyTopicsRecord) else record.content is None
 
 
@@ -163,7 +163,7 @@ def _value(record: ConsumerGroupRecord) -> Message | None:
 
 
 def _found_value(content: Partitions | ResolvedRegex) -> Message:
-    """Return the value of what an assignor or a search found."""
+    """Return the stored value of a target or of the matches of a regular expression."""
     if isinstance(content, ResolvedRegex):
         return ConsumerGroupRegularExpressionValue(topics=sorted(content.topics), version=content.version, timestamp=content.resolved_ms)
     topics = [TopicPartition(topic_id=topic_id, partitions=indexes) for topic_id, indexes in in_order(content)]
@@ -280,7 +280,10 @@ def _state(stored: int) -> MemberState:
 
 
 def _held(topics: Iterable[TopicPartitions], member_epoch: int) -> HeldPartitions:
-    """Return held partitions; where a record of an older version has no epochs, all were assigned in the member's."""
+    """Return held partitions with their assignment epochs.
+
+    A record of an older version has none. Its partitions get the member epoch.
+    """
     held: dict[UUID, dict[int, int]] = {}
     for topic in (topic for topic in topics if topic.partitions):
         epochs = topic.assignment_epochs or [member_epoch] * len(topic.partitions)
@@ -305,4 +308,4 @@ CONSUMER_DECODERS: Mapping[type[Message], Callable[[Any, Buffer | None], Consume
     ConsumerGroupCurrentMemberAssignmentKey: _decode_current,
     ConsumerGroupRegularExpressionKey: _decode_regex,
 }
-"""How the value is decoded of each key."""
+"""The decoder of each key's value."""

@@ -1,4 +1,4 @@
-"""Values of committed offsets, as ``__consumer_offsets`` holds them, and their stored form."""
+"""Records of committed offsets in ``__consumer_offsets``, as values and as stored bytes."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -8,15 +8,16 @@ from log_service.protocol.stored.group_records import OffsetCommitValue
 from log_service.protocol.stored.serde import decode_versioned, encode_versioned
 
 OFFSET_VALUE_VERSION = 4  # the first with topic ids
-OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one with a retention of its own
+OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one with an expiry time
 NO_EXPIRY = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """One committed position, and since when.
+    """One committed offset with its commit time.
 
-    ``expire_timestamp_ms`` only where an old client named a retention; ``topic_id`` where the record could hold it.
+    ``expire_timestamp_ms`` is set only if an old client named a retention. ``topic_id`` is set only
+    if the record could hold it.
     """
 
     offset: int
@@ -29,7 +30,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRecord:
-    """A group's position in one partition; None takes it back."""
+    """A group's committed offset of one partition. None deletes it."""
 
     group_id: str
     topic: str
@@ -38,7 +39,7 @@ class OffsetRecord:
 
 
 def encode_offset(committed: CommittedOffset | None) -> bytes | None:
-    """Return the stored value; None, a tombstone, takes the position back."""
+    """Return the stored value, or None (a tombstone) to delete the offset."""
     if committed is None:
         return None
     value = OffsetCommitValue(
@@ -54,7 +55,7 @@ def encode_offset(committed: CommittedOffset | None) -> bytes | None:
 
 
 def decode_offset(value: Buffer | None) -> CommittedOffset | None:
-    """Return the position of a stored value.
+    """Return the committed offset of a stored value.
 
     Raises:
         ProtocolError: the bytes are no committed offset.

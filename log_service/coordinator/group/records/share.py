@@ -1,7 +1,7 @@
-"""What ``__consumer_offsets`` holds of share groups (KIP-932), as values, and how they are stored: record types 10 to 15.
+"""Records of share groups (KIP-932) in ``__consumer_offsets``: types 10 to 15.
 
-A record whose content is None takes back what an earlier one said. Topics and partitions are stored in order, so that equal values have
-equal bytes.
+A record whose content is None deletes an earlier one. Topics and partitions are stored in order, so
+that equal values have equal bytes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,12 +35,12 @@ from log_service.protocol.stored.share_group_records import (
 
 VALUE_VERSION = 0
 STABLE = 0
-"""The only state that members of share groups have."""
+"""The only state of members of share groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSubscription:
-    """What a member asked for; ``topics`` is sorted."""
+    """The subscription of a member. ``topics`` is sorted."""
 
     rack_id: str | None = None
     client_id: str = ""
@@ -50,7 +50,7 @@ class ShareSubscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAssignment:
-    """What a member may fetch, and in which epoch."""
+    """The partitions that a member may fetch, and the epoch."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -67,7 +67,10 @@ class StateTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePartitions:
-    """The partitions of a group by what its share states are: being initialized, initialized, and, as names of topics, being deleted."""
+    """The partitions of a group by their share states: initializing, initialized, or deleting.
+
+    ``deleting`` holds the names of topics.
+    """
 
     initializing: Mapping[UUID, StateTopic] = field(default_factory=dict)
     initialized: Mapping[UUID, StateTopic] = field(default_factory=dict)
@@ -93,7 +96,7 @@ class ShareEpochRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareTargetEpochRecord:
-    """Type 12."""
+    """Type 12: the epoch of the targets."""
 
     group_id: str
     content: TargetEpoch | None
@@ -101,7 +104,7 @@ class ShareTargetEpochRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareTargetRecord:
-    """Type 13: what one member is to fetch."""
+    """Type 13: the target of one member."""
 
     group_id: str
     member_id: str
@@ -110,7 +113,7 @@ class ShareTargetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAssignmentRecord:
-    """Type 14: what one member may fetch."""
+    """Type 14: the current assignment of one member."""
 
     group_id: str
     member_id: str
@@ -119,7 +122,7 @@ class ShareAssignmentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePartitionsRecord:
-    """Type 15."""
+    """Type 15: the partitions that have share states."""
 
     group_id: str
     content: StatePartitions | None
@@ -148,7 +151,7 @@ _KEYS: Mapping[type[ShareGroupRecord], Callable[..., Message]] = {
 
 
 def encode_share_record(record: ShareGroupRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value as they are stored; a value of None is a tombstone."""
+    """Return the stored key and value. A value of None is a tombstone."""
     cls = _KEYS[type(record)]
     match record:
         case ShareMemberRecord() | ShareTargetRecord() | ShareAssignmentRecord():
@@ -266,4 +269,4 @@ SHARE_DECODERS: Mapping[type[Message], Callable[[Any, Buffer | None], ShareGroup
     ShareGroupCurrentMemberAssignmentKey: _decode_assignment,
     ShareGroupStatePartitionMetadataKey: _decode_state_partitions,
 }
-"""How the value is decoded of each key."""
+"""The decoder of each key's value."""

@@ -1,7 +1,7 @@
-"""What ``__consumer_offsets`` holds of streams groups (KIP-1071), as values, and how they are stored: record types 17 and 19 to 23.
+"""Records of streams groups (KIP-1071) in ``__consumer_offsets``: types 17 and 19 to 23.
 
-A record whose content is None takes back what an earlier one said. Subtopologies, partitions and tags are stored in order, so that equal
-values have equal bytes; a topology is stored as the member said it.
+A record whose content is None deletes an earlier one. Subtopologies, partitions and tags are stored
+in order, so that equal values have equal bytes. A topology is stored as the member sent it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -50,7 +50,10 @@ NOT_VALIDATED = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsEpoch:
-    """The epoch of a group, the hash of its topics, the epoch of the topology that can be run, -1 for none, and what assignors go by."""
+    """The epoch of a group, the hash of its topics, and the settings of its assignor.
+
+    ``validated_topology_epoch`` is the epoch of the topology that can be run, or -1.
+    """
 
     epoch: int
     metadata_hash: int = 0
@@ -77,7 +80,7 @@ class StreamsMemberRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsTargetEpochRecord:
-    """Type 20."""
+    """Type 20: the epoch of the targets."""
 
     group_id: str
     content: TargetEpoch | None
@@ -85,7 +88,7 @@ class StreamsTargetEpochRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsTargetRecord:
-    """Type 21: what one member is to run."""
+    """Type 21: the target of one member."""
 
     group_id: str
     member_id: str
@@ -94,7 +97,7 @@ class StreamsTargetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsAssignmentRecord:
-    """Type 22: what one member runs."""
+    """Type 22: the current assignment of one member."""
 
     group_id: str
     member_id: str
@@ -103,7 +106,7 @@ class StreamsAssignmentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyRecord:
-    """Type 23."""
+    """Type 23: the topology of a group."""
 
     group_id: str
     content: Topology | None
@@ -132,7 +135,7 @@ _KEYS: Mapping[type[StreamsGroupRecord], Callable[..., Message]] = {
 
 
 def encode_streams_record(record: StreamsGroupRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value as they are stored; a value of None is a tombstone."""
+    """Return the stored key and value. A value of None is a tombstone."""
     cls = _KEYS[type(record)]
     match record:
         case StreamsMemberRecord() | StreamsTargetRecord() | StreamsAssignmentRecord():
@@ -292,7 +295,10 @@ def _decode_assignment(key: StreamsGroupCurrentMemberAssignmentKey, value: Buffe
 
 
 def _active(stored: Iterable[StreamsGroupCurrentMemberAssignmentValueTaskIds], member_epoch: int) -> ActiveTasks:
-    """Return active tasks; where a record of an older version has no epochs, all were assigned in the member's."""
+    """Return active tasks with their assignment epochs.
+
+    A record of an older version has none. Its tasks get the member epoch.
+    """
     held: dict[str, dict[int, int]] = {}
     for each in (each for each in stored if each.partitions):
         epochs = each.assignment_epochs or []
@@ -315,4 +321,4 @@ STREAMS_DECODERS: Mapping[type[Message], Callable[[Any, Buffer | None], StreamsG
     StreamsGroupCurrentMemberAssignmentKey: _decode_assignment,
     StreamsGroupTopologyKey: _decode_topology,
 }
-"""How the value is decoded of each key."""
+"""The decoder of each key's value."""

@@ -1,7 +1,8 @@
-"""One member of a consumer group (KIP-848), as values: what it asked for, and what it holds.
+"""One member of a consumer group (KIP-848), as values: its subscription and its current assignment.
 
-The two halves are stored apart, because they change at different times: a subscription when the member says so, a current assignment when
-the coordinator reconciles the member with its target. Nothing is decided here.
+The two are stored apart, because they change at different times. A subscription changes with the
+member's request, a current assignment when the coordinator reconciles the member with its target.
+Nothing is decided here.
 """
 
 from dataclasses import dataclass, field
@@ -12,21 +13,21 @@ from log_service.coordinator.group.values.partitions import HeldPartitions
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target. The values are stored."""
+    """The progress of a member towards its target. The values are stored."""
 
     STABLE = 0
-    """It holds what it is to hold in its epoch."""
+    """The member holds its target in its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It has to give partitions up before it may enter the next epoch."""
+    """The member must revoke partitions before it may enter the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is in the epoch, and waits for partitions that other members still hold."""
+    """The member is in the epoch, and waits for partitions that other members still hold."""
     UNKNOWN = 127
     """A state that newer software wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMetadata:
-    """What a member that speaks the classic protocol said beside its subscription."""
+    """Further fields of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -34,7 +35,10 @@ class ClassicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member asked for. ``topics`` is sorted; an empty ``regex`` is none. Times in milliseconds."""
+    """The subscription and metadata of a member.
+
+    ``topics`` is sorted. An empty ``regex`` means none. Times are in milliseconds.
+    """
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -49,7 +53,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAssignment:
-    """What a member holds, in which epoch, and what of it the member has yet to give up."""
+    """The partitions that a member holds, its epoch, and its pending revocations."""
 
     epoch: int = JOIN_EPOCH
     previous_epoch: int = JOIN_EPOCH
@@ -58,7 +62,7 @@ class CurrentAssignment:
     pending_revocation: HeldPartitions = field(default_factory=dict)
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether nothing is left to do for that target."""
+        """Whether the member has reached the target of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
@@ -72,5 +76,5 @@ class ConsumerMember:
 
     @property
     def is_classic(self) -> bool:
-        """Whether it speaks the classic protocol."""
+        """Whether the member uses the classic protocol."""
         return self.subscription.classic is not None

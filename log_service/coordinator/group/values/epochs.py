@@ -1,20 +1,25 @@
-"""Epochs of groups whose members send heartbeats (KIP-848, KIP-932, KIP-1071), and of these members.
+"""Epochs of groups whose members send heartbeats (KIP-848, KIP-932, KIP-1071), and of members.
 
-A group has two: that of what it wants, and that of the targets it computed. The coordinator computes targets when the first is ahead of
-the second, but not again and again: ``TargetEpoch.is_due`` decides when.
+A group has two epochs: the group epoch, and that of its last computed targets. The coordinator
+computes targets if the first is ahead of the second. ``TargetEpoch.is_due`` limits how often it
+does so.
 """
 
 from dataclasses import dataclass
 
 FIRST_EPOCH = 1
-"""Of a group without members: it is in epoch 2 when the first one has joined, as in Kafka 4.3."""
+"""The epoch of a group without members. The first join makes it 2, as in Kafka 4.3."""
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
-"""What a heartbeat names as its member's epoch in order to join, to leave, and to leave for now as a static member that comes back."""
+"""Member epochs in a heartbeat: to join, to leave, and to leave for a while as a static member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEpoch:
-    """The epoch of a group's members, subscriptions and, in a share group, initialized states; the hash of the topics that it reads."""
+    """The group epoch and the hash of the topics that the group reads.
+
+    The epoch grows with a change of members, subscriptions and, in a share group, initialized
+    states.
+    """
 
     epoch: int
     metadata_hash: int = 0
@@ -22,11 +27,17 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEpoch:
-    """The group's epoch for which targets were computed, and when: wall-clock milliseconds, 0 where that is not known."""
+    """The group epoch of the computed targets, and their wall-clock time in milliseconds.
+
+    The time is 0 if it is not known.
+    """
 
     epoch: int
     computed_ms: int = 0
 
     def is_due(self, wall_ms: int, interval_ms: int) -> bool:
-        """Whether targets may be computed again. What a clock ahead of this one has dated is old: no member waits for it to catch up."""
+        """Whether targets may be computed again.
+
+        A time ahead of this clock counts as old, so that no member waits for the clock to catch up.
+        """
         return self.computed_ms == 0 or not 0 <= wall_ms - self.computed_ms < interval_ms

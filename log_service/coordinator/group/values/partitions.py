@@ -1,8 +1,9 @@
-"""Sets of partitions by topic id, as groups of KIP-848 and later assign them. Values: no function changes its arguments.
+"""Sets of partitions by topic id, as groups of KIP-848 and later assign them.
 
-``Partitions`` are what a member is to have or says that it has; ``HeldPartitions`` are what it holds, each since some epoch. A topic
-without partitions is not in them, so that equal sets are equal mappings. Most functions take any keys: the tasks of streams groups
-(KIP-1071) are sets of partitions by the id of a subtopology.
+They are values: no function changes its arguments. ``Partitions`` is a target or a member's report.
+``HeldPartitions`` is held by a member, with an assignment epoch for each partition. A topic without
+partitions is left out, so that equal sets are equal mappings. Most functions take any keys, because
+tasks of streams groups (KIP-1071) are sets of partitions by subtopology id.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +12,7 @@ from uuid import UUID
 
 Partitions = Mapping[UUID, frozenset[int]]
 HeldPartitions = Mapping[UUID, Mapping[int, int]]
-"""The epoch in which each partition was assigned to its member (KIP-1251), by topic id and partition."""
+"""The assignment epoch of each held partition (KIP-1251), by topic id and partition."""
 
 K = TypeVar("K", UUID, str)
 
@@ -20,14 +21,14 @@ NOTHING_HELD: HeldPartitions = {}
 
 
 class TopicPartitionList(Protocol):
-    """The shape in which messages and records name partitions of one topic."""
+    """The type of messages and records that name partitions of one topic."""
 
     topic_id: UUID
     partitions: list[int]
 
 
 def partitions_of(topics: Iterable[TopicPartitionList]) -> Partitions:
-    """Return what a message names."""
+    """Return the partitions that a message names."""
     found: dict[UUID, frozenset[int]] = {}
     for topic in topics:
         if topic.partitions:
@@ -36,17 +37,17 @@ def partitions_of(topics: Iterable[TopicPartitionList]) -> Partitions:
 
 
 def in_order(partitions: Mapping[K, Collection[int]]) -> list[tuple[K, list[int]]]:
-    """Return topics and partitions in the order in which they are stored and told."""
+    """Return topics and partitions in the order of records and responses."""
     return [(topic_id, sorted(partitions[topic_id])) for topic_id in sorted(partitions)]
 
 
 def without_epochs(held: Mapping[K, Mapping[int, int]]) -> Mapping[K, frozenset[int]]:
-    """Return what is held, whenever it was assigned."""
+    """Return held partitions without their epochs."""
     return {topic_id: frozenset(epochs) for topic_id, epochs in held.items()}
 
 
 def is_same_set(first: HeldPartitions, second: HeldPartitions) -> bool:
-    """Whether both hold the same partitions, whenever they were assigned."""
+    """Whether both hold the same partitions, whatever their epochs."""
     return first.keys() == second.keys() and all(first[topic_id].keys() == second[topic_id].keys() for topic_id in first)
 
 
@@ -61,14 +62,14 @@ def is_subset(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collectio
 
 
 def merged(first: Mapping[K, Mapping[int, int]], second: Mapping[K, Mapping[int, int]]) -> Mapping[K, Mapping[int, int]]:
-    """Return what is in either."""
+    """Return the union of both."""
     return {topic_id: {**first.get(topic_id, {}), **second.get(topic_id, {})} for topic_id in {**first, **second}}
 
 
 def split(
     held: Mapping[K, Mapping[int, int]], wanted: Mapping[K, frozenset[int]]
 ) -> tuple[dict[K, dict[int, int]], dict[K, dict[int, int]]]:
-    """Divide what is held into what is wanted and what is not."""
+    """Divide held partitions into wanted and unwanted ones."""
     kept: dict[K, dict[int, int]] = {}
     lost: dict[K, dict[int, int]] = {}
     for topic_id, epochs in held.items():

@@ -1,8 +1,10 @@
-"""The tasks of streams groups (KIP-1071), as values: what a member is to run, and what it runs, in three roles.
+"""The tasks of streams groups (KIP-1071), as values: targets and assignments in three roles.
 
-A task is one partition number of a subtopology. An *active* task processes records and writes; a *standby* task keeps a copy of its state
-on another process; a *warmup* task does so until it can become active. Kafka 4.3 assigns no warmup tasks, but stores and tells the list.
-Active tasks are held each since some epoch, so that commits of an older epoch can be judged (KIP-1251). Nothing is decided here.
+A task is one partition number of a subtopology. An *active* task processes records and writes. A
+*standby* task keeps a copy of its state on another process. A *warmup* task does so until it can
+become active. Kafka 4.3 assigns no warmup tasks, but stores and reports the list. Each active task
+has an assignment epoch, so that commits of an older epoch can be validated (KIP-1251). Nothing is
+decided here.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,15 +15,15 @@ from typing import Protocol
 from log_service.coordinator.group.values.partitions import is_subset, overlaps, without_epochs
 
 TaskSet = Mapping[str, frozenset[int]]
-"""Partition numbers by the id of the subtopology; one without tasks is not in it."""
+"""Partition numbers by subtopology id. A subtopology without tasks is left out."""
 ActiveTasks = Mapping[str, Mapping[int, int]]
-"""The epoch in which each active task was assigned to its member, by subtopology and partition number."""
+"""The assignment epoch of each active task, by subtopology and partition number."""
 
 NO_TASKS: TaskSet = {}
 
 
 class TaskIdList(Protocol):
-    """The shape in which messages and records name tasks of one subtopology."""
+    """The type of messages and records that name tasks of one subtopology."""
 
     subtopology_id: str
     partitions: list[int]
@@ -29,7 +31,7 @@ class TaskIdList(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """What a member is to run, or says that it runs."""
+    """A member's target, or the tasks that it reports."""
 
     active: TaskSet = field(default_factory=dict)
     standby: TaskSet = field(default_factory=dict)
@@ -38,7 +40,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTasks:
-    """What a member runs, or has yet to give up."""
+    """Tasks that a member runs or has yet to revoke."""
 
     active: ActiveTasks = field(default_factory=dict)
     standby: TaskSet = field(default_factory=dict)
@@ -56,21 +58,21 @@ NOTHING_HELD = HeldTasks()
 
 
 class TaskState(IntEnum):
-    """How far a member is on its way to its target. The values are stored."""
+    """The progress of a member towards its target. The values are stored."""
 
     STABLE = 1
-    """It runs what it is to run in its epoch."""
+    """The member runs its target in its epoch."""
     UNREVOKED_TASKS = 2
-    """It has to give tasks up before it may enter the next epoch."""
+    """The member must revoke tasks before it may enter the next epoch."""
     UNRELEASED_TASKS = 3
-    """It is in the epoch, and waits for tasks that other processes still hold."""
+    """The member is in the epoch, and waits for tasks that other processes still hold."""
     UNKNOWN = 127
     """A state that newer software wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAssignment:
-    """What a member runs, in which epoch, and what of it the member has yet to give up."""
+    """The tasks that a member runs, its epoch, and the tasks that it has yet to revoke."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -79,13 +81,17 @@ class TaskAssignment:
     pending_revocation: HeldTasks = NOTHING_HELD
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether nothing is left to do for that target."""
+        """Whether the member has reached the target of an epoch."""
         return self.state is TaskState.STABLE and self.epoch == target_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsMetadata:
-    """What a member said of itself. Members of one ``process_id`` run in one instance of the application. Times in milliseconds."""
+    """Metadata of a member.
+
+    Times are in milliseconds. Members with the same ``process_id`` run in one instance of the
+    application.
+    """
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -95,7 +101,7 @@ class StreamsMetadata:
     topology_epoch: int = -1
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
-    """Host and port at which the application's users ask the member for its state."""
+    """Host and port at which the application's clients query the member's state."""
     client_tags: tuple[tuple[str, str], ...] = ()
 
 
@@ -118,7 +124,7 @@ def tasks_of(lists: Iterable[TaskIdList]) -> TaskSet:
 
 
 def is_running(owned: Tasks, held: HeldTasks) -> bool:
-    """Whether a member owns a task that is among ``held``, in the same role."""
+    """Whether a member owns one of the tasks in ``held``, in the same role."""
     pairs: tuple[tuple[TaskSet, Mapping[str, Collection[int]]], ...] = (
         (owned.active, held.active),
         (owned.standby, held.standby),
@@ -128,5 +134,5 @@ def is_running(owned: Tasks, held: HeldTasks) -> bool:
 
 
 def is_part_of(owned: Tasks, held: HeldTasks) -> bool:
-    """Whether a member owns nothing but what is among ``held``, in the same role."""
+    """Whether all tasks that a member owns are in ``held``, in the same role."""
     return is_subset(owned.active, held.active) and is_subset(owned.standby, held.standby) and is_subset(owned.warmup, held.warmup)

@@ -1,8 +1,9 @@
-"""What a Kafka Streams application processes, as members of its group say it (KIP-1071): subtopologies and their topics.
+"""The topology of a Kafka Streams application (KIP-1071): subtopologies and their topics.
 
-A topology is a value: the first member of a group says it, the log keeps it, and a group never changes it in Kafka 4.3. What partition
-counts follow from it is ``streams_configuration``'s. Source topics belong to the user; repartition and changelog topics are *internal*:
-the application writes and reads them itself, and the broker creates them.
+A topology is a value. The first member of a group sends it, the log keeps it, and a group never
+changes it in Kafka 4.3. ``streams.configuration`` derives partition counts from it. Source topics
+belong to the user. Repartition and changelog topics are *internal*: the application writes and
+reads them, and the broker creates them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,12 +14,12 @@ from log_service.protocol.messages import streams_group_heartbeat as heartbeat
 from log_service.protocol.stored import streams_group_records as stored
 
 UNDECIDED = 0
-"""As a partition count, the broker decides it; as a replication factor, the cluster's default holds."""
+"""As a partition count: the broker decides it. As a replication factor: the cluster's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopic:
-    """A topic that the application needs for itself."""
+    """A topic that the application uses internally."""
 
     name: str
     partitions: int = UNDECIDED
@@ -28,7 +29,7 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopartitionGroup:
-    """Topics of one subtopology that need equal partition counts, each by its place in the subtopology's list."""
+    """Topics of one subtopology that need equal partition counts, as indexes into its lists."""
 
     source_topics: tuple[int, ...] = ()
     source_topic_regex: tuple[int, ...] = ()
@@ -37,7 +38,10 @@ class CopartitionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtopology:
-    """A part of a topology that is connected to others only by repartition topics; it has one task for each partition of its sources."""
+    """A part of a topology that is connected to others only by repartition topics.
+
+    It has one task for each partition of its largest input topic.
+    """
 
     subtopology_id: str
     source_topics: tuple[str, ...] = ()
@@ -48,12 +52,12 @@ class Subtopology:
     copartition_groups: tuple[CopartitionGroup, ...] = ()
 
     def input_topics(self) -> Iterator[str]:
-        """Iterate over the topics that it reads, by name."""
+        """Iterate over the names of its input topics."""
         yield from self.source_topics
         yield from (topic.name for topic in self.repartition_source_topics)
 
     def topics(self) -> Iterator[str]:
-        """Iterate over the topics that it reads and keeps its state in, by name."""
+        """Iterate over the names of its input topics and changelogs."""
         yield from self.input_topics()
         yield from (topic.name for topic in self.state_changelog_topics)
 
@@ -67,7 +71,10 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """A topology in one of its epochs; the subtopologies are in the order in which the member said them."""
+    """A topology in one of its epochs.
+
+    Subtopologies keep the order in which the member sent them.
+    """
 
     epoch: int
     subtopologies: tuple[Subtopology, ...] = ()
@@ -77,23 +84,23 @@ class Topology:
         return {each.subtopology_id: each for each in self.subtopologies}
 
     def is_same(self, other: "Topology") -> bool:
-        """Whether another topology says the same, in whatever order its subtopologies are."""
+        """Whether another topology is equal, apart from the order of subtopologies."""
         return self.epoch == other.epoch and self.by_id() == other.by_id()
 
     def topics(self) -> frozenset[str]:
-        """Return the topics that have to exist."""
+        """Return the topics that must exist."""
         return frozenset(name for each in self.subtopologies for name in each.topics())
 
     def readers(self) -> Mapping[str, str]:
-        """Return which subtopology reads a topic, by name."""
+        """Return the subtopology that reads each topic, by topic name."""
         return {name: each.subtopology_id for each in self.subtopologies for name in each.input_topics()}
 
 
 def validate_topology(topology: Topology) -> None:
-    """Check what does not depend on topics.
+    """Validate a topology without looking at existing topics.
 
     Raises:
-        KafkaError: STREAMS_INVALID_TOPOLOGY, with what is wrong.
+        KafkaError: STREAMS_INVALID_TOPOLOGY, with the reason.
     """
     if topology.epoch < 0:
         raise _invalid(f"Topology epoch {topology.epoch} is negative.")
@@ -128,7 +135,7 @@ def _invalid(text: str) -> KafkaError:
 
 
 def topology_of(message: heartbeat.Topology | stored.StreamsGroupTopologyValue) -> Topology:
-    """Return the topology that a request or a record says."""
+    """Return the topology of a request or a record."""
     return Topology(epoch=message.epoch, subtopologies=tuple(_subtopology(each) for each in message.subtopologies))
 
 
@@ -161,7 +168,7 @@ def _internal_topic(message: heartbeat.TopicInfo | stored.TopicInfo) -> Internal
 
 
 def stored_topology(topology: Topology) -> stored.StreamsGroupTopologyValue:
-    """Return a topology as the log keeps it."""
+    """Return the stored form of a topology."""
     return stored.StreamsGroupTopologyValue(
         epoch=topology.epoch,
         subtopologies=[
