@@ -1,8 +1,9 @@
-"""What the coordinator reads and writes of the bytes that classic consumers exchange: subscriptions and assignments.
+"""Decode and encode the subscriptions and assignments that classic consumers exchange.
 
-It reads the topics of a subscription for every classic group, and the rest where a consumer is a member of a group of the newer protocol
-(KIP-848): what it owns, its rack, and its assignment. Everything else is between the members. Knows the public format in all versions; a
-newer version is read as the newest that is known here.
+The coordinator reads the topics of a subscription for every classic group. It reads more if a
+classic consumer is a member of a consumer group (KIP-848): its owned partitions, its rack, and its
+assignment. Everything else is between the members. This file knows the public format in all
+versions. A newer version is read as the newest known one.
 """
 
 import struct
@@ -29,7 +30,7 @@ _VERSION = struct.Struct(">h")
 
 
 def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Return what one member says about itself.
+    """Return a member's subscription from its metadata.
 
     Raises:
         ProtocolError: the bytes are no subscription.
@@ -39,7 +40,7 @@ def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def subscribed_topics_of(metadata: bytes) -> list[str]:
-    """Return the topics of one member's metadata.
+    """Return the subscribed topics from a member's metadata.
 
     Raises:
         ProtocolError: the bytes are no subscription.
@@ -48,10 +49,12 @@ def subscribed_topics_of(metadata: bytes) -> list[str]:
 
 
 def assignment_of(assignment: bytes, image: MetadataImage) -> Partitions:
-    """Return the partitions of one member's assignment whose topics are there; no bytes are no partitions.
+    """Return the partitions of a member's assignment, without topics that do not exist.
+
+    No bytes mean no partitions.
 
     Raises:
-        ProtocolError: the bytes are no assignment, or hold what an assignor of its own told the member.
+        ProtocolError: the bytes are no assignment, or they hold user data of a custom assignor.
     """
     if not assignment:
         return {}
@@ -62,7 +65,7 @@ def assignment_of(assignment: bytes, image: MetadataImage) -> Partitions:
 
 
 def owned_partitions_of(subscription: ConsumerProtocolSubscription, image: MetadataImage) -> Partitions:
-    """Return what a member says that it owns, as far as the topics are there."""
+    """Return the partitions that a member says it owns, without topics that do not exist."""
     return _by_topic_id(subscription.owned_partitions, image)
 
 
@@ -78,7 +81,7 @@ def _by_topic_id(
 
 
 def encode_assignment(partitions: Partitions, image: MetadataImage, subscription: bytes) -> bytes:
-    """Return the assignment of a member, in the version in which it wrote its subscription; topics that are gone are left out."""
+    """Encode a member's assignment in the version of its subscription, without deleted topics."""
     named: Mapping[str, list[int]] = {
         topic.name: indexes
         for topic_id, indexes in in_order(partitions)

@@ -1,14 +1,19 @@
 """One group of the classic protocol: its members, its generation, and the table of its states.
 
-It decides which protocol all members share, which member leads, and whether all members have joined. It does not know requests, timers,
-records or the log: ``joining`` and ``membership`` drive it, and stage a group and its members in their decision before they change them.
-Members between two generations are soft state that only this class holds.
+This file decides which protocol all members share, which member leads, and whether all members have
+joined. It does not know requests, timers, records or the log. ``joining`` and ``membership`` drive
+it, and stage a group and its members in their decision before they change them. Members between two
+generations are soft state that only this class holds.
 
-Invariants: a state changes only along ``TRANSITIONS``; the leader is a member or None; a static member's id is what ``static_members``
-says; outside of EMPTY and DEAD there is at least one member or one pending member. Every request asks for sums over all members, so the
-group keeps them: ``joined_count``, ``supporters``, ``protocol_bytes`` and ``assignment_bytes`` are what a walk over the members would find.
-Therefore only the group changes what a member has joined with, announced and been assigned, and a decision that has it do so stages both.
-Source: the classic group protocol as of Kafka 4.3 with KIP-134, KIP-345, KIP-394, KIP-559 and KIP-800.
+Invariants: A state changes only along ``TRANSITIONS``. The leader is a member or None.
+``static_members`` holds the member id of every static member. Outside of EMPTY and DEAD there is at
+least one member or one pending member. ``joined_count``, ``supporters``, ``protocol_bytes`` and
+``assignment_bytes`` equal sums over all members. They are kept because every request needs them.
+Therefore only the group changes a member's open join, protocols and assignment, and the decision
+stages both.
+
+Source: the classic group protocol as of Kafka 4.3 with KIP-134, KIP-345, KIP-394, KIP-559 and
+KIP-800.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -24,7 +29,10 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class GroupState(Enum):
-    """The states of a classic group; the values are what ListGroups and DescribeGroups call them."""
+    """The states of a classic group.
+
+    The values are their names in ListGroups and DescribeGroups.
+    """
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -44,7 +52,7 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 
 @dataclass(slots=True, kw_only=True)
 class ClassicMember:
-    """One member. ``awaiting_join`` and ``awaiting_sync`` name its open request, which waits for a response."""
+    """One member. ``awaiting_join`` and ``awaiting_sync`` name its open request, if any."""
 
     member_id: str
     group_instance_id: str | None
@@ -61,17 +69,17 @@ class ClassicMember:
     session: Session = field(default_factory=Session)
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
-        """Return what the member said about itself under that protocol."""
+        """Return the member's metadata for a protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Return the member's first choice among the candidates, all of which it supports."""
+        """Return the member's first choice among the candidates. It must support all of them."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """The members of one group and the generation that they are in."""
+    """The members of one group and their generation."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -85,17 +93,21 @@ class ClassicGroup:
     pending_join_members: dict[str, None] = field(default_factory=dict)
     pending_sync_members: set[str] = field(default_factory=set)
     subscribed_topics: frozenset[str] | None = None
-    """What the generation's consumers want; None where that is not known: other members, no generation, or metadata that is none."""
+    """The topics that the generation's consumers subscribe to.
+
+    None if they are unknown: the members are no consumers, there is no generation, or metadata
+    cannot be decoded.
+    """
     has_new_member_joined: bool = False
     initial_delay_remaining_ms: int | None = None
     joined_count: int = 0
-    """Members with an open join."""
+    """The number of members with an open join."""
     supporters: dict[str, int] = field(default_factory=dict)
-    """How many members support a protocol, by its name."""
+    """The number of members that support a protocol, by its name."""
     protocol_bytes: int = 0
-    """Size of what the members say about themselves under all their protocols."""
+    """Size of all members' metadata under all their protocols."""
     assignment_bytes: int = 0
-    """Size of what the members were assigned."""
+    """Size of all members' assignments."""
 
     def __repr__(self) -> str:
         return f"<ClassicGroup {self.group_id!r} {self.state.value} generation={self.generation_id} members={len(self.members)}>"
@@ -105,7 +117,7 @@ class ClassicGroup:
         return self.state in states
 
     def transition_to(self, state: GroupState, wall_ms: int) -> None:
-        """Change the state, along ``TRANSITIONS`` only."""
+        """Change the state. Only ``TRANSITIONS`` are allowed."""
         assert state in TRANSITIONS[self.state], f"{self} cannot become {state.value}"
         self.state = state
         self.state_since_ms = wall_ms
@@ -117,18 +129,19 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest time that a member asked for."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether no member is missing: every member has an open join and every id handed out has been used."""
+        """Whether every member has an open join and every id handed out has been used."""
         return not self.pending_join_members and self.joined_count == len(self.members)
 
     def accepts(self, member_id: str, max_size: int) -> bool:
-        """Whether there is a place for a joiner. During a rebalance only members that have rejoined take places.
+        """Whether there is room for a joiner.
 
-        As with Kafka, a static member that comes back without its id takes a place of its own: a full group refuses it.
+        During a rebalance only rejoined members take room. A static member that returns without its
+        id takes additional room, so a full group refuses it. Kafka does the same.
         """
         if self.is_in(GroupState.EMPTY, GroupState.DEAD):
             return True
@@ -142,11 +155,11 @@ class ClassicGroup:
 
     @property
     def member_count(self) -> int:
-        """Members, and ids handed out that have not joined yet."""
+        """The number of members and of ids handed out that have not joined yet."""
         return len(self.members) + len(self.pending_join_members)
 
     def add(self, member: ClassicMember) -> None:
-        """Take a member in; the first one leads and sets the protocol type."""
+        """Add a member. The first one becomes leader and sets the protocol type."""
         if not self.members:
             self.protocol_type = member.protocol_type
         self.members[member.member_id] = member
@@ -157,7 +170,7 @@ class ClassicGroup:
         self.leader_id = self.leader_id or member.member_id
 
     def remove(self, member: ClassicMember) -> None:
-        """Let a member go; another one leads, one that has joined already if there is one."""
+        """Remove a member. If it led, the first remaining member becomes leader."""
         del self.members[member.member_id]
         self._count(member, -1)
         self.pending_sync_members.discard(member.member_id)
@@ -167,7 +180,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static_member(self, group_instance_id: str, new_member_id: str) -> ClassicMember:
-        """Give a static member's place, leadership and assignment to a new member id (KIP-345)."""
+        """Move a static member's place, leadership and assignment to a new member id (KIP-345)."""
         old_id = self.static_members[group_instance_id]
         member = self.members.pop(old_id)
         self.pending_sync_members.discard(old_id)
@@ -179,19 +192,19 @@ class ClassicGroup:
         return member
 
     def await_join(self, member: ClassicMember, reply_to: Hashable | None) -> None:
-        """Keep a member's join open; None: it has had its response."""
+        """Keep a member's join open, or close it if ``reply_to`` is None."""
         self.joined_count += (reply_to is not None) - (member.awaiting_join is not None)
         member.awaiting_join = reply_to
 
     def announce(self, member: ClassicMember, protocols: Protocols) -> None:
-        """Take over what a member says about itself."""
+        """Set a member's protocols and their metadata."""
         if protocols != member.protocols:
             self._count_protocols(member, -1)
             member.protocols = protocols
             self._count_protocols(member, 1)
 
     def assign(self, member: ClassicMember, assignment: bytes) -> None:
-        """Take over what a member was assigned."""
+        """Set a member's assignment."""
         self.assignment_bytes += len(assignment) - len(member.assignment)
         member.assignment = assignment
 
@@ -208,7 +221,7 @@ class ClassicGroup:
                 self.supporters[name] = count
 
     def maybe_elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member that has joined; false if none has."""
+        """Ensure that the leader is a member that has joined. Return false if no member has."""
         leader = self.members.get(self.leader_id or "")
         if leader is None or leader.awaiting_join is None:
             joined = (member.member_id for member in self.members.values() if member.awaiting_join is not None)
@@ -219,18 +232,21 @@ class ClassicGroup:
         return True
 
     def supports(self, protocol_type: str, protocol_names: Iterable[str]) -> bool:
-        """Whether a joiner speaks the group's protocol type and shares a protocol with all members."""
+        """Whether a joiner has the group's protocol type and a protocol common to all members."""
         names = set(protocol_names)
         if self.is_in(GroupState.EMPTY) or not self.members:
             return bool(protocol_type) and bool(names)
         return protocol_type == self.protocol_type and not names.isdisjoint(self.common_protocols())
 
     def common_protocols(self) -> frozenset[str]:
-        """Return the names that every member supports."""
+        """Return the protocols that every member supports."""
         return frozenset(name for name, count in self.supporters.items() if count == len(self.members))
 
     def select_protocol(self) -> str:
-        """Return the common protocol that most members prefer; of several the one that Kafka would come upon first."""
+        """Return the common protocol that most members prefer.
+
+        Among equals it is the first in the iteration order of Kafka's hash map.
+        """
         candidates = self.common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -239,7 +255,10 @@ class ClassicGroup:
         return max(in_hash_map_order(votes), key=lambda name: votes[name])
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another member id holds the instance id."""
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID.
+
+        FENCED_INSTANCE_ID means that another member id holds the instance id.
+        """
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is not None and holder != member_id:
@@ -250,11 +269,14 @@ class ClassicGroup:
 
     @property
     def is_of_consumers(self) -> bool:
-        """Whether the members are consumers, whose metadata can be read."""
+        """Whether the members are consumers, so that their metadata can be decoded."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def note_subscriptions(self) -> None:
-        """Read what the members of a new generation want, which holds until the next one."""
+        """Read the subscriptions of a new generation's members.
+
+        They hold until the next generation.
+        """
         self.subscribed_topics = self._read_subscriptions() if self.is_of_consumers else None
 
     def _read_subscriptions(self) -> frozenset[str] | None:
@@ -265,12 +287,15 @@ class ClassicGroup:
             return None
 
     def subscription_test(self) -> Callable[[str], bool]:
-        """Return a test of topics: whether consumers want one, or may want it because they cannot be read."""
+        """Return a test whether consumers read a topic, or may because metadata is unreadable."""
         topics = self.subscribed_topics
         return (lambda _: self.is_of_consumers) if topics is None else topics.__contains__
 
     def begin_next_generation(self, wall_ms: int) -> None:
-        """Count the generation up and settle its protocol; without members the group becomes EMPTY."""
+        """Increment the generation and select its protocol.
+
+        Without members the group becomes EMPTY.
+        """
         self.generation_id = (self.generation_id + 1) & 0x7FFFFFFF
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -284,9 +309,9 @@ class ClassicGroup:
         self.note_subscriptions()
 
     def subscription_bytes(self) -> int:
-        """Size of what a generation's record holds beside assignments and names."""
+        """Size of the members' metadata under the chosen protocol, as a generation stores it."""
         return sum(len(member.metadata_for(self.protocol_name)) for member in self.members.values())
 
     def metadata_bytes(self) -> int:
-        """Size of what the members say about themselves and were assigned, for the bound of a group's record."""
+        """Size of all metadata and assignments, compared with the bound of a group's record."""
         return self.protocol_bytes + self.assignment_bytes

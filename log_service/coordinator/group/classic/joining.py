@@ -1,10 +1,11 @@
-"""The join phase of a classic group: which members are let in, when a rebalance begins, and when its generation does.
+"""The join phase of a classic group: admit members, begin a rebalance, begin its generation.
 
-It decides on JoinGroup requests and on the two timers that end a join phase. It does not know the log: what has to be stored is a
-``GenerationRecord`` in the decision. Responses to joins need nothing stored, because a generation counts only once its leader has synced.
+This file decides on JoinGroup requests and on the two timers that end a join phase. It does not
+know the log: records to store go into the decision as ``GenerationRecord``. Responses to joins need
+no stored record because a generation counts only once its leader has synced.
 
-Source: classic group protocol of Kafka 4.3, KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member id first), KIP-814
-(a static leader that returns skips assignment).
+Source: classic group protocol of Kafka 4.3, KIP-134 (initial delay), KIP-345 (static members),
+KIP-394 (member id first), KIP-814 (a static leader that returns skips assignment).
 """
 
 from collections.abc import Callable
@@ -24,16 +25,19 @@ from log_service.state_machine.decision import Decision
 GroupDecision = Decision[GroupRecord]
 
 MIN_POSTPONEMENT_MS = 100
-"""The shortest time until a join phase without joined members is looked at again: clients may ask for a rebalance timeout of 0 ms."""
+"""The shortest postponement of a join phase without joined members.
+
+It is needed because clients may ask for a rebalance timeout of 0 ms.
+"""
 MAX_PENDING_MEMBERS = 1_000
-"""Ids that a group has handed out and no client has joined with yet."""
+"""The largest number of ids that a group has handed out and that have not joined yet."""
 FIRST_JOIN_VERSION_WITH_REQUIRED_ID = 4
 ANNOUNCED_RECORDS = 8
-"""The bound for what members say about themselves under all their protocols, in sizes of the record that a generation has to fit into."""
+"""The bound of all members' metadata under all protocols, in multiples of the largest record."""
 
 
 _TOLD_WITHOUT_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR})
-"""Errors whose response repeats no member id."""
+"""Errors whose response holds no member id."""
 
 
 def join_timer(group_id: str) -> tuple[str, str]:
@@ -42,7 +46,7 @@ def join_timer(group_id: str) -> tuple[str, str]:
 
 
 def sync_timer(group_id: str) -> tuple[str, str]:
-    """Key of the timer that removes members which never sync."""
+    """Key of the timer that removes members that never sync."""
     return ("sync", group_id)
 
 
@@ -76,7 +80,7 @@ class Joining:
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if request.group_instance_id is not None and request.member_id in group.pending_join_members:
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # what Kafka says: no id that was handed out belongs to a static member
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka: pending ids never belong to static members
         announced_bytes = sum(len(protocol.metadata) for protocol in request.protocols)
         if group.metadata_bytes() + announced_bytes > ANNOUNCED_RECORDS * self._config.max_metadata_record_bytes:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -95,7 +99,7 @@ class Joining:
             self._admit(group, member_id, request, context, decision)
 
     def _make_room_for_pending(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Forget the oldest id that no client joined with where there are many; its owner, if there is one, asks again."""
+        """Forget the oldest pending id if there are too many. Its owner, if alive, asks again."""
         if len(group.pending_join_members) >= MAX_PENDING_MEMBERS:
             oldest = next(iter(group.pending_join_members))
             del group.pending_join_members[oldest]
@@ -178,7 +182,10 @@ class Joining:
             self._let_wait(group, member, request, context, decision)
 
     def _returned(self, group: ClassicGroup, member: ClassicMember, old_id: str, context: RequestContext) -> JoinGroupResponse:
-        """Return the response for a static member that came back: its generation goes on, and a returning leader must not assign again."""
+        """Return the response for a static member that returned.
+
+        Its generation continues, so a returning leader must not assign again.
+        """
         is_leader = group.leader_id == member.member_id
         can_skip = context.api_version >= 9
         response = joined(group, member, has_members=is_leader and can_skip)
@@ -188,13 +195,13 @@ class Joining:
         return response
 
     def rebalance_or_complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Begin a rebalance where the state allows one, or end the join phase if all members are there."""
+        """Begin a rebalance if the state allows it. End the join phase if all have joined."""
         if group.can_rebalance:
             self.begin_rebalance(group, decision)
         self.maybe_complete_join(group, decision)
 
     def begin_rebalance(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Open the join phase; syncs that wait for the old generation get a response."""
+        """Open the join phase. Open syncs of the old generation get an error."""
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self._abandon_sync(group, ErrorCode.REBALANCE_IN_PROGRESS, decision)
         is_first = group.is_in(GroupState.EMPTY)
@@ -208,7 +215,7 @@ class Joining:
         decision.set_timer(join_timer(group.group_id), decision.now_ms + timeout_ms)
 
     def abandon_generation(self, group: ClassicGroup, error: ErrorCode, decision: GroupDecision) -> None:
-        """Begin anew where a generation cannot be stored; the members that wait for its assignment hear why."""
+        """Begin a rebalance because a generation cannot be stored. Its open syncs get ``error``."""
         self._abandon_sync(group, error, decision)
         self.rebalance_or_complete_join(group, decision)
 
@@ -223,7 +230,7 @@ class Joining:
                 member.awaiting_sync = None
 
     def maybe_complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """End the join phase if all members have joined; the first one of a group waits for its delay."""
+        """End the join phase if all members have joined and the initial delay is over."""
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.initial_delay_remaining_ms is None and group.has_all_members_joined:
             self.complete_join(group, decision)
 
@@ -242,7 +249,11 @@ class Joining:
             self.complete_join(group, decision)
 
     def complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Begin the next generation with the members that joined; static members keep their place for a while longer."""
+        """Begin the next generation with the members that joined.
+
+        Static members that did not join keep their place until the sync or session timer removes
+        them.
+        """
         group.initial_delay_remaining_ms = None
         for member in [member for member in group.members.values() if member.awaiting_join is None]:
             if member.group_instance_id is None:
@@ -272,7 +283,7 @@ class Joining:
 
 
 def keep_alive(group: ClassicGroup, member: ClassicMember, session_ms: int, decision: GroupDecision) -> None:
-    """Start a session anew. A timer that fires earlier than that is left alone: it looks at the deadline."""
+    """Start a session anew. An earlier timer stays because it checks the deadline."""
     session = member.session
     decision.on_refused(partial(session.set_back, session.deadline_ms, session.timer_ms))
     session.deadline_ms = decision.now_ms + session_ms
@@ -282,12 +293,12 @@ def keep_alive(group: ClassicGroup, member: ClassicMember, session_ms: int, deci
 
 
 def refused(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """Return the response for a join that did not succeed."""
+    """Return the response for a refused join."""
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name="")
 
 
 def joined(group: ClassicGroup, member: ClassicMember, *, has_members: bool) -> JoinGroupResponse:
-    """Return the response for a join that did; the leader is told the metadata of all members."""
+    """Return the response for a successful join. The leader gets the metadata of all members."""
     members = [
         JoinGroupResponseMember(
             member_id=other.member_id,
@@ -307,10 +318,13 @@ def joined(group: ClassicGroup, member: ClassicMember, *, has_members: bool) -> 
 
 
 def protocols_of(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
-    """Return the announced protocols as a value."""
+    """Return the protocols of a request with their metadata, as a value."""
     return tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
 
 
 def rebalance_timeout_of(request: JoinGroupRequest) -> int:
-    """Version 0 has no rebalance timeout of its own: the session's serves."""
+    """Return the rebalance timeout of a request.
+
+    Version 0 has none and uses the session timeout.
+    """
     return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms

@@ -1,7 +1,8 @@
-"""Life inside a generation of a classic group: syncing, heartbeats, leaving, and members that fall silent.
+"""Decide on members within a generation of a classic group: syncing, heartbeats, leaving, silence.
 
-It decides on SyncGroup, Heartbeat and LeaveGroup and on the session and sync timers; a rebalance that follows is
-``joining``'s. A generation is stored when its leader has synced, and no member hears its assignment before that is in the log.
+This file decides on SyncGroup, Heartbeat and LeaveGroup and on the session and sync timers.
+``joining`` decides on a rebalance that follows. A generation is stored when its leader has synced.
+No member gets its assignment before the generation is in the log.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 
 
 class Membership:
-    """Decides on everything that members do between two join phases."""
+    """Decides on all requests and timers between two join phases."""
 
     def __init__(self, config: GroupConfig, joining: Joining) -> None:
         self._config = config
@@ -58,7 +59,7 @@ class Membership:
         return ErrorCode.NONE
 
     def validate_request(self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Check what every request of a member carries: its ids and its generation."""
+        """Validate the ids and the generation that every request of a member carries."""
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.validate_member(member_id, group_instance_id)
@@ -100,7 +101,7 @@ class Membership:
     def handle_heartbeat(
         self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, decision: GroupDecision
     ) -> ErrorCode:
-        """Keep the member alive and tell it whether a rebalance is going on."""
+        """Keep the member alive and tell it whether a rebalance is in progress."""
         error = self.validate_request(group, member_id, group_instance_id, generation_id)
         if error is not ErrorCode.NONE:
             return error
@@ -112,7 +113,10 @@ class Membership:
         keep_alive(group, member, member.session_timeout_ms, decision)
 
     def handle_leave(self, group: ClassicGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
-        """Let members go, all before the one rebalance that follows; an administrator may name a static one by its instance id alone."""
+        """Remove members before the single rebalance that follows.
+
+        An administrator may name a static member by its instance id alone.
+        """
         decision.stage(group)
         errors = [self._leave(group, leaver, decision) for leaver in leavers]
         if ErrorCode.NONE in errors and not group.is_in(GroupState.EMPTY):
@@ -132,7 +136,7 @@ class Membership:
         return error
 
     def on_session_timer(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that fell silent, unless it waits for a response."""
+        """Remove a silent member, unless it waits for a response."""
         if member_id in group.pending_join_members:
             decision.stage(group)
             self._forget_pending(group, member_id, decision)
@@ -166,11 +170,11 @@ class Membership:
         group.remove(member)
 
     def resume(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Give every member of a group that was just loaded a whole session to show itself."""
+        """Give every member of a freshly loaded group a whole session."""
         for member in group.members.values():
             self.keep_alive(group, member, decision)
 
 
 def assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
-    """Return the response for a sync: the member's assignment."""
+    """Return the response for a sync, with the member's assignment."""
     return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)

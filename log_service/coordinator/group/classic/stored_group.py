@@ -1,11 +1,11 @@
-"""A classic group as its record, and back."""
+"""Convert a classic group to its record and back."""
 
 from log_service.coordinator.group.classic.group import ClassicGroup, ClassicMember, GroupState
 from log_service.coordinator.group.records.classic import GenerationRecord, StoredGeneration, StoredMember
 
 
 def store_group(group: ClassicGroup, wall_ms: int) -> GenerationRecord:
-    """Return the record of a group as it stands, assignments included."""
+    """Return the record of a group's current state, including assignments."""
     members = tuple(
         StoredMember(
             member_id=member.member_id,
@@ -48,7 +48,7 @@ def restore_group(group_id: str, stored: StoredGeneration) -> ClassicGroup:
 
 
 def _restored_member(member: StoredMember, stored: StoredGeneration) -> ClassicMember:
-    """Build a member from its stored form; of its protocols only the chosen one was kept."""
+    """Build a member from its stored form, which holds only the chosen protocol."""
     return ClassicMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

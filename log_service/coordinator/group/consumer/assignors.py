@@ -1,8 +1,10 @@
-"""How the coordinator divides partitions among the members of a group: the assignors ``uniform`` and ``range`` of Apache Kafka 4.3.
+"""The assignors ``uniform`` and ``range`` of Apache Kafka 4.3, which compute a group's targets.
 
-Both give each partition to exactly one of the members that want its topic. ``range`` gives each member a contiguous part of each topic, so
-that topics with equal partition counts and readers are divided alike. ``uniform`` gives all members almost the same number of
-partitions and moves as few as possible. Neither looks at racks, as in Kafka 4.3. Plain functions; nothing here knows groups or epochs.
+Both give each partition to exactly one of the members that subscribe to its topic. ``range`` gives
+each member a contiguous part of each topic, so that topics with equal partition counts and readers
+are divided alike. ``uniform`` gives all members almost the same number of partitions and moves as
+few as possible. Neither looks at racks, as in Kafka 4.3. These are plain functions that know
+neither groups nor epochs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +15,14 @@ from uuid import UUID
 from log_service.coordinator.group.values.partitions import Partitions
 
 BALANCING_ROUNDS = 16
-"""How often all topics are gone through to even out what members with different subscriptions have."""
+"""The largest number of balancing passes over all topics if subscriptions differ."""
 
 PartitionCounts = Mapping[UUID, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSpec:
-    """What an assignor knows of a member: its names, the topics that it wants, and its last target."""
+    """Input of an assignor for one member: its ids, its topics, and its last target."""
 
     member_id: str
     instance_id: str | None
@@ -33,7 +35,10 @@ _Growing = dict[str, dict[UUID, set[int]]]
 
 
 def assign_range(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> dict[str, Partitions]:
-    """Give each member a contiguous part of each topic; static members come first, by their instance ids."""
+    """Give each member a contiguous part of each topic.
+
+    Static members come first, by instance id.
+    """
     targets: dict[str, dict[UUID, frozenset[int]]] = {member.member_id: {} for member in members}
     ordered = sorted(members, key=_place)
     for topic_id in sorted(partition_counts):
@@ -55,7 +60,7 @@ def _place(member: MemberSpec) -> tuple[bool, str, str]:
 
 
 def assign_uniform(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> dict[str, Partitions]:
-    """Give all members almost the same number of partitions, and each what it had before as far as possible."""
+    """Give all members almost the same number of partitions, and move as few as possible."""
     subscriptions = {member.topic_ids.intersection(partition_counts) for member in members}
     growing = _uniform_alike if len(subscriptions) == 1 else _uniform_mixed
     targets = growing(sorted(members, key=lambda member: member.member_id), partition_counts)
@@ -66,7 +71,10 @@ def assign_uniform(members: Sequence[MemberSpec], partition_counts: PartitionCou
 
 
 def _kept(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> dict[str, list[tuple[UUID, int]]]:
-    """Return what each member had and may keep: the topic is there and still wanted, and no member before it has the partition."""
+    """Return the partitions of its last target that each member may keep.
+
+    Its topic must exist and still be subscribed to, and no member before it may have the partition.
+    """
     taken: set[tuple[UUID, int]] = set()
     kept: dict[str, list[tuple[UUID, int]]] = {}
     for member in members:
@@ -81,7 +89,11 @@ def _kept(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> d
 
 
 def _uniform_alike(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> _Growing:
-    """All members want the same topics: fill each up to its quota, and let those that have one more already keep it."""
+    """Assign partitions to members that all subscribe to the same topics.
+
+    Each member is filled up to its quota. Members that already have one partition more keep it as
+    far as possible.
+    """
     wanted = [topic_id for topic_id in sorted(partition_counts) if topic_id in members[0].topic_ids]
     share, extra = divmod(sum(partition_counts[topic_id] for topic_id in wanted), len(members))
     kept = _kept(members, partition_counts)
@@ -107,7 +119,11 @@ def _by_topic(partitions: Sequence[tuple[UUID, int]]) -> dict[UUID, set[int]]:
 
 
 def _uniform_mixed(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> _Growing:
-    """Members want different topics: hand each free partition to the reader with the fewest, the scarcest topics first, then even out."""
+    """Assign partitions to members with different subscriptions, then even out.
+
+    Each free partition goes to the reader with the fewest partitions. Topics with the most
+    partitions for each reader come first.
+    """
     readers = {topic_id: [member.member_id for member in members if topic_id in member.topic_ids] for topic_id in partition_counts}
     topics = sorted(
         (topic_id for topic_id in partition_counts if readers[topic_id]), key=lambda each: _scarcity(each, readers, partition_counts)
@@ -146,7 +162,10 @@ def _hand_out(topic_id: UUID, partition_count: int, readers: Sequence[str], targ
 
 
 def _even_out(topic_id: UUID, readers: Sequence[str], targets: _Growing, sizes: dict[str, int]) -> bool:
-    """Move partitions of one topic from its reader with the most partitions to the one with the fewest, until they differ by one."""
+    """Move partitions of one topic from its largest to its smallest reader.
+
+    This ends when their partition counts differ by at most one.
+    """
     has_moved = False
     while True:
         givers = [member_id for member_id in readers if targets[member_id].get(topic_id)]

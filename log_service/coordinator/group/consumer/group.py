@@ -1,9 +1,10 @@
-"""One consumer group (KIP-848) as the log holds it: members, targets, and who holds which partition.
+"""One consumer group (KIP-848) as the log holds it: members, targets, and holders of partitions.
 
-It changes only by ``replay``; what can be concluded from it are methods that change nothing. It does not know requests, timers or the
+It changes only by ``replay``; all other methods only read. It does not know requests, timers or the
 log. ``ConsumerHeartbeats`` decides.
 
-Invariant: ``_holders`` names, for each partition that some member is assigned or has yet to give up, that member.
+Invariant: ``_holders`` maps each partition that a member is assigned, or has yet to revoke, to that
+member.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ from log_service.coordinator.java_hashing import in_hash_map_order
 
 
 class ConsumerGroupState(Enum):
-    """The states of a group; the values are what ListGroups and ConsumerGroupDescribe call them."""
+    """The states of a group. The values are their names in ListGroups and ConsumerGroupDescribe."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -56,10 +57,10 @@ class ConsumerGroup:
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self.group_id!r} epoch={self.epoch.epoch} target={self.target_epoch.epoch} members={len(self.members)}>"
 
-    # What the log holds
+    # Stored state
 
     def replay(self, record: ConsumerGroupRecord) -> None:
-        """Take over one record of this group. One that takes back the whole group is its owner's."""
+        """Apply one record of this group. The caller handles a tombstone of the whole group."""
         match record:
             case GroupEpochRecord(content=GroupEpoch() as epoch):
                 self.epoch = epoch
@@ -106,9 +107,10 @@ class ConsumerGroup:
                 del self.regex_users[subscription.regex]
 
     def _replay_current(self, member_id: str, stored: CurrentAssignment | None) -> None:
-        """Take over what a member holds, None for nothing.
+        """Apply the current assignment of a member, or None if it holds nothing.
 
-        In a log that was compacted it stands before the subscription of its member, if the member has said something new since.
+        In a compacted log it may come before the member's subscription, if the subscription was
+        updated later.
         """
         old = self.members.get(member_id)
         if old is None:
@@ -126,15 +128,15 @@ class ConsumerGroup:
             self._holders.setdefault(topic_id, {})[index] = member_id
         self.members[member_id] = ConsumerMember(member_id=member_id, subscription=old.subscription, current=current)
 
-    # What follows from it
+    # Views of the stored state
 
     def is_held_by_another(self, member_id: str, topic_id: UUID, index: int) -> bool:
-        """Whether another member is assigned a partition, or has yet to give it up."""
+        """Whether another member is assigned a partition, or has yet to revoke it."""
         return self._holders.get(topic_id, {}).get(index, member_id) != member_id
 
     @property
     def state(self) -> ConsumerGroupState:
-        """How far the group is on its way to its target."""
+        """The progress of the group towards its target."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch.epoch > self.target_epoch.epoch:
@@ -143,12 +145,12 @@ class ConsumerGroup:
         return ConsumerGroupState.STABLE if is_stable else ConsumerGroupState.RECONCILING
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """Return the member with that instance id."""
+        """Return the member with an instance id, or None."""
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member: ConsumerMember) -> Partitions:
-        """Return what a member is to hold; a static member takes over what its instance had."""
+        """Return a member's target. A static member takes over the target of its instance."""
         own = self.targets.get(member.member_id)
         if own is None and member.subscription.instance_id is not None:
             own = self.targets.get(self.static_members.get(member.subscription.instance_id, ""))
@@ -156,30 +158,30 @@ class ConsumerGroup:
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """What the members read, by name and by regular expression."""
+        """The topics that members subscribe to, by name or by regular expression."""
         if self._subscribed is None:
             self._subscribed = self.topics_of(self.members.values())
         return self._subscribed
 
     def topics_of(self, members: Iterable[ConsumerMember]) -> frozenset[str]:
-        """Return what some members read."""
+        """Return the topics that some members subscribe to."""
         return frozenset(topic for member in members for topic in self.topics_of_subscription(member.subscription))
 
     def topics_of_subscription(self, subscription: Subscription) -> frozenset[str]:
-        """Return what a subscription names, and what its regular expression has matched so far."""
+        """Return a subscription's named topics and the known matches of its expression."""
         resolved = self.regexes.get(subscription.regex)
         return frozenset(subscription.topics) | (resolved.topics if resolved is not None and subscription.regex else frozenset())
 
     def preferred_assignor(self, members: Iterable[ConsumerMember], offered: tuple[str, ...]) -> str:
-        """Return the assignor that most members named; the first one that is offered where none did."""
+        """Return the assignor that most members named, or the first offered one if none did."""
         votes = Counter(assignor for member in members if (assignor := member.subscription.assignor) in offered)
         return max(in_hash_map_order(votes), key=lambda name: votes[name]) if votes else offered[0]
 
 
 def tombstones(group: ConsumerGroup, replaced: Mapping[str, str] | None = None) -> list[ConsumerGroupRecord]:
-    """Return the records that take back everything that the log holds of a group, its committed offsets excepted.
+    """Return the tombstones of everything that the log holds of a group, except its offsets.
 
-    ``replaced`` maps members that were replaced right before to those who are in their place.
+    ``replaced`` maps each member that was just replaced to the member in its place.
     """
     group_id = group.group_id
     members = sorted((replaced or {}).get(each, each) for each in group.members)
@@ -195,6 +197,6 @@ def tombstones(group: ConsumerGroup, replaced: Mapping[str, str] | None = None) 
 
 
 def _each(current: CurrentAssignment) -> Iterable[tuple[UUID, int]]:
-    """Iterate over everything that a member holds, what it has yet to give up included."""
+    """Iterate over all partitions that a member holds, including those yet to be revoked."""
     both: tuple[HeldPartitions, ...] = (current.assigned, current.pending_revocation)
     return ((topic_id, index) for held in both for topic_id, epochs in held.items() for index in epochs)

@@ -1,8 +1,8 @@
-"""Heartbeats of consumer groups (KIP-848): members join, report, get partitions and lose them, and leave, all by one request.
+"""Heartbeats of consumer groups (KIP-848): join, report, get and revoke partitions, leave.
 
-It finds the member that a heartbeat is from, and says what the member hears; ``ConsumerSteps`` takes the group and the member forward,
-``ConsumerRemovals`` lets members go. Groups change only as their records are replayed. It does not know how records are stored, nor the
-classic protocol.
+This file finds the member of a heartbeat, and decides on the response. ``ConsumerSteps`` advances
+the group and the member, ``ConsumerRemovals`` removes members. Groups change only as their records
+are replayed. This file knows neither how records are stored nor the classic protocol.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -62,20 +62,22 @@ class ConsumerHeartbeats:
         self._removals = removals
 
     def validate(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
-        """Check a request by itself.
+        """Validate a request on its own.
 
         Raises:
-            KafkaError: what the client did wrong.
+            KafkaError: the client's mistake.
         """
         validate_heartbeat(request, context.api_version, self._settings.assignors)
 
     def handle_heartbeat(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """Take a valid request of a member one step further; ``group`` may be one that is about to be.
+        """Advance a member by one step.
+
+        The request must be valid; ``group`` may be a new one.
 
         Raises:
-            KafkaError: what the member has to hear. The decision is to be refused.
+            KafkaError: the error for the member. The caller must refuse the decision.
         """
         if is_leaving(request):
             self._leave(group, request, context, decision)
@@ -101,7 +103,10 @@ class ConsumerHeartbeats:
     def _find(
         self, group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, decision: GroupDecision
     ) -> tuple[ConsumerMember, str | None]:
-        """Return the member, and the id of the one that it replaces, if it is a static member that comes back."""
+        """Return the member, and the id of the member that it replaces.
+
+        The id is None unless the member is a static one that returns.
+        """
         is_joining = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
             member = group.members.get(member_id)
@@ -136,7 +141,10 @@ class ConsumerHeartbeats:
         decision.reply(context.reply_to, ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
 
     def resume(self, group: ConsumerGroup, decision: GroupDecision) -> None:
-        """Give every member of a group that was just loaded a whole session, and as much time as it asked for to give up partitions."""
+        """Give every member of a freshly loaded group a whole session.
+
+        A member that has yet to revoke partitions also gets its whole rebalance timeout.
+        """
         self._steps.note_loaded(group.group_id)
         for member in group.members.values():
             timeout_ms = self._sessions.timeout_ms(group.group_id, member)
@@ -146,7 +154,7 @@ class ConsumerHeartbeats:
 
 
 def validate_size(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:
-    """Check that there is a place for a member.
+    """Check that there is room for a member.
 
     Raises:
         KafkaError: GROUP_MAX_SIZE_REACHED.

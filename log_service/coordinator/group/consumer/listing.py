@@ -1,4 +1,7 @@
-"""How consumer groups (KIP-848) are shown, and which commits and fetches of offsets their members may make. Pure views of a group."""
+"""Views of consumer groups (KIP-848): descriptions, and validation of offset commits and fetches.
+
+These are pure functions of a group's state.
+"""
 
 from collections.abc import Iterable, Sequence
 from uuid import UUID
@@ -20,7 +23,7 @@ FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
 
 
 def describe_consumer_group(group_id: str, group: ConsumerGroup | None, image: MetadataImage, assignors: Sequence[str]) -> DescribedGroup:
-    """Describe one group; every other kind of group is not found."""
+    """Describe one group. GROUP_ID_NOT_FOUND if it is no consumer group."""
     if group is None:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} not found.")
     return DescribedGroup(
@@ -51,7 +54,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
 
 
 def _named(partitions: Partitions, image: MetadataImage) -> Assignment:
-    """Return partitions with the names of their topics, as far as these are still there."""
+    """Return partitions with the names of their topics, without deleted topics."""
     topics = [
         TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=indexes)
         for topic_id, indexes in in_order(partitions)
@@ -61,7 +64,11 @@ def _named(partitions: Partitions, image: MetadataImage) -> Assignment:
 
 
 def validate_commit(group: ConsumerGroup, request: OffsetCommitRequest, context: RequestContext, image: MetadataImage) -> ErrorCode:
-    """Return whether a commit may pass. One of an older epoch does where the member has held all its partitions since then (KIP-1251)."""
+    """Return NONE if a commit is valid, else its error.
+
+    A commit of an older epoch is valid if the member has held all its partitions since then
+    (KIP-1251).
+    """
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
@@ -77,9 +84,10 @@ def validate_commit(group: ConsumerGroup, request: OffsetCommitRequest, context:
 
 
 def validate_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommitRequest, image: MetadataImage) -> ErrorCode:
-    """Return whether a commit in a transaction may pass. Older producers name no member; those that do know of generations alone.
+    """Return NONE if a transactional commit is valid, else its error.
 
-    As outside of transactions, one of an older epoch passes where the member has held all its partitions since then.
+    Older producers name no member. Newer ones know only generations. A commit of an older epoch is
+    valid if the member has held all its partitions since then, as outside of transactions.
     """
     is_outsider = request.generation_id < 0
     if is_outsider and (not group.members or (request.member_id == "" and request.group_instance_id is None)):
@@ -95,7 +103,7 @@ def validate_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommi
 
 
 def _has_held_since(member: ConsumerMember, epoch: int, wanted: Iterable[tuple[UUID, int]]) -> bool:
-    """Whether a member held all partitions of a commit in that epoch already."""
+    """Whether a member already held all partitions of a commit in ``epoch``."""
     return all(_assignment_epoch(member, topic_id, index, epoch + 1) <= epoch for topic_id, index in wanted)
 
 
@@ -110,7 +118,10 @@ def _assignment_epoch(member: ConsumerMember, topic_id: UUID, index: int, defaul
 
 
 def validate_fetch(group: ConsumerGroup, request: OffsetFetchRequestGroup) -> ErrorCode:
-    """Return whether a fetch of offsets may pass: of a member in its epoch, or of a tool that names none."""
+    """Return NONE if a fetch of offsets is valid, else its error.
+
+    It must come from a member in its epoch, or from a tool that names no member.
+    """
     if request.member_id is None and request.member_epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(request.member_id or "")

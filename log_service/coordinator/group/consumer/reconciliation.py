@@ -1,21 +1,24 @@
-"""The next step of one member on its way from what it holds to its target (KIP-848).
+"""The next step of one member from its current assignment to its target (KIP-848).
 
-One function decides, from the member's state, its target and what the member says that it owns. It is the heart of the protocol's
-promise: a partition is assigned to a member only when no other holds it, and a member enters a new epoch only when it has given up
-what it loses. It knows no group, no log and no time.
+One function decides, from the member's state, its target and the partitions that the member
+reports. It keeps the two guarantees of the protocol. A partition is assigned to a member only if no
+other member holds it. A member enters a new epoch only after it has revoked the partitions that it
+loses. This file knows no group, no log and no time.
 
 | state | when | next |
 |---|---|---|
-| STABLE | its epoch is the target's | nothing, but for partitions of topics that it does not want any more |
+| STABLE | its epoch is the target's | nothing, except for partitions of unsubscribed topics |
 | STABLE | another epoch | compute |
-| UNREVOKED_PARTITIONS | the member still owns what it has to give up, or does not say | stay |
-| UNREVOKED_PARTITIONS | it has given up everything | compute |
+| UNREVOKED_PARTITIONS | it still owns partitions to revoke, or does not report | stay |
+| UNREVOKED_PARTITIONS | it has revoked all of them | compute |
 | UNRELEASED_PARTITIONS | always | compute |
-| UNKNOWN | the member owns something, or does not say | FENCED_MEMBER_EPOCH |
+| UNKNOWN | it owns partitions, or does not report | FENCED_MEMBER_EPOCH |
 | UNKNOWN | it owns nothing | compute |
 
-*Compute* keeps what is both held and in the target. If the member still owns some of the rest, it stays in its epoch as
-UNREVOKED_PARTITIONS. Else it enters the target's epoch with what no member holds, as UNRELEASED_PARTITIONS if something is missing.
+*Compute* keeps the partitions that are both held and in the target. If the member still owns some
+of the rest, it stays in its epoch as UNREVOKED_PARTITIONS. Otherwise it enters the target's epoch
+and gets the partitions that no member holds. It becomes UNRELEASED_PARTITIONS if some are still
+missing.
 """
 
 from collections.abc import Callable, Collection
@@ -27,12 +30,15 @@ from log_service.coordinator.group.values.consumer_member import CurrentAssignme
 from log_service.coordinator.group.values.partitions import NOTHING_HELD, HeldPartitions, Partitions, merged, overlaps, split
 
 IsHeld = Callable[[UUID, int], bool]
-"""Whether another member holds a partition, or has not confirmed yet that it gave it up."""
+"""Tells whether another member holds a partition, or has not confirmed its revocation yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a member is to hold in ``epoch``. ``wanted_topics`` are those that it is subscribed to by now."""
+    """The target of a member in ``epoch``.
+
+    ``wanted_topics`` are its currently subscribed topics.
+    """
 
     epoch: int
     partitions: Partitions
@@ -41,10 +47,12 @@ class Target:
 
 
 def reconcile(current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld) -> CurrentAssignment:
-    """Return the member's next assignment, which may be the same. ``owned`` is what the member says; None is that it says nothing.
+    """Return the member's next assignment, which may be the same.
+
+    ``owned`` holds the partitions that the member reports, or None if it does not report.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, the member has to begin anew.
+        KafkaError: FENCED_MEMBER_EPOCH, the member must join again.
     """
     match current.state:
         case MemberState.STABLE if current.epoch == target.epoch:
@@ -59,12 +67,15 @@ def reconcile(current: CurrentAssignment, target: Target, owned: Partitions | No
 
 
 def _still_owns(owned: Partitions | None, lost: HeldPartitions) -> bool:
-    """Whether the member may still consume a partition that it lost: it does until it says that it does not."""
+    """Whether the member may still consume a lost partition.
+
+    It may until its report shows that it does not.
+    """
     return bool(lost) and (owned is None or overlaps(owned, lost))
 
 
 def _without_unwanted(current: CurrentAssignment, target: Target, owned: Partitions | None) -> CurrentAssignment:
-    """Take back the partitions of topics that the member does not want any more."""
+    """Revoke the partitions of topics that the member no longer subscribes to."""
     if not target.has_new_subscription:
         return current
     unwanted = {topic_id: epochs for topic_id, epochs in current.assigned.items() if topic_id not in target.wanted_topics}

@@ -1,8 +1,9 @@
-"""Matches the regular expressions of consumer groups against the names of all topics, in small steps beside the heartbeats.
+"""Match the regular expressions of consumer groups against all topic names, in small steps.
 
-A heartbeat asks for a refresh; timers do it, a bounded piece of work at a time, so that no member and no other group waits for it. One
-expression is matched after the other. Then what was found is stored, and the group enters a new epoch if that is not what it knew. A group
-has one refresh at a time, and at most one in ``MIN_INTERVAL_MS``.
+A heartbeat requests a refresh. Timers perform it in bounded steps, so that no member and no other
+group waits for it. Expressions are matched one after the other. Then the matches are stored, and
+the group enters a new epoch if they have changed. A group has one refresh at a time, and at most
+one in ``MIN_INTERVAL_MS``.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -22,27 +23,31 @@ from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
 BeginEpoch = Callable[[ConsumerGroup, Iterable[str], GroupDecision], None]
-"""Has a group enter a new epoch in which it reads some topics."""
+"""Begins a new epoch of a group that reads some topics."""
 
 MIN_INTERVAL_MS = 10_000
 WORK_PER_STEP = 40_000
-"""Instructions of expressions, for each name: two thousand names for a usual one, and at least one name for a monstrous one."""
+"""Work of one step, in instructions of an expression for each name.
+
+This is about two thousand names for a usual expression, and at least one name for a huge one.
+"""
 WORK_OF_REGEX = 100
-"""What it costs to begin with an expression, however few names there are: it may have to be compiled."""
+"""Fixed cost of an expression in each step, because it may have to be compiled."""
 PAUSE_MS = 1
 
 
 def regex_timer(group_id: str) -> tuple[str, str]:
-    """Key of the timer that goes on with a refresh."""
+    """Key of the timer that continues a refresh."""
     return ("regex", group_id)
 
 
 @dataclass(slots=True)
 class _Refresh:
-    """One refresh under way: the expressions, the names of all topics, and what was found in metadata of ``version``.
+    """A refresh in progress: the expressions, all topic names, and the matches so far.
 
-    ``visible`` returns which topics the client may know of whose heartbeat began it; the others are not found. ``done_count`` expressions
-    are done, and the next one with ``place`` names.
+    ``version`` is the offset of the metadata that holds the names. ``visible`` returns the topics
+    that the client whose heartbeat began the refresh may see. Other topics do not match.
+    ``done_count`` expressions are done. ``place`` names are done for the next one.
     """
 
     regexes: tuple[str, ...]
@@ -54,7 +59,7 @@ class _Refresh:
     found: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def take_step(self) -> None:
-        """Match as much as one step may."""
+        """Match as much as one step allows."""
         left = WORK_PER_STEP
         while left > 0 and self.done_count < len(self.regexes):
             regex = self.regexes[self.done_count]
@@ -70,7 +75,7 @@ class _Refresh:
 
     @property
     def is_done(self) -> bool:
-        """Whether all names were matched against all expressions."""
+        """Whether all names have been matched against all expressions."""
         return self.done_count == len(self.regexes)
 
 
@@ -85,15 +90,18 @@ class RegexRefresher:
         self._newest_topics = image().offset
 
     def note_new_topics(self, version: int) -> None:
-        """Have all expressions matched anew: topics were created in metadata of that version."""
+        """Mark all matches as outdated because topics were created in metadata of ``version``."""
         self._newest_topics = version
 
     def forget(self, group_id: str) -> None:
-        """Give up the refresh of a group that is gone."""
+        """Drop the refresh of a removed group."""
         self._under_way.pop(group_id, None)
 
     def maybe_refresh(self, group: ConsumerGroup, new_regex: str, decision: GroupDecision, visible: VisibleOf | None) -> None:
-        """Begin a refresh if one is due. ``new_regex`` is what the member that sent the heartbeat uses from now on."""
+        """Begin a refresh if one is due.
+
+        ``new_regex`` is the new expression of the heartbeat's member.
+        """
         if not new_regex and not group.regex_users:
             return
         regexes = set(group.regex_users) | ({new_regex} if new_regex else set())
@@ -107,13 +115,13 @@ class RegexRefresher:
     def _is_due(self, group: ConsumerGroup, regexes: set[str], wall_ms: int) -> bool:
         resolved = group.regexes.values()
         age_ms = wall_ms - max((each.resolved_ms for each in resolved), default=wall_ms - MIN_INTERVAL_MS - 1)
-        if 0 <= age_ms <= MIN_INTERVAL_MS:  # what a clock ahead of this one has dated is old
+        if 0 <= age_ms <= MIN_INTERVAL_MS:  # a time ahead of this clock counts as old
             return False
         is_outdated = any(each.version < self._newest_topics for each in resolved)
         return is_outdated or not regexes <= group.regexes.keys() or age_ms > self._settings.regex_refresh_interval_ms
 
     def on_timer(self, group: ConsumerGroup | None, group_id: str, decision: GroupDecision) -> None:
-        """Do one step of a refresh, and store what was found after the last one."""
+        """Do one step of a refresh, and store the matches after the last step."""
         refresh = self._under_way.get(group_id)
         if refresh is None or group is None:
             self.forget(group_id)
@@ -142,6 +150,6 @@ class RegexRefresher:
 
 
 def known_topics(group: ConsumerGroup, regex: str) -> frozenset[str]:
-    """Return what an expression matched last; nothing before the first time."""
+    """Return the last matches of an expression, or nothing before the first time."""
     known = group.regexes.get(regex)
     return frozenset() if known is None else known.topics

@@ -1,7 +1,8 @@
-"""Members of a consumer group that go: they leave, fall silent, take too long, or are replaced by the same instance under another id.
+"""Remove members of a consumer group that leave, fall silent, take too long, or are replaced.
 
-It decides which records take a member back, and has the group enter a new epoch without it. Before that it asks whether those who stay
-make a classic group instead; how that is made is ``GroupMigration``'s.
+A member is replaced when its instance id joins under another member id. This file decides on the
+tombstones of a member, and begins a new epoch without it. Before that it asks whether the remaining
+members become a classic group. ``GroupMigration`` builds that group.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,11 +29,14 @@ from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
 MaybeDowngrade = Callable[[ConsumerGroup, Sequence[ConsumerMember], GroupDecision], bool]
-"""Makes a classic group of those who stay, if they are to have one, and says whether it did."""
+"""Turns the remaining members into a classic group if they should be one.
+
+Returns whether it did.
+"""
 
 
 class ConsumerRemovals:
-    """Takes members of one shard's consumer groups back."""
+    """Removes members of one shard's consumer groups."""
 
     def __init__(self, steps: ConsumerSteps, sessions: ConsumerSessions, maybe_downgrade: MaybeDowngrade) -> None:
         self._steps = steps
@@ -40,7 +44,7 @@ class ConsumerRemovals:
         self._maybe_downgrade = maybe_downgrade
 
     def remove(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], decision: GroupDecision) -> None:
-        """Let members go; the group enters a new epoch without them, or becomes a classic one."""
+        """Remove members. The group enters a new epoch, or becomes a classic group."""
         if self._maybe_downgrade(group, leaving, decision):
             return
         gone = {member.member_id for member in leaving}
@@ -64,10 +68,11 @@ class ConsumerRemovals:
     def join_statically(
         self, group: ConsumerGroup, member_id: str, instance_id: str, decision: GroupDecision, *, is_classic: bool
     ) -> tuple[ConsumerMember, str | None]:
-        """Return a static member that joins, and the id of the one that it replaces, if there is one.
+        """Return a joining static member, and the id of the member that it replaces, if any.
 
         Raises:
-            KafkaError: UNRELEASED_INSTANCE_ID, both speak the consumer protocol and the one before has not left.
+            KafkaError: UNRELEASED_INSTANCE_ID, both speak the consumer protocol and the previous
+                member has not left.
         """
         holder = group.static_member(instance_id)
         if holder is None:
@@ -83,7 +88,7 @@ class ConsumerRemovals:
         return self._replaced(group, holder, member_id, decision), holder.member_id
 
     def _replaced(self, group: ConsumerGroup, holder: ConsumerMember, member_id: str, decision: GroupDecision) -> ConsumerMember:
-        """Give a static member's target and assignment to another id."""
+        """Move a static member's target and assignment to another member id."""
         current = replace(holder.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         member = ConsumerMember(member_id=member_id, subscription=holder.subscription, current=current)
         self._append_removal(group, holder, decision)
@@ -96,26 +101,26 @@ class ConsumerRemovals:
     # Time
 
     def on_session_timer(self, group: ConsumerGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that has been silent for a whole session."""
+        """Remove a member that was silent for a whole session."""
         member = group.members.get(member_id)
         if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
             self.remove(group, [member], decision)
 
     def on_rebalance_timer(self, group: ConsumerGroup, member_id: str, epoch: int, decision: GroupDecision) -> None:
-        """Remove a member that has not given its partitions up in time."""
+        """Remove a member that has not revoked its partitions in time."""
         member = group.members.get(member_id)
         if member is not None and member.current.epoch == epoch and member.current.state is MemberState.UNREVOKED_PARTITIONS:
             self.remove(group, [member], decision)
 
     def on_classic_timer(self, group: ConsumerGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a classic member that has not joined again, or not synced, in time."""
+        """Remove a classic member that has not rejoined or synced in time."""
         member = group.members.get(member_id)
         if member is not None and member.is_classic:
             self.remove(group, [member], decision)
 
 
 def known(member: ConsumerMember | None, member_id: str, group: ConsumerGroup) -> ConsumerMember:
-    """Return a member that is there.
+    """Return ``member`` unless it is None.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID.
@@ -126,7 +131,9 @@ def known(member: ConsumerMember | None, member_id: str, group: ConsumerGroup) -
 
 
 def holder_of(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """Return the static member with an instance id, if it is the one that asks.
+    """Return the static member with an instance id.
+
+    Its member id must be ``member_id``.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.

@@ -1,6 +1,6 @@
-"""What a ConsumerGroupHeartbeat has to be before a group looks at it, and what it says of its member. Plain functions of the request.
+"""Validate a ConsumerGroupHeartbeat without its group, and read its fields.
 
-Source: KIP-848 as of Kafka 4.3; the texts are ours.
+These are plain functions of the request. Source: KIP-848 as of Kafka 4.3; the error texts are ours.
 """
 
 from dataclasses import replace
@@ -25,10 +25,10 @@ NO_TIMEOUT = -1
 
 
 def validate_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]) -> None:
-    """Check a request by itself.
+    """Validate a request on its own.
 
     Raises:
-        KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, with what is wrong.
+        KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, with the reason.
     """
     complaint = _complaint(request, api_version)
     if complaint is not None:
@@ -67,24 +67,24 @@ def _is_blank(text: str | None) -> bool:
 
 
 def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member goes, for good or for a while."""
+    """Whether the member leaves, for good or as a static member for a while."""
     return request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member says everything about itself, so that it is told its whole assignment."""
+    """Whether the request is complete, so that the response must hold the assignment."""
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_complete = request.rebalance_timeout_ms != NO_TIMEOUT and has_subscription and request.topic_partitions is not None
     return request.member_epoch == JOIN_EPOCH or is_complete
 
 
 def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """Return what the member says that it owns; None where it says nothing, which is not the same as nothing."""
+    """Return the partitions that the member reports as owned, or None if it does not report."""
     return None if request.topic_partitions is None else partitions_of(request.topic_partitions)
 
 
 def updated_subscription(old: Subscription, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Subscription:
-    """Return a member's subscription after a request, in which a null field is an unchanged one."""
+    """Return a member's subscription after a request. A null field leaves its value unchanged."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     return replace(
         old,
@@ -101,10 +101,12 @@ def updated_subscription(old: Subscription, request: ConsumerGroupHeartbeatReque
 
 
 def validate_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """Check the epoch that a member sends. An older one passes only where the reply to it may have been lost.
+    """Validate the epoch of a request.
+
+    An older one is valid only if its reply may have been lost.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, the member has to give everything up and join again.
+        KafkaError: FENCED_MEMBER_EPOCH, the member must give everything up and join again.
     """
     current = member.current
     if epoch in (JOIN_EPOCH, current.epoch):
@@ -125,6 +127,6 @@ def validate_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None)
 
 
 def told_assignment(current: CurrentAssignment) -> Assignment:
-    """Return what a member is told that it holds: not what it has to give up."""
+    """Return the assignment for a response, without partitions yet to be revoked."""
     topics = [ResponseTopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in in_order(current.assigned)]
     return Assignment(topic_partitions=topics)

@@ -1,9 +1,10 @@
-"""How long each member of a consumer group may take: for its next sign of life, to give partitions up, to join again, and to sync.
+"""Deadlines of the members of consumer groups: heartbeats, revocation, rejoining, and syncing.
 
-It sets timers and moves deadlines, and decides nothing else: what happens when one is over is ``ConsumerRemovals``'. All of it is soft
-state, which no log holds and which is begun anew when a group is loaded. Members of the consumer protocol have a session and, while they
-give partitions up, a rebalance timer; those of the classic protocol have a session of their own length, a join timer from when they are
-told to join again, and a sync timer from when they have joined.
+This file only sets timers and moves deadlines. ``ConsumerRemovals`` decides what happens when one
+expires. All of it is soft state, which is not in the log and starts anew when a group is loaded. A
+member of the consumer protocol has a session, and a rebalance timer while it revokes partitions. A
+member of the classic protocol has a session of its own length, a join timer from when it is told to
+rejoin, and a sync timer from when it has joined.
 """
 
 from functools import partial
@@ -18,12 +19,12 @@ GroupDecision = Decision[GroupRecord]
 
 
 def rebalance_timer(group_id: str, member_id: str, epoch: int) -> tuple[str, str, str, int]:
-    """Key of the timer that removes a member that does not give partitions up."""
+    """Key of the timer that removes a member that does not revoke its partitions."""
     return ("rebalance", group_id, member_id, epoch)
 
 
 def join_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a classic member that was told to join again and does not."""
+    """Key of the timer that removes a classic member that was told to rejoin and does not."""
     return ("join", group_id, member_id)
 
 
@@ -33,7 +34,7 @@ def sync_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
 
 
 class ConsumerSessions:
-    """The times of all members of one shard's consumer groups."""
+    """The deadlines of all members of one shard's consumer groups."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
@@ -45,16 +46,16 @@ class ConsumerSessions:
         self._sessions.keep_alive(group_id, member_id, timeout_ms, decision)
 
     def is_over(self, group_id: str, member_id: str, decision: GroupDecision) -> bool:
-        """Whether a member whose timer has fired was silent for a whole session."""
+        """Whether a member whose timer fired was silent for a whole session."""
         return self._sessions.is_over(group_id, member_id, decision)
 
     def timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
-        """Return how long a member may be silent: a classic one has said so itself."""
+        """Return how long a member may be silent. A classic member has its own session timeout."""
         classic = member.subscription.classic
         return self._settings.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
 
     def end(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
-        """Forget all times of a member that goes."""
+        """Forget all deadlines of a removed member."""
         member_id = member.member_id
         self._sessions.end(group_id, member_id, decision)
         decision.cancel_timer(rebalance_timer(group_id, member_id, member.current.epoch))
@@ -65,19 +66,22 @@ class ConsumerSessions:
     # Members of the consumer protocol
 
     def await_revocation(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
-        """Give a member as much time as it asked for to give partitions up; a classic one shows that by joining again."""
+        """Start a member's rebalance timer.
+
+        A classic member has none because it must rejoin instead.
+        """
         if not member.is_classic:
             key = rebalance_timer(group_id, member.member_id, member.current.epoch)
             decision.set_timer(key, decision.now_ms + member.subscription.rebalance_timeout_ms)
 
     def note_revocation(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
-        """Note that a member has given up what it had to in its epoch."""
+        """Note that a member has revoked its partitions in its epoch."""
         decision.cancel_timer(rebalance_timer(group_id, member.member_id, member.current.epoch))
 
     # Members of the classic protocol
 
     def await_join(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
-        """Have a member join again in time; being told so once more gives it no more time."""
+        """Start a member's join timer, unless it is already running."""
         key = (group_id, member.member_id)
         if key not in self._awaited_joins:
             self._awaited_joins.add(key)
@@ -85,7 +89,7 @@ class ConsumerSessions:
             decision.set_timer(join_timer(*key), decision.now_ms + member.subscription.rebalance_timeout_ms)
 
     def note_join(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
-        """Note that a member has joined, or need not any more."""
+        """Note that a member has joined, or no longer has to."""
         key = (group_id, member_id)
         if key in self._awaited_joins:
             self._awaited_joins.discard(key)
@@ -93,7 +97,7 @@ class ConsumerSessions:
             decision.cancel_timer(join_timer(*key))
 
     def await_sync(self, group_id: str, member_id: str, timeout_ms: int, decision: GroupDecision) -> None:
-        """Have a member that has joined sync in time."""
+        """Start the sync timer of a member that has joined."""
         decision.set_timer(sync_timer(group_id, member_id), decision.now_ms + timeout_ms)
 
     def note_sync(self, group_id: str, member_id: str, decision: GroupDecision) -> None:

@@ -1,10 +1,11 @@
-"""The steps that follow when a member of a consumer group speaks: note what it wants, settle the group's epoch and targets, move it on.
+"""Steps after a member's request: store its subscription, settle epoch and targets, move it on.
 
-If what the group reads has changed, the group enters a new epoch; if the targets are of an older epoch, and not computed just now, they
-are computed; the member is moved one step towards its target. ``reconciliation`` decides that step, ``assignors`` the targets,
-``RegexRefresher`` what regular expressions match. The steps are the same for both protocols: ``ConsumerHeartbeats`` takes them for a
-heartbeat, ``ClassicMembers`` for a join. Groups change only as their records are replayed; soft state here is which groups have to look at
-changed topics.
+The group enters a new epoch if its subscribed topics have changed. Targets of an older epoch are
+computed anew, unless they were computed a moment ago. The member is moved one step towards its
+target. ``reconciliation`` decides that step, ``assignors`` the targets, and ``RegexRefresher`` the
+matches of regular expressions. The steps are the same for both protocols: ``ConsumerHeartbeats``
+takes them for a heartbeat, ``ClassicMembers`` for a join. Groups change only as their records are
+replayed. The only soft state is the set of groups that must look at changed topics.
 
 Source: KIP-848 as of Kafka 4.3, with KIP-1101 (hashes of topics) and KIP-1251 (assignment epochs).
 """
@@ -46,9 +47,10 @@ GroupDecision = Decision[GroupRecord]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """One word of a member under way: the group before it, the member before it, and the member with its new subscription.
+    """A member's request in progress.
 
-    ``replaced_id`` is the id that a static member had until now.
+    It holds the group and the member before the request, and the member with its new subscription.
+    ``replaced_id`` is the previous id of a static member.
     """
 
     group: ConsumerGroup
@@ -56,22 +58,22 @@ class Beat:
     updated: ConsumerMember
     replaced_id: str | None
     visible: VisibleOf | None = None
-    """Which topics the member's client may know of; None: all of them."""
+    """Returns the topics that the member's client may see; None if it may see all of them."""
 
     def members(self) -> list[ConsumerMember]:
-        """Return the group's members as they will be."""
+        """Return the group's members after the request."""
         gone = {self.replaced_id, self.updated.member_id}
         return [*(member for member in self.group.members.values() if member.member_id not in gone), self.updated]
 
     @property
     def has_new_subscription(self) -> bool:
-        """Whether the member wants other topics than before."""
+        """Whether the member's subscribed topics or regular expression have changed."""
         old, new = self.member.subscription, self.updated.subscription
         return (old.topics, old.regex) != (new.topics, new.regex)
 
 
 class ConsumerSteps:
-    """Takes members of one shard's consumer groups forward. ``image`` is the newest metadata."""
+    """Advances members of one shard's consumer groups. ``image`` returns the newest metadata."""
 
     def __init__(self, settings: GroupSettings, sessions: ConsumerSessions, image: Callable[[], MetadataImage]) -> None:
         self._settings = settings
@@ -81,13 +83,16 @@ class ConsumerSteps:
         self._stale: set[str] = set()
         self._regexes = RegexRefresher(settings, image, self.next_epoch)
 
-    # What a member says of itself
+    # Subscription of a member
 
     def note(self, beat: Beat, decision: GroupDecision) -> int:
-        """Note a member's subscription and return the group's epoch, which is a new one where the group reads other topics now.
+        """Store a member's subscription and return the group's epoch.
+
+        The epoch is a new one if the group's subscribed topics have changed.
 
         Raises:
-            KafkaError: UNKNOWN_SERVER_ERROR, the member says more than a record can hold; INVALID_REGULAR_EXPRESSION.
+            KafkaError: UNKNOWN_SERVER_ERROR, the subscription does not fit into a record;
+                INVALID_REGULAR_EXPRESSION.
         """
         group, updated = beat.group, beat.updated
         is_bump_needed = False
@@ -101,7 +106,10 @@ class ConsumerSteps:
         return self._settled_epoch(beat, decision, is_bump_needed=is_bump_needed)
 
     def _note_regex(self, beat: Beat, decision: GroupDecision) -> bool:
-        """Forget an expression that no member uses any more, check a new one, and say whether the group reads other topics by it."""
+        """Remove an unused expression and validate a new one.
+
+        Return whether the group's topics change by that.
+        """
         group, old, new = beat.group, beat.member.subscription.regex, beat.updated.subscription.regex
         if old == new:
             return False
@@ -112,7 +120,7 @@ class ConsumerSteps:
         return not new or new in group.regexes
 
     def _settled_epoch(self, beat: Beat, decision: GroupDecision, *, is_bump_needed: bool) -> int:
-        """Return the group's epoch, which is a new one where the members or the topics that they read have changed."""
+        """Return the group's epoch, a new one if its members or its topics have changed."""
         group_id = beat.group.group_id
         if not is_bump_needed and group_id not in self._stale:
             return beat.group.epoch.epoch
@@ -125,11 +133,11 @@ class ConsumerSteps:
         return self._append_epoch(beat.group, metadata_hash, decision)
 
     def hash_of(self, topics: Iterable[str]) -> int:
-        """Return the hash of what a group reads."""
+        """Return the hash of a group's topics."""
         return self._hashes.of(topics, self._image())
 
     def next_epoch(self, group: ConsumerGroup, topics: Iterable[str], decision: GroupDecision) -> None:
-        """Have the group enter a new epoch in which it reads ``topics``."""
+        """Begin a new epoch of the group, in which it reads ``topics``."""
         self._append_epoch(group, self.hash_of(topics), decision)
 
     def _append_epoch(self, group: ConsumerGroup, metadata_hash: int, decision: GroupDecision) -> int:
@@ -139,20 +147,26 @@ class ConsumerSteps:
             decision.append(LegacyTopicsRecord(group_id=group.group_id))
         return epoch.epoch
 
-    # What it is to hold, and what it holds
+    # Target and current assignment of a member
 
     def advance(self, beat: Beat, epoch: int, owned: Partitions | None, decision: GroupDecision) -> CurrentAssignment:
-        """Settle the targets of the group's ``epoch`` and return what the member holds after one step towards its own."""
+        """Settle the targets of the group's ``epoch`` and advance the member.
+
+        Return its assignment after one step towards its target.
+        """
         target_epoch, target = self._settled_target(beat, epoch, decision)
         return self._reconciled(beat, target_epoch, target, owned, decision)
 
     def advance_to_last_target(self, beat: Beat, owned: Partitions | None, decision: GroupDecision) -> CurrentAssignment:
-        """Return what the member holds after one step towards the target that was computed last."""
+        """Return the member's assignment after one step towards the last computed target."""
         group = beat.group
         return self._reconciled(beat, group.target_epoch.epoch, group.target_of(beat.updated), owned, decision)
 
     def _settled_target(self, beat: Beat, epoch: int, decision: GroupDecision) -> tuple[int, Partitions]:
-        """Return the epoch and the target that hold for the member. Old ones are computed anew, but not again and again."""
+        """Return the epoch and the target of the member.
+
+        Targets of an older epoch are computed anew, but not within the assignment interval.
+        """
         group = beat.group
         last = group.target_epoch
         if epoch <= last.epoch or not last.is_due(decision.wall_ms, self._settings.assignment_interval_ms(group.group_id)):
@@ -183,7 +197,7 @@ class ConsumerSteps:
         return assign(specs, counts)
 
     def _topic_ids(self, group: ConsumerGroup, member: ConsumerMember) -> frozenset[TopicId]:
-        """Return the topics that a member wants, as far as they exist."""
+        """Return the existing topics of a member's subscription."""
         by_name = self._image().topics.by_name
         names = group.topics_of_subscription(member.subscription)
         return frozenset(topic.topic_id for name in names if (topic := by_name.get(name)) is not None)
@@ -213,20 +227,20 @@ class ConsumerSteps:
     # Topics
 
     def on_regex_timer(self, group: ConsumerGroup | None, group_id: str, decision: GroupDecision) -> None:
-        """Search more topics for those that the group's regular expressions match."""
+        """Continue matching the group's regular expressions."""
         self._regexes.on_timer(group, group_id, decision)
 
     def note_loaded(self, group_id: str) -> None:
-        """Have a group look at its topics with the next word of a member: they may have changed since it was served."""
+        """Have a loaded group check at the next request whether its topics have changed."""
         self._stale.add(group_id)
 
     def forget(self, group_id: str) -> None:
-        """Forget what is known of a group that is gone."""
+        """Forget the soft state of a removed group."""
         self._stale.discard(group_id)
         self._regexes.forget(group_id)
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[ConsumerGroup]) -> None:
-        """Have groups look at the topics that they read once more, with the next word of each."""
+        """Have groups whose topics or racks have changed check their topics at the next request."""
         changed = {changed.topic.name for changed in delta.changed_topics.values()}
         deleted = {topic.name for topic in delta.deleted_topics.values()}
         touched = changed | deleted

@@ -1,5 +1,5 @@
 """Classic and consumer protocol in one group (KIP-848).
 
 - ``classic_members``: members of the classic protocol in a consumer group.
-- ``group_migration``: a classic group becomes a consumer group, and the way back.
+- ``group_migration``: converts a classic group to a consumer group, and back.
 """

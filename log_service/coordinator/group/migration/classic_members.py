@@ -1,11 +1,13 @@
-"""Members of the classic protocol in a consumer group (KIP-848): what they hear when they join, sync, report and leave.
+"""Members of the classic protocol in a consumer group (KIP-848): join, sync, heartbeat, leave.
 
-They live through the same steps as members that send heartbeats of the newer protocol. A JoinGroup says what the member wants and owns, and
-is answered at once: the member's epoch is its generation, no member leads, and no client assigns. A SyncGroup then tells the partitions. A
-Heartbeat tells the member to join again where its epoch is over, where it has to give partitions up, and where those that it waits for
-are free.
+They take the same steps as members of the consumer protocol. A JoinGroup holds the member's
+subscription and owned partitions, and is answered at once. The member's epoch is its generation, no
+member leads, and no client assigns. The SyncGroup response holds the partitions. A Heartbeat tells
+the member to rejoin if its epoch is over, if it must revoke partitions, or if the partitions that
+it waits for are free.
 
-It does not know classic groups, nor how a consumer group becomes one: that is ``GroupMigration``'s.
+This file knows neither classic groups nor how a consumer group becomes one. ``GroupMigration``
+does.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -45,7 +47,10 @@ from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 
 
 class ClassicMembers:
-    """Decides on the requests of classic members to one shard's consumer groups. ``new_member_id`` turns a prefix into an id."""
+    """Decides on requests of classic members to one shard's consumer groups.
+
+    ``new_member_id`` turns a prefix into an id.
+    """
 
     def __init__(
         self,
@@ -72,7 +77,7 @@ class ClassicMembers:
         """Respond at once, with the member's epoch as its generation.
 
         Raises:
-            KafkaError: what the member has to hear. The decision is to be refused.
+            KafkaError: the error for the member. The caller must refuse the decision.
         """
         member_id = request.member_id or self._new_member_id("")[1:]
         self._validate_joiner(group, member_id, request)
@@ -116,7 +121,10 @@ class ClassicMembers:
     def _find(
         self, group: ConsumerGroup, member_id: str, request: JoinGroupRequest, decision: GroupDecision
     ) -> tuple[ConsumerMember, str | None]:
-        """Return the member, which may be new, and the id of the one that it replaces, if it is a static member that comes back."""
+        """Return the member, which may be new, and the id of the member that it replaces.
+
+        The id is None unless the member is a static one that returns.
+        """
         if request.group_instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id=member_id, subscription=Subscription()), None
         if not request.member_id:
@@ -133,7 +141,10 @@ class ClassicMembers:
         return replace(joined, current=current)
 
     def _join_and_downgrade(self, beat: Beat, holder: ConsumerMember, owned: Partitions, decision: GroupDecision) -> ConsumerMember:
-        """Let the member in and leave a classic group behind, in its generation if its target is not out of date."""
+        """Admit the member and turn the group into a classic one.
+
+        The classic group keeps its generation unless its target is out of date.
+        """
         group, joined = beat.group, beat.updated
         is_rebalance_needed = group.target_epoch.epoch < self._steps.note(beat, decision)
         if not is_rebalance_needed:
@@ -141,13 +152,13 @@ class ClassicMembers:
         self._migration.downgrade_by_replacing(group, holder, joined, decision, is_rebalance_needed=is_rebalance_needed)
         return joined
 
-    # Syncing, staying, leaving
+    # Sync, heartbeat, leave
 
     def handle_sync(self, group: ConsumerGroup, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         """Respond with the partitions that the member holds.
 
         Raises:
-            KafkaError: what the member has to hear. The decision is to be refused.
+            KafkaError: the error for the member. The caller must refuse the decision.
         """
         member, classic = _validated(group, request.member_id, request.group_instance_id, request.generation_id)
         has_other_type = request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE
@@ -172,10 +183,10 @@ class ClassicMembers:
     def handle_heartbeat(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int, decision: GroupDecision
     ) -> ErrorCode:
-        """Keep the member alive and tell it whether it has to join again.
+        """Keep the member alive and tell it whether it must rejoin.
 
         Raises:
-            KafkaError: what the member has to hear. The decision is to be refused.
+            KafkaError: the error for the member. The caller must refuse the decision.
         """
         member, classic = _validated(group, member_id, instance_id, generation_id)
         self._sessions.keep_alive(group.group_id, member_id, classic.session_timeout_ms, decision)
@@ -185,7 +196,10 @@ class ClassicMembers:
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     def handle_leave(self, group: ConsumerGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
-        """Let members of either protocol go, all before the one epoch that follows; an administrator may name an instance id alone."""
+        """Remove members of either protocol before the single epoch that follows.
+
+        An administrator may name a static member by its instance id alone.
+        """
         errors: list[ErrorCode] = []
         leaving: dict[str, ConsumerMember] = {}
         for leaver in leavers:
@@ -202,7 +216,7 @@ class ClassicMembers:
 
 
 def common_protocols(group: ConsumerGroup, offered: Iterable[str]) -> set[str]:
-    """Return those of some protocols that all classic members of a group support."""
+    """Return the offered protocols that all classic members of a group support."""
     common = set(offered)
     for member in group.members.values():
         classic = member.subscription.classic
@@ -212,7 +226,11 @@ def common_protocols(group: ConsumerGroup, offered: Iterable[str]) -> set[str]:
 
 
 def has_to_join_again(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether a classic member can only go on by joining: its epoch is over, it has to give something up, or what it waits for is free."""
+    """Whether a classic member must rejoin.
+
+    It must if its epoch is over, if it has partitions to revoke, or if the partitions that it waits
+    for are free.
+    """
     current = member.current
     if current.epoch < group.target_epoch.epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
         return True
@@ -220,7 +238,7 @@ def has_to_join_again(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether another member still holds something of a member's target."""
+    """Whether another member still holds a partition of a member's target."""
     return any(
         group.is_held_by_another(member.member_id, topic_id, index)
         for topic_id, indexes in group.target_of(member).items()
@@ -229,7 +247,7 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _validated(group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int) -> tuple[ConsumerMember, ClassicMetadata]:
-    """Return the member that a request is from, and what it said when it joined."""
+    """Return the member of a request, and its metadata from its last join."""
     member = known(group.members.get(member_id), member_id, group) if instance_id is None else holder_of(group, instance_id, member_id)
     classic = member.subscription.classic
     if classic is None:
@@ -250,7 +268,7 @@ def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:
 
 
 def _updated(old: Subscription, request: JoinGroupRequest, said: ConsumerProtocolSubscription, context: RequestContext) -> Subscription:
-    """Return a member's subscription after a join; a classic member has no regular expression."""
+    """Return a member's subscription after a join. A classic member has no regular expression."""
     return replace(
         old,
         instance_id=old.instance_id if request.group_instance_id is None else request.group_instance_id,

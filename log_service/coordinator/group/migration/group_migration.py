@@ -1,11 +1,13 @@
-"""Groups that change their protocol while they have members: a classic group becomes a consumer group (KIP-848), and the way back.
+"""Convert a group with members between the classic and the consumer protocol (KIP-848).
 
-The first consumer heartbeat to a classic group takes its members over: each keeps what it was assigned, in the epoch of its generation, and
-is told to join again. The last member of the consumer protocol that goes leaves a classic group behind, whose members find their targets as
-assignments and begin a rebalance. ``group.consumer.migration.policy`` says which of both may be.
+The first consumer heartbeat to a classic group upgrades it: each member keeps its assignment, in
+the epoch of its generation, and is told to rejoin. When the last member of the consumer protocol
+leaves, the group is downgraded: the targets of the remaining members become their assignments, and
+a rebalance begins. ``group.consumer.migration.policy`` allows either, both or neither.
 
-It decides whether a group may change and builds the group that it becomes; the records that do it are one batch, so that a log never
-holds half of it. It does not know what members of either kind say.
+This file decides whether a group may be converted and builds the new group. The records of a
+conversion are one batch, so that the log never holds half of it. This file does not know the
+requests of members.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -47,7 +49,7 @@ from log_service.protocol.messages.sync_group import SyncGroupResponse
 
 
 class GroupMigration:
-    """Changes the protocol of one shard's groups, which are ``groups``. ``image`` is the newest metadata."""
+    """Converts ``groups``, which are one shard's groups. ``image`` returns the newest metadata."""
 
     def __init__(
         self,
@@ -66,20 +68,22 @@ class GroupMigration:
         self._joining = rebalances
         self._image = image
         self.ahead_of_log: set[str] = set()
-        """Groups that are classic already while the records that make them so are on their way through the log."""
+        """Groups that are already classic before the records of their conversion are replayed."""
 
     @property
     def takes_classic_members(self) -> bool:
-        """Whether members of the classic protocol may be in a consumer group."""
+        """Whether a consumer group may have members of the classic protocol."""
         return self._config.consumer.migration_policy != "disabled"
 
     # From classic to consumer
 
     def upgrade(self, group: ClassicGroup, decision: GroupDecision) -> ConsumerGroup:
-        """Return the consumer group that a classic one becomes; its members that wait for a response are told to join again.
+        """Return the consumer group that replaces a classic one.
+
+        Waiting members are told to rejoin.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, it may not become one.
+            KafkaError: GROUP_ID_NOT_FOUND, the group may not be upgraded.
         """
         self._validate_upgrade(group)
         upgraded = ConsumerGroup(group.group_id)
@@ -120,7 +124,10 @@ class GroupMigration:
     # From consumer to classic
 
     def maybe_downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], decision: GroupDecision) -> bool:
-        """Make a classic group of those who stay if all of them speak the classic protocol, and have them rebalance."""
+        """Downgrade the group if all remaining members are classic, and begin a rebalance.
+
+        Return whether it was downgraded.
+        """
         gone = {member.member_id for member in leaving}
         staying = [member for member in group.members.values() if member.member_id not in gone]
         if not staying or not self._may_be_classic(staying):
@@ -136,16 +143,16 @@ class GroupMigration:
         return True
 
     def may_downgrade_by_replacing(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-        """Whether a classic group is left when a classic member takes the place of a static one."""
+        """Whether the group can be downgraded when a classic member replaces a static one."""
         staying = [member for member in group.members.values() if member.member_id != replaced.member_id]
         return not replaced.is_classic and len(staying) < self._config.max_size and self._may_be_classic(staying)
 
     def downgrade_by_replacing(
         self, group: ConsumerGroup, replaced: ConsumerMember, joined: ConsumerMember, decision: GroupDecision, *, is_rebalance_needed: bool
     ) -> None:
-        """Make a classic group in which ``joined``, a member of the same instance, has the target of ``replaced``.
+        """Downgrade the group, with ``joined`` in place of ``replaced``, whose target it takes.
 
-        The records that replaced the member are in the decision already.
+        Both have the same instance id. The decision already holds the records of the replacement.
         """
         staying = [member for member in group.members.values() if member.member_id != replaced.member_id]
         targets = {joined.member_id: group.target_of(replaced)}
@@ -163,12 +170,15 @@ class GroupMigration:
         return len(staying) <= self._config.max_size and all(member.is_classic for member in staying)
 
     def _fits(self, group: ClassicGroup) -> bool:
-        """Whether the log can hold the generation; one that it cannot hold stays a consumer group."""
+        """Whether the generation fits into a record. If not, the group stays a consumer group."""
         assigned_bytes = sum(len(member.assignment) for member in group.members.values())
         return group.subscription_bytes() + assigned_bytes <= self._config.max_metadata_record_bytes
 
     def _become(self, group: ConsumerGroup, classic: ClassicGroup, records: Sequence[ConsumerGroupRecord], decision: GroupDecision) -> None:
-        """Have the classic group be there at once: what its members say next is about it, and what it stored is behind it."""
+        """Make the classic group effective at once, before its records are replayed.
+
+        The next requests of its members then find it, and its stored generation is behind it.
+        """
         self._groups[group.group_id] = classic
         decision.on_refused(partial(self._groups.__setitem__, group.group_id, group))
         self.ahead_of_log.add(group.group_id)
@@ -180,10 +190,10 @@ class GroupMigration:
 
 
 def upgrade_records(group: ClassicGroup, image: MetadataImage, hash_of: Callable[[frozenset[str]], int]) -> list[ConsumerGroupRecord]:
-    """Return the records of the consumer group that a classic one becomes: all members hold what they were assigned.
+    """Return the records of an upgraded group, in which all members hold their assignments.
 
     Raises:
-        ProtocolError: a subscription or an assignment cannot be read.
+        ProtocolError: a subscription or an assignment cannot be decoded.
     """
     group_id, epoch = group.group_id, group.generation_id
     subscriptions: dict[str, Subscription] = {}
@@ -206,7 +216,7 @@ def upgrade_records(group: ClassicGroup, image: MetadataImage, hash_of: Callable
 
 
 def _subscription_of_classic(member: ClassicMember, protocol_name: str | None) -> Subscription:
-    """Return what a classic member asked for; where no protocol is chosen yet, by its first one."""
+    """Return a classic member's subscription, from its first protocol if none is chosen yet."""
     subscription = subscription_of(member.metadata_for(protocol_name) or member.protocols[0][1])
     return Subscription(
         instance_id=member.group_instance_id,
@@ -226,7 +236,7 @@ def downgraded(
     image: MetadataImage,
     targets: dict[str, Partitions] | None = None,
 ) -> ClassicGroup:
-    """Return the classic group of some members, all of which speak the classic protocol, with their targets as assignments."""
+    """Return the classic group of some classic members, with their targets as assignments."""
     classic = ClassicGroup(group.group_id, state=GroupState.STABLE, state_since_ms=wall_ms, generation_id=group.epoch.epoch)
     for member in staying:
         classic.add(_classic_member(member))
