@@ -1,8 +1,10 @@
-"""How the coordinator shares partitions among the members of a share group: the assignor ``simple`` of Apache Kafka 4.3 (KIP-932).
+"""The assignor ``simple`` of Apache Kafka 4.3, which computes targets of share groups (KIP-932).
 
-A partition may go to several members. Where all members read the same topics, each partition goes to as many as are needed so that every
-member has one, and members have the same number of partitions but for one. Where they do not, each topic is shared among its own readers
-by itself. What members have already they keep, as far as that allows. Plain functions; nothing here knows groups or epochs.
+A partition may go to several members. If all members read the same topics, each partition goes to
+as many members as are needed so that every member has one. The partition counts of members then
+differ by at most one. Otherwise each topic is shared separately among its own readers. Members keep
+their last target as far as that allows. These are plain functions that know neither groups nor
+epochs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +18,7 @@ Place = tuple[UUID, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareMemberSpec:
-    """What the assignor knows of a member: its id, the topics that it wants, and its last target."""
+    """Input of the assignor for one member: its id, its topics, and its last target."""
 
     member_id: str
     topic_ids: frozenset[UUID]
@@ -24,7 +26,10 @@ class ShareMemberSpec:
 
 
 def assign_simply(members: Sequence[ShareMemberSpec], assignable: Partitions) -> dict[str, Partitions]:
-    """Return the partitions of each member; ``assignable`` are those that may be assigned."""
+    """Return the partitions of each member.
+
+    ``assignable`` are the partitions that may be assigned.
+    """
     ordered = sorted(members, key=lambda member: member.member_id)
     result: dict[str, dict[UUID, set[int]]] = {member.member_id: {} for member in ordered}
     wanted = {member.topic_ids for member in ordered}
@@ -36,7 +41,7 @@ def assign_simply(members: Sequence[ShareMemberSpec], assignable: Partitions) ->
 
 
 def _divisions(members: Sequence[ShareMemberSpec], *, is_uniform: bool) -> Iterable[tuple[list[UUID], list[ShareMemberSpec]]]:
-    """Yield topics that are shared together, and among whom."""
+    """Yield topics that are shared together, with their readers."""
     topic_ids = sorted({topic_id for member in members for topic_id in member.topic_ids})
     if is_uniform:
         yield topic_ids, list(members)
@@ -46,7 +51,7 @@ def _divisions(members: Sequence[ShareMemberSpec], *, is_uniform: bool) -> Itera
 
 
 def _shared(readers: Sequence[ShareMemberSpec], places: Sequence[Place]) -> Iterable[tuple[str, Place]]:
-    """Yield who gets which partition: first what is kept, then the rest to those that have too few."""
+    """Yield each partition with its member: first kept ones, then those that fill up the quotas."""
     if not places or not readers:
         return
     sharing = -(-len(readers) // len(places))
@@ -65,7 +70,7 @@ def _shared(readers: Sequence[ShareMemberSpec], places: Sequence[Place]) -> Iter
 
 
 def _quotas(reader_count: int, assignment_count: int) -> list[int]:
-    """Return how many partitions each reader is to have; they add up, and differ by one at most."""
+    """Return the partition count of each reader. Counts add up and differ by at most one."""
     ends = [-(-assignment_count * (number + 1) // reader_count) for number in range(reader_count)]
     return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
 
@@ -75,9 +80,10 @@ def _kept(target: Partitions, users: Mapping[Place, set[int]]) -> list[Place]:
 
 
 def _fill(users: Mapping[Place, set[int]], counts: list[int], quotas: Sequence[int], sharing: int) -> None:
-    """Give partitions that have too few users to readers that have too few partitions, to one reader after the other.
+    """Give partitions with too few users to readers with too few partitions, in turns.
 
-    A partition that all of these use already stays as it is: a slight imbalance does no harm.
+    A partition that all of these readers use already stays as it is. A slight imbalance does no
+    harm.
     """
     unfilled = [number for number, quota in enumerate(quotas) if counts[number] < quota]
     position = 0

@@ -1,7 +1,7 @@
-"""One share group (KIP-932) as the log holds it: members, targets, and the partitions whose share states are initialized.
+"""One share group (KIP-932) as the log holds it: members, targets, and initialized partitions.
 
-It changes only by ``replay``; what can be concluded from it are methods that change nothing. It does not know requests, timers or the
-log. ``ShareHeartbeats`` decides.
+A partition is initialized when it has a share state. The group changes only by ``replay``; all
+other methods only read. It does not know requests, timers or the log. ``ShareHeartbeats`` decides.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ EMPTY, STABLE = "Empty", "Stable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareMember:
-    """One member: what it asked for, and what it may fetch."""
+    """One member: its subscription and its current assignment."""
 
     member_id: str
     subscription: ShareSubscription = field(default_factory=ShareSubscription)
@@ -37,7 +37,7 @@ class ShareMember:
 
 
 class ShareGroup:
-    """The members of one group; several may fetch from the same partition."""
+    """The members of one group. Several may fetch from the same partition."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -52,7 +52,7 @@ class ShareGroup:
         return f"<ShareGroup {self.group_id!r} epoch={self.epoch.epoch} target={self.target_epoch.epoch} members={len(self.members)}>"
 
     def replay(self, record: ShareGroupRecord) -> None:
-        """Take over one record of this group. One that takes back the whole group is its owner's."""
+        """Apply one record of this group. The caller handles a tombstone of the whole group."""
         match record:
             case ShareEpochRecord(content=GroupEpoch() as epoch):
                 self.epoch = epoch
@@ -80,38 +80,41 @@ class ShareGroup:
         self.members[member_id] = ShareMember(member_id=member_id, subscription=subscription, current=current)
 
     def _replay_assignment(self, member_id: str, stored: ShareAssignment | None) -> None:
-        """Take over what a member may fetch. In a log that was compacted that may stand before the record of the member itself."""
+        """Apply a member's assignment.
+
+        In a compacted log it may come before the member's record.
+        """
         old = self.members.get(member_id)
         if old is not None or stored is not None:
             old = old or ShareMember(member_id=member_id)
             current = stored or ShareAssignment()
             self.members[member_id] = ShareMember(member_id=member_id, subscription=old.subscription, current=current)
 
-    # What follows from it
+    # Views of the stored state
 
     @property
     def state(self) -> str:
-        """What ListGroups and ShareGroupDescribe call the state."""
+        """The name of the state in ListGroups and ShareGroupDescribe."""
         return STABLE if self.members else EMPTY
 
     @property
     def known_states(self) -> StatePartitions:
-        """The partitions that have a state, or are about to."""
+        """The partitions that have a share state, or are about to."""
         return self.states or NO_STATES
 
     def target_of(self, member_id: str) -> Partitions:
-        """Return what a member is to fetch."""
+        """Return a member's target."""
         return self.targets.get(member_id, NO_PARTITIONS)
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """What the members read."""
+        """The topics that members subscribe to."""
         if self._subscribed is None:
             self._subscribed = topics_of(self.members.values())
         return self._subscribed
 
     def has_unassigned_states(self) -> bool:
-        """Whether not all partitions with a state are assigned, of the topics that members read."""
+        """Whether a partition with a state is unassigned although its topic is subscribed to."""
         if not self.members:
             return False
         assigned: dict[UUID, set[int]] = {}
@@ -126,12 +129,12 @@ class ShareGroup:
 
 
 def topics_of(members: Iterable[ShareMember]) -> frozenset[str]:
-    """Return what some members read."""
+    """Return the topics that some members subscribe to."""
     return frozenset(topic for member in members for topic in member.subscription.topics)
 
 
 def share_tombstones(group: ShareGroup) -> list[ShareGroupRecord]:
-    """Return the records that take back everything that the log holds of a group."""
+    """Return the tombstones of everything that the log holds of a group."""
     group_id, members = group.group_id, sorted(group.members)
     records: list[ShareGroupRecord] = [ShareAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
     records += [ShareTargetRecord(group_id=group_id, member_id=each, content=None) for each in members]

@@ -1,10 +1,11 @@
-"""The share groups of one shard of the group coordinator (KIP-932), and what administrators ask of them.
+"""The share groups of one shard of the group coordinator (KIP-932), and their administration.
 
-Every ``handle_...`` and ``on_...`` is a plain function of the groups and a ``Decision``. Groups change only as records are replayed.
-``ShareHeartbeats`` decides on members, ``share_states`` what becomes of states. The shard owner asks share coordinators: a handler replies
-what has to be asked of them, and is told afterwards how that went.
+Every ``handle_...`` and ``on_...`` method is a plain function of the groups and a ``Decision``.
+Groups change only as records are replayed. ``ShareHeartbeats`` decides on members, ``share_states``
+on share states. The shard's owner asks share coordinators: a handler replies with the request for
+them, and is told the outcome afterwards.
 
-A group exists as soon as a record names it. It is never changed into a group of another kind, and never expires.
+A group exists as soon as a record names it. It never changes its type and never expires.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -49,7 +50,10 @@ DELETED_TOPICS_TIMER = ("share topics",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsToAlter:
-    """What was decided of a request to alter offsets: states to initialize anew, and the responses where that goes well."""
+    """Outcome of a request to alter offsets.
+
+    It holds the states to initialize anew, and the response topics if that succeeds.
+    """
 
     to_initialize: StatesToInitialize
     topics: list[AlterShareGroupOffsetsResponseTopic]
@@ -57,7 +61,7 @@ class OffsetsToAlter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatesToDelete:
-    """States for share coordinators to delete, and what of a request to delete offsets was refused already."""
+    """States for share coordinators to delete, and the topics that are refused already."""
 
     group_id: str
     partitions: Partitions
@@ -65,7 +69,11 @@ class StatesToDelete:
 
 
 class ShareGroups:
-    """The share groups of a shard. ``is_taken`` says whether a group of another kind has an id; ``image`` is the newest metadata."""
+    """The share groups of a shard.
+
+    ``is_taken`` tells whether a group of another kind has an id. ``image`` returns the newest
+    metadata.
+    """
 
     def __init__(self, config: GroupConfig, image: Callable[[], MetadataImage], is_taken: Callable[[str], bool]) -> None:
         self._image = image
@@ -85,13 +93,13 @@ class ShareGroups:
         return self._groups.values()
 
     def get(self, group_id: str) -> ShareGroup | None:
-        """Return a group for reading, None where there is none."""
+        """Return a group for reading, or None."""
         return self._groups.get(group_id)
 
-    # What the log holds
+    # Stored state
 
     def replay(self, record: ShareGroupRecord) -> None:
-        """Take over one record of the log; the first one of a group makes it."""
+        """Apply one record of the log. The first record of a group creates it."""
         group = self._groups.get(record.group_id)
         if isinstance(record, ShareEpochRecord) and record.content is None:
             self._groups.pop(record.group_id, None)
@@ -104,7 +112,11 @@ class ShareGroups:
         group.replay(record)
 
     def resume(self, decision: GroupDecision) -> None:
-        """Begin to serve, and forget topics that went while no shard was loaded: who wrote of them knew them, and this node knows more."""
+        """Begin to serve, and forget topics that were deleted while the shard was not loaded.
+
+        A topic id that this node does not know is a deleted one, because this node knows at least
+        the topics that the writer of the record knew.
+        """
         known = self._image().topics.by_id
         for group in self._groups.values():
             self._heartbeats.resume(group, decision)
@@ -120,7 +132,7 @@ class ShareGroups:
         """ShareGroupHeartbeat 1: let a member join, stay or leave.
 
         Raises:
-            KafkaError: what the member has to hear. The decision is to be refused.
+            KafkaError: the error for the member. The caller must refuse the decision.
         """
         validate_share_heartbeat(request)
         group = self._found(request.group_id, is_made=request.member_epoch == JOIN_EPOCH)
@@ -158,7 +170,7 @@ class ShareGroups:
     def handle_initialized(
         self, group_id: str, initialized: Partitions, failed: Partitions, reply_to: Hashable, decision: GroupDecision
     ) -> None:
-        """Note which states are initialized, and which could not be; reply None."""
+        """Store which states are initialized, and which failed. The reply is None."""
         group = self._groups.get(group_id)
         if group is not None and (initialized or failed):
             states = share_states.without_initializing(group.known_states, failed)
@@ -166,20 +178,20 @@ class ShareGroups:
         decision.reply(reply_to, None)
 
     def handle_initialized_partitions(self, group_id: str, reply_to: Hashable, decision: GroupDecision) -> None:
-        """Reply the partitions whose states are initialized."""
+        """Reply with the partitions whose states are initialized."""
         group = self._groups.get(group_id)
         states = NO_PARTITIONS if group is None else share_states.partitions_of_states(group.known_states.initialized)
         decision.reply(reply_to, states)
 
     def on_image(self, delta: MetadataDelta, decision: GroupDecision) -> None:
-        """Have groups look at topics that have changed, and forget those that are gone."""
+        """Have groups check changed topics, and forget deleted ones."""
         self._heartbeats.on_image(delta, self._groups.values())
         self._deleted_topics.update(delta.deleted_topics)
         if delta.deleted_topics:
             decision.set_timer(DELETED_TOPICS_TIMER, decision.now_ms)
 
     def on_deleted_topics_timer(self, decision: GroupDecision) -> None:
-        """Forget which states groups had in topics that are gone; tried again where the log refuses."""
+        """Forget the states in deleted topics. A refused append is retried."""
         gone, self._deleted_topics = self._deleted_topics, set()
         decision.on_refused(partial(self._deleted_topics.update, gone))
         for group in self._groups.values():
@@ -188,7 +200,7 @@ class ShareGroups:
                 self._heartbeats.store_states(group.group_id, states, decision)
 
     def on_session_timer(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that has been silent for too long."""
+        """Remove a member that was silent for too long."""
         group = self._groups.get(group_id)
         if group is not None:
             self._heartbeats.on_session_timer(group, member_id, decision)
@@ -196,10 +208,12 @@ class ShareGroups:
     # Administration
 
     def handle_alter_offsets(self, request: AlterShareGroupOffsetsRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """AlterShareGroupOffsets 0: reply ``OffsetsToAlter``; an unknown group is made.
+        """AlterShareGroupOffsets 0: reply with ``OffsetsToAlter``.
+
+        Creates an unknown group.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; the decision is to be refused.
+            KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. The caller must refuse the decision.
         """
         group = self._found(request.group_id, is_made=True)
         _validate_empty(group)
@@ -215,7 +229,7 @@ class ShareGroups:
     def _altered(
         self, wanted: AlterShareGroupOffsetsRequestTopic, start_offsets: dict[UUID, dict[int, int]]
     ) -> AlterShareGroupOffsetsResponseTopic:
-        """Return what is told of one topic where all goes well, and note the offsets that are to be altered."""
+        """Return the response for one topic if all goes well, and collect the offsets to alter."""
         topic = self._image().topics.by_name.get(wanted.topic_name)
         told = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
         if topic is not None:
@@ -231,10 +245,10 @@ class ShareGroups:
         return told
 
     def handle_delete_offsets(self, request: DeleteShareGroupOffsetsRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """DeleteShareGroupOffsets 0: reply ``StatesToDelete``.
+        """DeleteShareGroupOffsets 0: reply with ``StatesToDelete``.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; the decision is to be refused.
+            KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. The caller must refuse the decision.
         """
         group = self._found(request.group_id, is_made=False)
         _validate_empty(group)
@@ -256,14 +270,17 @@ class ShareGroups:
         decision.reply(context.reply_to, StatesToDelete(group_id=group.group_id, partitions=going, refused=refused))
 
     def handle_deleted(self, group_id: str, topic_ids: Iterable[UUID], reply_to: Hashable, decision: GroupDecision) -> None:
-        """Note that the states of topics are deleted; reply None."""
+        """Store that the states of topics are deleted. The reply is None."""
         group = self._groups.get(group_id)
         if group is not None and group.states is not None:
             self._heartbeats.store_states(group_id, share_states.without_deleting(group.states, topic_ids), decision)
         decision.reply(reply_to, None)
 
     def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision, *, are_states_deleted: bool) -> None:
-        """DeleteGroups 0-2, one share group: reply ``StatesToDelete``, and once they are deleted the result."""
+        """DeleteGroups 0-2, one share group: reply with ``StatesToDelete``, or with the result.
+
+        The result follows once the states are deleted.
+        """
         group = self._groups[group_id]
         result = DeletableGroupResult(group_id=group_id)
         if group.members:
@@ -301,6 +318,6 @@ def _described(member: ShareMember, image: MetadataImage) -> Member:
 
 
 def names_of(topic_ids: Iterable[UUID], image: MetadataImage) -> Mapping[UUID, str]:
-    """Return the names of topics, as far as these are still there."""
+    """Return the names of existing topics."""
     found = ((topic_id, image.topics.by_id.get(TopicId(topic_id))) for topic_id in topic_ids)
     return {topic_id: topic.name for topic_id, topic in found if topic is not None}

@@ -1,12 +1,17 @@
-"""Heartbeats of share groups (KIP-932): members join, report, are assigned partitions, and leave, all by one request.
+"""Heartbeats of share groups (KIP-932): members join, report, get partitions, and leave.
 
-One heartbeat takes a member through these steps: its subscription is noted; if what the group reads has changed, or partitions with a
-state are not assigned, the group enters a new epoch; if the targets are of an older epoch, and not computed just now, they are computed;
-the member takes over its target at once, because no other has to give anything up. States are initialized then of partitions that the
-group reads and that have none; a later heartbeat assigns these partitions.
+The steps of one heartbeat:
 
-Groups change only as their records are replayed. Soft state is here: sessions, which groups have to look at changed topics, and since when
-states are being initialized. It does not know how records are stored, nor who coordinates states: ``StatesToInitialize`` is announced.
+1. Store the member's subscription.
+2. Begin a new group epoch if the group's topics have changed, or if partitions with a state are not
+   assigned.
+3. Compute the targets if they are of an older epoch and were not computed a moment ago.
+4. Assign the member its target at once, because no other member has to revoke anything.
+5. Initialize states of subscribed partitions that have none. A later heartbeat assigns them.
+
+Groups change only as their records are replayed. Soft state is here: sessions, the groups that must
+look at changed topics, and the times since when states are being initialized. This file knows
+neither how records are stored nor who coordinates states: it announces ``StatesToInitialize``.
 
 Source: KIP-932 as of Kafka 4.3.
 """
@@ -56,7 +61,10 @@ GroupDecision = Decision[GroupRecord]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatesToInitialize:
-    """Announced: states of a group for share coordinators to initialize, with the offset at which each begins; -1 leaves it open."""
+    """Announcement of the states of a group that share coordinators must initialize.
+
+    Each has the offset at which it begins; -1 leaves it open.
+    """
 
     group_id: str
     state_epoch: int
@@ -64,7 +72,7 @@ class StatesToInitialize:
 
     @property
     def partitions(self) -> Partitions:
-        """The partitions alone."""
+        """The partitions without their offsets."""
         return {topic_id: frozenset(offsets) for topic_id, offsets in self.start_offsets.items()}
 
 
@@ -74,9 +82,9 @@ def share_session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
 
 
 class ShareHeartbeats:
-    """Decides on the members of the share groups of one shard. ``image`` is the newest metadata.
+    """Decides on members of one shard's share groups.
 
-    No member says more than a record of ``max_record_bytes`` holds.
+    ``image`` returns the newest metadata. The record of a member has at most ``max_record_bytes``.
     """
 
     def __init__(self, config: ShareGroupConfig, image: Callable[[], MetadataImage], max_record_bytes: int) -> None:
@@ -89,15 +97,17 @@ class ShareHeartbeats:
         self._stale: set[str] = set()
         self._initializing_since_ms: dict[str, int] = {}
 
-    # A member that stays
+    # Heartbeat of a member that stays
 
     def handle_heartbeat(
         self, group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """Take a valid request of a member one step further; ``group`` may be one that is about to be.
+        """Advance a member by one step.
+
+        The request must be valid; ``group`` may be a new one.
 
         Raises:
-            KafkaError: what the member has to hear. The decision is to be refused.
+            KafkaError: the error for the member. The caller must refuse the decision.
         """
         if request.member_epoch == LEAVE_EPOCH:
             self.remove(group, _known(group, request.member_id), decision)
@@ -129,7 +139,7 @@ class ShareHeartbeats:
         return member
 
     def _step(self, group: ShareGroup, member: ShareMember, updated: ShareMember, decision: GroupDecision) -> ShareAssignment:
-        """Note the subscription, move the group on if need be, and return what the member may fetch after this heartbeat."""
+        """Store the subscription, advance the group, and return the member's assignment."""
         is_bumped = False
         if updated.subscription != member.subscription:
             record = ShareMemberRecord(group_id=group.group_id, member_id=updated.member_id, content=updated.subscription)
@@ -150,7 +160,10 @@ class ShareHeartbeats:
     def _settled_epoch(
         self, group: ShareGroup, members: Iterable[ShareMember], decision: GroupDecision, *, is_bumped: bool
     ) -> tuple[int, bool]:
-        """Return the group's epoch, and whether it is a new one, because members or the topics that they read have changed."""
+        """Return the group's epoch, and whether it is a new one.
+
+        It is new if the members or their subscribed topics have changed.
+        """
         group_id = group.group_id
         if not is_bumped and group_id not in self._stale:
             return group.epoch.epoch, False
@@ -167,7 +180,10 @@ class ShareHeartbeats:
     def _settled_target(
         self, group: ShareGroup, members: list[ShareMember], updated: ShareMember, epoch: int, decision: GroupDecision
     ) -> tuple[int, Partitions]:
-        """Return the epoch and the target that hold for the member. Old ones are computed anew, but not again and again."""
+        """Return the epoch and the target of the member.
+
+        Targets of an older epoch are computed anew, but not within the assignment interval.
+        """
         last, group_id = group.target_epoch, group.group_id
         if epoch <= last.epoch or not last.is_due(decision.wall_ms, self._times.assignment_interval_ms(group_id)):
             return last.epoch, group.target_of(updated.member_id)
@@ -187,12 +203,12 @@ class ShareHeartbeats:
         return epoch, targets[updated.member_id]
 
     def _topic_ids(self, member: ShareMember) -> frozenset[UUID]:
-        """Return the topics that a member wants, as far as they exist."""
+        """Return the existing topics of a member's subscription."""
         by_name = self._image().topics.by_name
         return frozenset(topic.topic_id for name in member.subscription.topics if (topic := by_name.get(name)) is not None)
 
     def _reconciled(self, member: ShareMember, target_epoch: int, target: Partitions, *, is_bumped: bool) -> ShareAssignment:
-        """Return what a member may fetch: its target, as far as it reads those topics now."""
+        """Return a member's assignment: its target, limited to its subscribed topics."""
         current = member.current
         if current.epoch == target_epoch and not is_bumped:
             return current
@@ -202,10 +218,13 @@ class ShareHeartbeats:
             return replace(current, partitions=partitions)
         return ShareAssignment(epoch=target_epoch, previous_epoch=current.epoch, partitions=partitions)
 
-    # States of partitions
+    # Share states
 
     def _initialize_states(self, group: ShareGroup, names: Iterable[str], epoch: int, decision: GroupDecision) -> None:
-        """Have states initialized of partitions that have none; those of which nothing was heard for long are initialized again."""
+        """Initialize the states of partitions that have none.
+
+        States whose initialization takes too long are initialized again.
+        """
         states = group.known_states
         since_ms = self._initializing_since_ms.get(group.group_id, decision.wall_ms)
         is_retry_due = decision.wall_ms - since_ms >= self._config.initialize_retry_interval_ms
@@ -215,7 +234,10 @@ class ShareHeartbeats:
             decision.announce(_states_to_initialize(group.group_id, epoch, missing))
 
     def store_states(self, group_id: str, states: StatePartitions, decision: GroupDecision) -> None:
-        """Have the states of a group stored; what is being initialized is given its whole time from now on."""
+        """Store the states of a group.
+
+        The retry interval of its initializing states starts anew.
+        """
         decision.append(StatePartitionsRecord(group_id=group_id, content=states))
         known_ms = self._initializing_since_ms.get(group_id)
         self._initializing_since_ms[group_id] = decision.wall_ms
@@ -227,10 +249,10 @@ class ShareHeartbeats:
         else:
             self._initializing_since_ms[group_id] = since_ms
 
-    # A member that goes
+    # Members that leave
 
     def remove(self, group: ShareGroup, member: ShareMember, decision: GroupDecision) -> None:
-        """Let a member go; the group enters a new epoch without it."""
+        """Remove a member. The group enters a new epoch without it."""
         group_id, member_id = group.group_id, member.member_id
         decision.append(ShareAssignmentRecord(group_id=group_id, member_id=member_id, content=None))
         decision.append(ShareTargetRecord(group_id=group_id, member_id=member_id, content=None))
@@ -247,25 +269,28 @@ class ShareHeartbeats:
         self._sessions.keep_alive(group_id, member_id, self._times.session_timeout_ms(group_id), decision)
 
     def on_session_timer(self, group: ShareGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that has been silent for a whole session."""
+        """Remove a member that was silent for a whole session."""
         member = group.members.get(member_id)
         if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
             self.remove(group, member, decision)
 
     def resume(self, group: ShareGroup, decision: GroupDecision) -> None:
-        """Give every member of a group that was just loaded a whole session, and every state that is being initialized its whole time."""
+        """Give every member of a freshly loaded group a whole session.
+
+        Its initializing states get a whole retry interval.
+        """
         self._stale.add(group.group_id)
         self._initializing_since_ms[group.group_id] = decision.wall_ms
         for member_id in group.members:
             self._keep_alive(group.group_id, member_id, decision)
 
     def forget(self, group_id: str) -> None:
-        """Forget what is known of a group that is gone."""
+        """Forget the soft state of a removed group."""
         self._stale.discard(group_id)
         self._initializing_since_ms.pop(group_id, None)
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[ShareGroup]) -> None:
-        """Have groups look at the topics that they read once more, with the next heartbeat of each."""
+        """Have groups with changed topics or racks check them at the next heartbeat."""
         deleted = {topic.name for topic in delta.deleted_topics.values()}
         touched = deleted | {changed.topic.name for changed in delta.changed_topics.values()}
         has_new_racks = bool(delta.changed_brokers)
@@ -274,10 +299,10 @@ class ShareHeartbeats:
 
 
 def validate_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Check a request by itself.
+    """Validate a request on its own.
 
     Raises:
-        KafkaError: INVALID_REQUEST, with what is wrong.
+        KafkaError: INVALID_REQUEST, with the reason.
     """
     names, epoch = request.subscribed_topic_names, request.member_epoch
     rules = (
@@ -293,10 +318,12 @@ def validate_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def _validate_epoch(member: ShareMember, epoch: int) -> None:
-    """Check the epoch that a member sends. An older one passes where the reply to it may have been lost.
+    """Validate the epoch of a request.
+
+    An older one is valid if its reply may have been lost.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, the member has to join again.
+        KafkaError: FENCED_MEMBER_EPOCH, the member must join again.
     """
     current = member.current
     if epoch in (current.epoch, current.previous_epoch):
@@ -317,7 +344,7 @@ def _known(group: ShareGroup, member_id: str) -> ShareMember:
 
 
 def _updated(member: ShareMember, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareMember:
-    """Return a member with what a request says of it; a null field is an unchanged one."""
+    """Return a member after a request. A null field leaves its value unchanged."""
     old, names = member.subscription, request.subscribed_topic_names
     subscription = replace(
         old,

@@ -1,10 +1,11 @@
-"""The partitions of which a share group has a share state (KIP-932): a value, and how it changes as states are initialized and deleted.
+"""The partitions of a share group that have a share state (KIP-932), as a value.
 
-Decides which partitions need a state, and which states are deleted. Plain functions of values; nothing here asks a share coordinator.
+This file decides which partitions need a state, and which states are deleted. These are plain
+functions of values that ask no share coordinator.
 
-A partition is assigned to members only once its state is initialized. While a state is being initialized the group remembers it: a
-coordinator that takes over initializes it again. While states are being deleted, the group remembers their topics: to delete them again
-does no harm.
+A partition is assigned to members only once its state is initialized. The group remembers states
+that are being initialized, so that the next coordinator initializes them again. It also remembers
+the topics whose states are being deleted, because deleting them again does no harm.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +20,15 @@ NO_STATES = StatePartitions()
 
 
 def partitions_of_states(topics: Mapping[UUID, StateTopic]) -> Partitions:
-    """Return the partitions alone."""
+    """Return the partitions of topics, without names."""
     return {topic_id: topic.partitions for topic_id, topic in topics.items() if topic.partitions}
 
 
 def missing_states(states: StatePartitions, names: Iterable[str], image: MetadataImage, *, is_retry_due: bool) -> Mapping[UUID, StateTopic]:
-    """Return the partitions of topics without a state; those whose state is being initialized count only where a retry is due."""
+    """Return the partitions of topics that have no state.
+
+    Partitions whose state is being initialized are included only if a retry is due.
+    """
     missing: dict[UUID, StateTopic] = {}
     for name in sorted(names):
         topic = image.topics.by_name.get(name)
@@ -44,7 +48,7 @@ def _partitions(topics: Mapping[UUID, StateTopic], topic_id: UUID) -> frozenset[
 
 
 def joined(first: Mapping[UUID, StateTopic], second: Mapping[UUID, StateTopic]) -> Mapping[UUID, StateTopic]:
-    """Return what is in either; the names are those of ``second``."""
+    """Return the union of both. The names are those of ``second``."""
     result = dict(first)
     for topic_id, topic in second.items():
         result[topic_id] = StateTopic(name=topic.name, partitions=_partitions(first, topic_id) | topic.partitions)
@@ -52,7 +56,7 @@ def joined(first: Mapping[UUID, StateTopic], second: Mapping[UUID, StateTopic]) 
 
 
 def _without(topics: Mapping[UUID, StateTopic], partitions: Partitions) -> Mapping[UUID, StateTopic]:
-    """Return topics without some partitions; a topic of which nothing is left goes."""
+    """Return topics without some partitions. A topic is dropped once nothing of it is left."""
     result = {}
     for topic_id, topic in topics.items():
         rest = topic.partitions - partitions.get(topic_id, frozenset())
@@ -62,14 +66,14 @@ def _without(topics: Mapping[UUID, StateTopic], partitions: Partitions) -> Mappi
 
 
 def with_initializing(states: StatePartitions, topics: Mapping[UUID, StateTopic]) -> StatePartitions:
-    """Note that states are being initialized."""
+    """Return states in which ``topics`` are being initialized."""
     initializing = joined(states.initializing, topics)
     deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in initializing}
     return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=deleting)
 
 
 def with_initialized(states: StatePartitions, partitions: Partitions, image: MetadataImage) -> StatePartitions:
-    """Note that states are initialized; a topic that does not exist any more was deleted since that began."""
+    """Return states in which ``partitions`` are initialized, without deleted topics."""
     found = ((topic_id, image.topics.by_id.get(TopicId(topic_id)), indexes) for topic_id, indexes in partitions.items())
     topics = {topic_id: StateTopic(name=topic.name, partitions=indexes) for topic_id, topic, indexes in found if topic is not None}
     return StatePartitions(
@@ -78,13 +82,16 @@ def with_initialized(states: StatePartitions, partitions: Partitions, image: Met
 
 
 def without_initializing(states: StatePartitions, partitions: Partitions) -> StatePartitions:
-    """Note that states could not be initialized."""
+    """Return states without ``partitions``, whose initialization failed."""
     initializing = _without(states.initializing, partitions)
     return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=states.deleting)
 
 
 def with_all_deleting(states: StatePartitions, image: MetadataImage) -> tuple[StatePartitions, Partitions]:
-    """Note that all states of a group are being deleted; returns them too, and what was left of an earlier attempt."""
+    """Return states in which all partitions are being deleted, and these partitions.
+
+    They include those left over from an earlier attempt.
+    """
     topics = joined(states.initialized, states.initializing)
     left = {topic_id: topic for topic_id in states.deleting if (topic := image.topics.by_id.get(TopicId(topic_id))) is not None}
     again = {topic_id: StateTopic(name=topic.name, partitions=frozenset(topic.partitions)) for topic_id, topic in left.items()}
@@ -93,7 +100,10 @@ def with_all_deleting(states: StatePartitions, image: MetadataImage) -> tuple[St
 
 
 def with_topics_deleting(states: StatePartitions, topic_ids: Iterable[UUID], image: MetadataImage) -> tuple[StatePartitions, Partitions]:
-    """Note that all states of some topics are being deleted; returns them, too. A topic without states is left out."""
+    """Return states in which all partitions of some topics are being deleted, and these partitions.
+
+    A topic without states is left out.
+    """
     initialized, deleting, going = dict(states.initialized), dict(states.deleting), dict[UUID, frozenset[int]]()
     for topic_id in topic_ids:
         topic = initialized.pop(topic_id, None)
@@ -106,14 +116,14 @@ def with_topics_deleting(states: StatePartitions, topic_ids: Iterable[UUID], ima
 
 
 def without_deleting(states: StatePartitions, topic_ids: Iterable[UUID]) -> StatePartitions:
-    """Note that the states of some topics are deleted."""
+    """Return states without topics whose states have been deleted."""
     gone = set(topic_ids)
     deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone}
     return StatePartitions(initializing=states.initializing, initialized=states.initialized, deleting=deleting)
 
 
 def without_topics(states: StatePartitions, deleted: Iterable[UUID]) -> StatePartitions:
-    """Forget topics that do not exist any more: the share coordinator sees by itself that they are gone."""
+    """Return states without deleted topics. Share coordinators notice their deletion themselves."""
     gone = set(deleted)
     return StatePartitions(
         initializing={topic_id: topic for topic_id, topic in states.initializing.items() if topic_id not in gone},

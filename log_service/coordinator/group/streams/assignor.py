@@ -1,13 +1,16 @@
-"""Divides the tasks of a streams group among its members (KIP-1071): each active task once, and standby tasks on other processes.
+"""Divide the tasks of a streams group among its members (KIP-1071).
 
-An active task stays where it was active, else goes where it was standby, else to the process with the least load, as far as no member
-gets more than its share. A standby task goes where it was active or standby, else to the process with the least load that does not have
-the task. Where there are too few processes, fewer standby tasks are assigned than wanted. The function knows neither group nor log.
+An active task stays where it was active. Otherwise it goes where it was standby, or else to the
+process with the least load, as long as no member gets more than its share. A standby task goes
+where it was active or standby, or else to the process with the least load that does not have the
+task. If there are too few processes, fewer standby tasks are assigned than wanted. This file knows
+neither group nor log.
 
-Invariants: every task is active exactly once; no process has a task twice. Equal arguments give equal results, whatever their order.
-Which of equally loaded members gets a task is not Kafka's choice, which depends on its hash maps.
+Invariants: Every task is active exactly once. No process has a task twice. Equal arguments give
+equal results, whatever their order. Among equally loaded members the choice differs from Kafka's,
+which depends on its hash maps.
 
-Source: the sticky assignor of Kafka 4.3. Racks, client tags and warmup tasks take no part in it.
+Source: the sticky assignor of Kafka 4.3. It ignores racks, client tags and warmup tasks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +22,7 @@ from log_service.coordinator.group.values.streams_tasks import Tasks, TaskSet
 
 
 class TaskId(NamedTuple):
-    """One task."""
+    """One task of a subtopology, for one partition number."""
 
     subtopology_id: str
     partition: int
@@ -27,7 +30,7 @@ class TaskId(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMember:
-    """One member as the assignor sees it; ``last_target`` is what it was to run until now."""
+    """Input of the assignor for one member. ``last_target`` is its previous target."""
 
     member_id: str
     process_id: str
@@ -36,14 +39,17 @@ class TaskMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCount:
-    """How many tasks a subtopology has, and whether they have state, so that standby tasks make sense."""
+    """The number of tasks of a subtopology.
+
+    Only stateful tasks get standby tasks.
+    """
 
     count: int
     is_stateful: bool
 
 
 def assign_sticky(members: Sequence[TaskMember], subtopologies: Mapping[str, TaskCount], standby_count: int) -> dict[str, Tasks]:
-    """Return the target of each member. ``standby_count`` is how many standby tasks each stateful task is to have."""
+    """Return the target of each member. Each stateful task gets ``standby_count`` standby tasks."""
     if not members:
         return {}
     division = _Division(sorted(members, key=lambda member: member.member_id), subtopologies, standby_count)
@@ -62,14 +68,14 @@ def _by_partition(task: TaskId) -> tuple[int, str]:
 
 
 class _Process:
-    """The members of one instance of the application, and what was assigned to it so far."""
+    """The members of one instance of the application, and the tasks assigned to it so far."""
 
     def __init__(self, process_id: str) -> None:
         self.process_id = process_id
         self.member_ids: list[str] = []
         self.tasks: set[TaskId] = set()
         self.by_count: list[tuple[int, str]] | None = None
-        """The members, those with the fewest tasks first: a heap, None where it has to be made anew."""
+        """A heap of the members, fewest tasks first; None if it must be rebuilt."""
 
     @property
     def load(self) -> float:
@@ -78,7 +84,10 @@ class _Process:
 
 
 class _Share:
-    """How many tasks a member may get: what is left, divided by the members that have less than their share."""
+    """The largest number of tasks of a member.
+
+    It is the number of remaining tasks divided by the number of members below their share.
+    """
 
     def __init__(self, task_count: int, member_count: int) -> None:
         self._task_count = task_count
@@ -86,7 +95,10 @@ class _Share:
         self.most = -(-task_count // member_count)
 
     def note(self, count: int) -> None:
-        """Note how many tasks a member has now; one that has its share leaves the rest to the others."""
+        """Note a member's number of tasks.
+
+        A member with its full share leaves the rest to the others.
+        """
         if count == self.most:
             self._member_count -= 1
             self._task_count -= count
@@ -94,7 +106,7 @@ class _Share:
 
 
 class _Division:
-    """One division under way."""
+    """A division in progress."""
 
     def __init__(self, members: Sequence[TaskMember], subtopologies: Mapping[str, TaskCount], standby_count: int) -> None:
         active_count = sum(each.count for each in subtopologies.values())
@@ -121,13 +133,13 @@ class _Division:
             self._was_standby.setdefault(task, []).append(member.member_id)
 
     def target_of(self, member_id: str) -> Tasks:
-        """Return what a member is to run."""
+        """Return the target of a member."""
         return Tasks(active=_by_subtopology(self._active[member_id]), standby=_by_subtopology(self._standby[member_id]))
 
     # Active tasks
 
     def assign_active(self, tasks: list[TaskId]) -> None:
-        """Give every task to one member."""
+        """Assign every task to one member."""
         rest = [task for task in sorted(tasks, key=_by_partition) if not self._stays_active(task)]
         rest = [task for task in rest if not self._becomes_active(task)]
         processes = self._by_load()
@@ -146,7 +158,10 @@ class _Division:
     # Standby tasks
 
     def assign_standby(self, tasks: list[TaskId], standby_count: int) -> None:
-        """Give every task to so many more members, each on a process that does not have it, as far as there are any."""
+        """Assign every task to ``standby_count`` more members, if there are enough processes.
+
+        Each of them is on a process that does not have the task.
+        """
         missing: dict[TaskId, int] = {}
         for task in sorted(tasks, key=_by_partition, reverse=True):
             kept_count = 0
@@ -160,7 +175,7 @@ class _Division:
                     break
 
     def _stays_standby(self, task: TaskId) -> bool:
-        """Give a task to a member that has its state, if one is left with less than its share."""
+        """Assign a task to a member that has its state, if one is below its share."""
         was_active = self._was_active.get(task)
         if was_active is not None and self._is_new_to(was_active, task) and self._maybe_give(was_active, task, self._standby, self._share):
             return True
@@ -168,11 +183,11 @@ class _Division:
         return self._maybe_give(self._least_loaded(candidates), task, self._standby, self._share)
 
     def _is_new_to(self, member_id: str, task: TaskId) -> bool:
-        """Whether a member's process does not have a task."""
+        """Whether a member's process does not have a task yet."""
         return task not in self._process_of[member_id].tasks
 
     def _give_standby(self, task: TaskId, processes: list[tuple[float, str]]) -> bool:
-        """Give a task to the process with the least load that does not have it, if there is one."""
+        """Assign a task to the least loaded process without it. Return whether there was one."""
         passed: list[tuple[float, str]] = []
         is_given = False
         while processes and not is_given:
@@ -186,7 +201,7 @@ class _Division:
             heappush(processes, each)
         return is_given
 
-    # Both
+    # Active and standby tasks
 
     def _by_load(self) -> list[tuple[float, str]]:
         processes = [(process.load, process.process_id) for process in self._processes.values()]

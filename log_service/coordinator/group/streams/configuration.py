@@ -1,11 +1,14 @@
-"""What follows from a topology and the topics that there are (KIP-1071): partition counts, tasks, and which internal topics are missing.
+"""Derive partition counts, tasks and missing internal topics from a topology (KIP-1071).
 
-One function decides it all: source topics have to exist; a repartition topic gets as many partitions as the largest topic upstream of it,
-unless the application fixes the number; topics that are joined have to have equal counts, for which repartition topics are adapted; a
-changelog has as many as the largest input of its subtopology. A subtopology has one task for each partition of its largest input. It knows
-no group, no metadata image and no log.
+- Source topics must exist.
+- A repartition topic gets the partition count of the largest topic upstream of it, unless the
+  application fixes it.
+- Joined topics must have equal counts. Repartition topics among them are adapted.
+- A changelog gets the count of the largest input of its subtopology.
+- A subtopology has one task for each partition of its largest input.
 
-What prevents a group from being assigned is a ``Problem``, which members hear as a status, not as an error: they wait until it is solved.
+A ``Problem`` prevents the assignment of tasks. Members get it as a status and not as an error,
+because they wait until it is solved. This file knows no group, no metadata image and no log.
 
 Source: KIP-1071 as of Kafka 4.3.
 """
@@ -20,13 +23,13 @@ from log_service.coordinator.group.values.streams_topology import UNDECIDED, Int
 from log_service.coordinator.java_hashing import in_hash_map_order
 
 PartitionCount = Callable[[str], int | None]
-"""How many partitions a topic has, by name; None where it does not exist."""
+"""Returns the partition count of a topic by name; None if the topic does not exist."""
 MAX_NAMED_TOPICS = 3
-"""As many topics does a status name; of more it says how many."""
+"""The largest number of topics that a status names. Further topics are counted."""
 
 
 class StreamsStatus(IntEnum):
-    """What members are told beside their tasks. The values are the protocol's."""
+    """Statuses that members get beside their tasks. The values are the protocol's."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -38,7 +41,7 @@ class StreamsStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why a topology cannot be run yet."""
+    """The reason why a topology cannot be run yet."""
 
     status: StreamsStatus
     detail: str
@@ -46,7 +49,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredSubtopology:
-    """A subtopology whose internal topics have partition counts. It is stateful if it has changelogs."""
+    """A subtopology whose internal topics have partition counts.
+
+    It is stateful if it has changelogs.
+    """
 
     task_count: int
     source_topics: tuple[str, ...]
@@ -57,7 +63,10 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredTopology:
-    """A topology with the partition counts that it has or should have; ``subtopologies`` is None where they cannot be told."""
+    """A topology with its derived partition counts.
+
+    ``subtopologies`` is None if the counts cannot be derived.
+    """
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None = None
@@ -71,7 +80,7 @@ class ConfiguredTopology:
 
 
 class _UnsolvedError(Exception):
-    """A problem that leaves counts open."""
+    """Raised for a problem that leaves partition counts open."""
 
     def __init__(self, status: StreamsStatus, detail: str) -> None:
         super().__init__(detail)
@@ -79,7 +88,7 @@ class _UnsolvedError(Exception):
 
 
 def configured(topology: Topology, partition_count: PartitionCount) -> ConfiguredTopology:
-    """Return what follows from a valid topology and the topics that there are.
+    """Return the configuration of a valid topology for the existing topics.
 
     Raises:
         KafkaError: STREAMS_INVALID_TOPOLOGY, no topics could make it run.
@@ -113,18 +122,22 @@ def _summary(names: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Partition counts: those of topics that exist, and those that were decided for internal topics."""
+    """Partition counts of existing topics, and decided counts of internal topics."""
 
     existing: PartitionCount
     decided: dict[str, int]
 
     def of(self, name: str) -> int | None:
-        """Return the count of a topic; one that exists is as it is."""
+        """Return the count of a topic, or None. The count of an existing topic comes first."""
         count = self.existing(name)
         return self.decided.get(name) if count is None else count
 
     def known(self, name: str) -> int:
-        """Return the count of a topic whose count is there, or has to be."""
+        """Return the count of a topic, which must be known.
+
+        Raises:
+            KafkaError: STREAMS_INVALID_TOPOLOGY.
+        """
         count = self.of(name)
         if count is None:
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Number of partitions is not set for topic: {name}")
@@ -146,16 +159,17 @@ def _decided_counts(topology: Topology, partition_count: PartitionCount) -> _Cou
 
 
 def _in_order(topology: Topology) -> list[Subtopology]:
-    """Return the subtopologies in the order in which Kafka looks at them, on which counts may depend."""
+    """Return the subtopologies in Kafka's order, on which counts may depend."""
     by_id = topology.by_id()
     return [by_id[each] for each in in_hash_map_order(list(by_id))]
 
 
 def _repartition_counts(topology: Topology, counts: _Counts) -> dict[str, int]:
-    """Return the partition counts of repartition topics: as the application fixes them, else from upstream, one after another.
+    """Return the partition counts of repartition topics: fixed ones, or those from upstream.
 
-    Kafka passes over the subtopologies again and again; each gives its sinks the count of its largest input in the first turn in which one
-    is known. Here a turn has only those to which something has become known, so that a long chain costs no more than its length.
+    Kafka iterates over the subtopologies repeatedly. Each gives its sinks the count of its largest
+    input in the first pass in which one is known. Here a pass visits only subtopologies with a
+    newly known input, so that a long chain costs no more than its length.
     """
     in_order = _in_order(topology)
     found = {topic.name: topic.partitions for each in in_order for topic in each.repartition_source_topics if topic.partitions != UNDECIDED}
@@ -202,7 +216,7 @@ def _largest_known_input(subtopology: Subtopology, found: Mapping[str, int], cou
 
 
 def _copartitioned_counts(names: frozenset[str], fixed: Mapping[str, int], flexible: set[str], counts: _Counts) -> dict[str, int]:
-    """Return the counts of the repartition topics among topics that need equal ones."""
+    """Return the counts of the repartition topics among topics that need equal counts."""
     repartitioned = {name: counts.known(name) for name in sorted(names) if name in fixed or name in flexible}
     others = {name: counts.known(name) for name in sorted(names) if name not in repartitioned}
     if others:
@@ -224,7 +238,7 @@ def _copartitioned_counts(names: frozenset[str], fixed: Mapping[str, int], flexi
 
 
 def _same_count(counts: Mapping[str, int], shown: Mapping[str, int]) -> int:
-    """Return the one count that all topics have; ``shown`` are those that are named where they differ."""
+    """Return the common count of all topics. If they differ, the error names ``shown``."""
     first = next(iter(counts.values()))
     if any(count != first for count in counts.values()):
         listed = ", ".join(f"{name}={count}" for name, count in shown.items())
@@ -257,7 +271,7 @@ def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopol
 def _missing_topics(
     topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], partition_count: PartitionCount
 ) -> tuple[InternalTopic, ...]:
-    """Return the internal topics that do not exist; one that does has to have the right number of partitions."""
+    """Return the internal topics that do not exist. Existing ones must have the derived count."""
     internal = {
         topic.name: topic for each in subtopologies.values() for topic in (*each.repartition_source_topics, *each.state_changelog_topics)
     }

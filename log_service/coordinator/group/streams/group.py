@@ -1,9 +1,10 @@
-"""One streams group (KIP-1071) as the log holds it: topology, members, targets, and which process holds which task.
+"""One streams group (KIP-1071) as the log holds it: topology, members, targets, holders of tasks.
 
-It changes only by ``replay``; what can be concluded from it are methods that change nothing. It does not know requests, timers or the
+It changes only by ``replay``; all other methods only read. It does not know requests, timers or the
 log. ``StreamsHeartbeats`` decides.
 
-Invariant: ``_active`` and ``_copies`` name, for each task that some member runs or has yet to give up, the processes of these members.
+Invariant: ``_active`` and ``_copies`` count, for each task that members run or have yet to revoke,
+the processes of these members.
 """
 
 from collections import Counter
@@ -34,11 +35,11 @@ T = TypeVar("T", bound=Hashable)
 
 
 class StreamsGroupState(Enum):
-    """The states of a group; the values are what ListGroups and StreamsGroupDescribe call them."""
+    """The states of a group. The values are their names in ListGroups and StreamsGroupDescribe."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
-    """Topics are missing, or do not fit."""
+    """Topics are missing, or their partition counts do not fit."""
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
@@ -53,7 +54,7 @@ class StreamsGroup:
         self.target_epoch = TargetEpoch(epoch=FIRST_EPOCH)
         self.topology: Topology | None = None
         self.required_topics: frozenset[str] = frozenset()
-        """The topics that the group cannot do without."""
+        """The topics that the group requires."""
         self.readers: Mapping[str, str] = {}
         """The subtopology that reads a topic, by the topic's name."""
         self.members: dict[str, StreamsMember] = {}
@@ -65,10 +66,10 @@ class StreamsGroup:
     def __repr__(self) -> str:
         return f"<StreamsGroup {self.group_id!r} epoch={self.epoch.epoch} target={self.target_epoch.epoch} members={len(self.members)}>"
 
-    # What the log holds
+    # Stored state
 
     def replay(self, record: StreamsGroupRecord) -> None:
-        """Take over one record of this group. One that takes back the whole group is its owner's."""
+        """Apply one record of this group. The caller handles a tombstone of the whole group."""
         match record:
             case StreamsEpochRecord(content=StreamsEpoch() as epoch):
                 self.epoch = epoch
@@ -96,7 +97,10 @@ class StreamsGroup:
             self._put(member_id, old, replace(old or StreamsMember(member_id=member_id), metadata=metadata))
 
     def _replay_assignment(self, member_id: str, stored: TaskAssignment | None) -> None:
-        """Take over what a member runs, None for nothing. In a log that was compacted that may stand before the record of the member."""
+        """Apply the assignment of a member, or None if it runs nothing.
+
+        In a compacted log it may come before the member's record.
+        """
         old = self.members.get(member_id)
         if old is not None or stored is not None:
             self._put(member_id, old, replace(old or StreamsMember(member_id=member_id), current=stored or TaskAssignment()))
@@ -111,7 +115,7 @@ class StreamsGroup:
             self.members[member_id] = new
 
     def _count(self, member: StreamsMember, change: int) -> None:
-        """Note that the member's process holds its tasks, or does not any more."""
+        """Add ``change`` to the counts of the member's process for its tasks."""
         process_id = member.metadata.process_id
         for held in (member.current.assigned, member.current.pending_revocation):
             for task in _each(held.active):
@@ -121,10 +125,10 @@ class StreamsGroup:
                 for task in _each(copies):
                     _add(self._copies, (task, process_id), change)
 
-    # What follows from it
+    # Views of the stored state
 
     def holders_for(self, process_id: str) -> Holders:
-        """Return who holds tasks, as a process sees it."""
+        """Return the holders of tasks, from the view of one process."""
         return Holders(is_active_anywhere=self._is_active_anywhere, is_held_here=partial(self._is_held_by, process_id))
 
     def _is_active_anywhere(self, subtopology_id: str, partition: int) -> bool:
@@ -136,7 +140,7 @@ class StreamsGroup:
 
     @property
     def state(self) -> StreamsGroupState:
-        """How far the group is on its way to its target."""
+        """The progress of the group towards its target."""
         if not self.members:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.epoch.validated_topology_epoch:
@@ -147,16 +151,16 @@ class StreamsGroup:
         return StreamsGroupState.STABLE if is_stable else StreamsGroupState.RECONCILING
 
     def target_of(self, member_id: str) -> Tasks:
-        """Return what a member is to run."""
+        """Return a member's target."""
         return self.targets.get(member_id, NO_TARGET)
 
     def reads(self, topic: str) -> bool:
-        """Whether members read a topic; a group without members reads none."""
+        """Whether members read a topic. A group without members reads none."""
         return bool(self.members) and topic in self.readers
 
 
 def streams_tombstones(group: StreamsGroup) -> list[StreamsGroupRecord]:
-    """Return the records that take back everything that the log holds of a group, its committed offsets excepted."""
+    """Return the tombstones of everything that the log holds of a group, except its offsets."""
     group_id, members = group.group_id, sorted(group.members)
     records: list[StreamsGroupRecord] = [StreamsAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
     records += [StreamsTargetRecord(group_id=group_id, member_id=each, content=None) for each in members]

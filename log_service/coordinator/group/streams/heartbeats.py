@@ -1,13 +1,18 @@
-"""Heartbeats of streams groups (KIP-1071): instances of a Kafka Streams application join, report, get tasks and lose them, and leave.
+"""Heartbeats of streams groups (KIP-1071): instances join, report, get and revoke tasks, and leave.
 
-One heartbeat takes a member through these steps: what it says of itself is noted; the first member's topology becomes the group's; the
-topology is configured anew if its topics have changed; the group enters a new epoch if any of this, or the wanted number of standby tasks,
-has changed; if the targets are of an older epoch, and not computed just now, they are computed; the member is moved one step towards its
-target. An empty group waits for more members first. What keeps a group from running is told as a status beside the tasks.
+The steps of one heartbeat:
 
-Groups change only as their records are replayed. Soft state is here: sessions, which groups wait or have to look at changed topics, what
-followed from their topologies, who asked for the end of the application, and how often the tasks behind endpoints changed. It does not know
-how records are stored, nor who creates topics: it replies which are missing.
+1. Store the member's metadata. The first member's topology becomes the group's.
+2. Configure the topology anew if its topics have changed.
+3. Begin a new group epoch if any of this or the wanted number of standby tasks has changed.
+4. Compute the targets if they are of an older epoch and were not computed a moment ago. An empty
+   group waits for more members first.
+5. Move the member one step towards its target.
+
+A problem that keeps a group from running is a status beside the tasks. Groups change only as their
+records are replayed. Soft state is here: sessions, the groups that wait or must look at changed
+topics, configured topologies, the member that requested a shutdown, and the endpoint epoch. This
+file knows neither how records are stored nor who creates topics: its reply names the missing ones.
 
 Source: KIP-1071 as of Kafka 4.3, with KIP-1101 (hashes of topics).
 """
@@ -56,7 +61,7 @@ from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
 STANDBY_KEY = "num.standby.replicas"
-"""What the log calls the wanted number of standby tasks."""
+"""The key of the wanted number of standby tasks in the log."""
 NO_TASKS = Tasks()
 DELAYED_AT_FIRST = Problem(
     status=StreamsStatus.ASSIGNMENT_DELAYED, detail="Assignment delayed due to the configured initial rebalance delay."
@@ -72,31 +77,31 @@ def streams_session_timer(group_id: str, member_id: str) -> tuple[str, str, str]
 
 
 def streams_rebalance_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a member that does not give tasks up."""
+    """Key of the timer that removes a member that does not revoke its tasks."""
     return ("streams rebalance", group_id, member_id)
 
 
 def streams_delay_timer(group_id: str) -> tuple[str, str]:
-    """Key of the timer that ends an empty group's wait for more members."""
+    """Key of the timer that ends the wait of a new group for more members."""
     return ("streams delay", group_id)
 
 
 class StreamsHeartbeatReply(NamedTuple):
-    """What was decided of a heartbeat: the response, and the internal topics that the group misses."""
+    """Outcome of a heartbeat: the response, and the internal topics that the group is missing."""
 
     response: StreamsGroupHeartbeatResponse
     missing_topics: tuple[InternalTopic, ...] = ()
     retry_ms: int = 0
-    """How long a topic that could not be created is left alone."""
+    """The pause before a topic whose creation failed is created again."""
 
 
 @dataclass(slots=True)
 class _Soft:
-    """What is known of one group beside the log."""
+    """The soft state of one group."""
 
     topology: Topology | None = None
     configured: ConfiguredTopology | None = None
-    """What followed from ``topology`` when it was last looked at."""
+    """The configuration of ``topology`` at its last check."""
     is_stale: bool = False
     is_delayed: bool = False
     shutdown_member_id: str | None = None
@@ -105,7 +110,10 @@ class _Soft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Beat:
-    """One heartbeat under way: the group and the member before it, the member with what it says now, and the group's soft state."""
+    """A heartbeat in progress.
+
+    It holds the group and the member before it, the updated member, and the group's soft state.
+    """
 
     group: StreamsGroup
     member: StreamsMember
@@ -113,15 +121,15 @@ class _Beat:
     owned: Tasks | None
     soft: _Soft
     problems: list[Problem] = field(default_factory=list)
-    """What the member is told beside its tasks."""
+    """Statuses for the member."""
 
     def members(self) -> list[StreamsMember]:
-        """Return the group's members as they will be."""
+        """Return the group's members after the heartbeat."""
         return [*(each for each in self.group.members.values() if each.member_id != self.updated.member_id), self.updated]
 
 
 class StreamsHeartbeats:
-    """Decides on the members of the streams groups of one shard. ``image`` is the newest metadata."""
+    """Decides on members of one shard's streams groups. ``image`` returns the newest metadata."""
 
     def __init__(self, config: GroupConfig, image: Callable[[], MetadataImage]) -> None:
         self._max_record_bytes = config.max_metadata_record_bytes
@@ -131,15 +139,18 @@ class StreamsHeartbeats:
         self._sessions = MemberSessions(streams_session_timer)
         self._soft: dict[str, _Soft] = {}
 
-    # A member that stays
+    # Heartbeat of a member that stays
 
     def handle_heartbeat(
         self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """Take a valid request of a member one step further; ``group`` may be one that is about to be. Reply ``StreamsHeartbeatReply``.
+        """Advance a member by one step.
+
+        The request must be valid; ``group`` may be a new one. The reply is a
+        ``StreamsHeartbeatReply``.
 
         Raises:
-            KafkaError: what the member has to hear. The decision is to be refused.
+            KafkaError: the error for the member. The caller must refuse the decision.
         """
         soft = self._soft_of(group, decision)
         if request.member_epoch == LEAVE_EPOCH:
@@ -157,7 +168,7 @@ class StreamsHeartbeats:
         decision.reply(context.reply_to, StreamsHeartbeatReply(response, configured_topology.missing_topics, retry_ms))
 
     def _soft_of(self, group: StreamsGroup, decision: GroupDecision) -> _Soft:
-        """Return what is known of a group beside the log, staged."""
+        """Return the soft state of a group, staged in the decision."""
         soft = self._soft.get(group.group_id)
         if soft is None:
             soft = self._soft[group.group_id] = _Soft()
@@ -179,13 +190,16 @@ class StreamsHeartbeats:
         updated = replace(member, metadata=updated_metadata(member.metadata, request, context))
         return _Beat(group=group, member=member, updated=updated, owned=owned, soft=soft)
 
-    # The group's topology and epoch
+    # Topology and epoch of the group
 
     def _settled_topology(self, beat: _Beat, request: StreamsGroupHeartbeatRequest, decision: GroupDecision) -> Topology:
-        """Note what the member says of itself, and return the group's topology, which is the member's if the group had none.
+        """Store the member's metadata, and return the group's topology.
+
+        The topology is the member's if the group had none.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the member has another topology; UNKNOWN_SERVER_ERROR, it says more than a record can hold.
+            KafkaError: INVALID_REQUEST, the member has another topology; UNKNOWN_SERVER_ERROR, its
+                metadata does not fit into a record.
         """
         group_id, known = beat.group.group_id, beat.group.topology
         if beat.updated.metadata != beat.member.metadata:
@@ -208,10 +222,11 @@ class StreamsHeartbeats:
         return known
 
     def _settled_epoch(self, beat: _Beat, topology: Topology, decision: GroupDecision) -> tuple[ConfiguredTopology, int]:
-        """Return what follows from the topology by now, and the group's epoch, which is a new one where something has changed.
+        """Return the configured topology and the group's epoch, a new one after a change.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the member runs what is not in the topology; STREAMS_INVALID_TOPOLOGY.
+            KafkaError: INVALID_REQUEST, the member runs tasks that are not in the topology;
+                STREAMS_INVALID_TOPOLOGY.
         """
         group, known = beat.group, beat.group.epoch
         configured_topology, metadata_hash = self._configured(beat, topology)
@@ -231,7 +246,10 @@ class StreamsHeartbeats:
         return configured_topology, bumped.epoch
 
     def _configured(self, beat: _Beat, topology: Topology) -> tuple[ConfiguredTopology, int]:
-        """Return what follows from the group's topology and its topics, and their hash; topics that did not change are not looked at."""
+        """Return the configured topology and the hash of its topics.
+
+        Both are cached until a topic changes.
+        """
         group, soft = beat.group, beat.soft
         known = soft.configured if soft.topology is topology else None
         if known is not None and not soft.is_stale:
@@ -247,10 +265,13 @@ class StreamsHeartbeats:
         topic = self._image().topics.by_name.get(name)
         return None if topic is None else len(topic.partitions)
 
-    # What members are to run, and what they run
+    # Targets and assignments of members
 
     def _settled_target(self, beat: _Beat, configured_topology: ConfiguredTopology, epoch: int, decision: GroupDecision) -> TaskTarget:
-        """Return the epoch and the target that hold for the member. Old ones are computed anew, but not again and again."""
+        """Return the epoch and the target of the member.
+
+        Targets of an older epoch are computed anew, but not within the assignment interval.
+        """
         group, soft, last = beat.group, beat.soft, beat.group.target_epoch
         group_id, member_id = group.group_id, beat.updated.member_id
         delay_ms = self._settings.initial_rebalance_delay_ms(group_id)
@@ -276,7 +297,7 @@ class StreamsHeartbeats:
         epoch: int,
         decision: GroupDecision,
     ) -> Mapping[str, Tasks]:
-        """Compute what all members are to run in ``epoch``: nothing while the topology is not ready."""
+        """Compute all targets in ``epoch``. They are empty while the topology is not ready."""
         specs = [
             TaskMember(member_id=each.member_id, process_id=each.metadata.process_id, last_target=group.target_of(each.member_id))
             for each in members
@@ -309,7 +330,7 @@ class StreamsHeartbeats:
         return after
 
     def _await_revocation(self, group_id: str, member: StreamsMember, decision: GroupDecision) -> None:
-        """Give a member as much time as it asked for to give tasks up."""
+        """Start the rebalance timer of a member that has tasks to revoke."""
         decision.set_timer(streams_rebalance_timer(group_id, member.member_id), decision.now_ms + member.metadata.rebalance_timeout_ms)
 
     def _response(
@@ -341,7 +362,7 @@ class StreamsHeartbeats:
         response.status = [Status(status_code=each.status, status_detail=each.detail) for each in problems]
         return response
 
-    # A member that goes
+    # Members that leave
 
     def _leave(
         self, group: StreamsGroup, soft: _Soft, request: StreamsGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
@@ -356,7 +377,7 @@ class StreamsHeartbeats:
         decision.reply(context.reply_to, StreamsHeartbeatReply(response))
 
     def _remove(self, group: StreamsGroup, member: StreamsMember, soft: _Soft, decision: GroupDecision) -> None:
-        """Let a member go; the group enters a new epoch without it."""
+        """Remove a member. The group enters a new epoch without it."""
         group_id, member_id = group.group_id, member.member_id
         decision.append(StreamsAssignmentRecord(group_id=group_id, member_id=member_id, content=None))
         decision.append(StreamsTargetRecord(group_id=group_id, member_id=member_id, content=None))
@@ -370,7 +391,7 @@ class StreamsHeartbeats:
     # Time and topics
 
     def on_timer(self, group: StreamsGroup, key: Hashable, decision: GroupDecision) -> None:
-        """Do what became due in a group."""
+        """Handle a due timer of a group."""
         match key:
             case ("streams session", _, str(member_id)):
                 self.on_session_timer(group, member_id, decision)
@@ -380,19 +401,22 @@ class StreamsHeartbeats:
                 self.on_delay_timer(group, decision)
 
     def on_session_timer(self, group: StreamsGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that has been silent for a whole session."""
+        """Remove a member that was silent for a whole session."""
         member = group.members.get(member_id)
         if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
             self._remove(group, member, self._soft_of(group, decision), decision)
 
     def on_rebalance_timer(self, group: StreamsGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that has not given its tasks up in time."""
+        """Remove a member that has not revoked its tasks in time."""
         member = group.members.get(member_id)
         if member is not None and member.current.state is TaskState.UNREVOKED_TASKS:
             self._remove(group, member, self._soft_of(group, decision), decision)
 
     def on_delay_timer(self, group: StreamsGroup, decision: GroupDecision) -> None:
-        """Assign tasks to the members that have joined by now. Where topics were not looked at yet, the next heartbeat does it."""
+        """Assign tasks to the members that have joined by now.
+
+        If the topology is not configured yet, the next heartbeat does both.
+        """
         soft = self._soft_of(group, decision)
         soft.is_delayed = False
         known = soft.configured if soft.topology is group.topology else None
@@ -400,27 +424,30 @@ class StreamsHeartbeats:
             self._compute_targets(group, group.members.values(), known, group.epoch.epoch, decision)
 
     def resume(self, group: StreamsGroup, decision: GroupDecision) -> None:
-        """Give every member of a group that was just loaded a whole session, and as much time as it asked for to give up tasks."""
+        """Give every member of a freshly loaded group a whole session.
+
+        A member that has yet to revoke tasks also gets its whole rebalance timeout.
+        """
         for member_id, member in group.members.items():
             self._sessions.keep_alive(group.group_id, member_id, self._settings.session_timeout_ms(group.group_id), decision)
             if member.current.state is TaskState.UNREVOKED_TASKS:
                 self._await_revocation(group.group_id, member, decision)
 
     def cancel_timers(self, group_id: str, decision: GroupDecision) -> None:
-        """Forget the timer of a group without members that goes."""
+        """Cancel the timer of a removed group without members."""
         decision.cancel_timer(streams_delay_timer(group_id))
 
     def forget(self, group_id: str) -> None:
-        """Forget what is known of a group that is gone."""
+        """Forget the soft state of a removed group."""
         self._soft.pop(group_id, None)
 
     def configured_topology(self, group: StreamsGroup) -> ConfiguredTopology | None:
-        """Return what followed from a group's topology when a heartbeat last looked at it."""
+        """Return a group's configured topology as of its last check, or None."""
         soft = self._soft.get(group.group_id)
         return soft.configured if soft is not None and soft.topology is group.topology else None
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[StreamsGroup]) -> None:
-        """Have groups look at the topics of their topologies once more, with the next heartbeat of each."""
+        """Have groups with changed topics or racks check them at the next heartbeat."""
         deleted = {topic.name for topic in delta.deleted_topics.values()}
         touched = deleted | {changed.topic.name for changed in delta.changed_topics.values()}
         has_new_racks = bool(delta.changed_brokers)

@@ -1,4 +1,7 @@
-"""How streams groups (KIP-1071) are shown, and which commits and fetches of offsets their members may make. Pure views of a group."""
+"""Views of streams groups (KIP-1071): descriptions, and validation of offset commits and fetches.
+
+These are pure functions of a group's state.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -29,7 +32,11 @@ FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
 
 
 def describe_streams_group(group_id: str, group: StreamsGroup | None, configured: ConfiguredTopology | None) -> DescribedGroup:
-    """Describe one group; every other kind of group is not found. Counts of partitions are shown once the topology is ready."""
+    """Describe one group.
+
+    GROUP_ID_NOT_FOUND if it is no streams group. Partition counts are shown once the topology is
+    ready.
+    """
     if group is None:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} not found.")
     return DescribedGroup(
@@ -105,13 +112,13 @@ def _task_ids(tasks: TaskSet) -> list[TaskIds]:
     return [TaskIds(subtopology_id=each, partitions=partitions) for each, partitions in in_order(tasks)]
 
 
-# Where the state of the application is
+# Partitions by endpoint
 
 
 def partitions_by_endpoint(
     members: Iterable[StreamsMember], configured: ConfiguredTopology, partition_count: Callable[[str], int | None]
 ) -> list[EndpointToPartitions]:
-    """Return which partitions each member with an endpoint has active and standby tasks of."""
+    """Return the input partitions of all tasks of each member that has an endpoint."""
     return [
         EndpointToPartitions(
             user_endpoint=ResponseEndpoint(host=member.metadata.endpoint[0], port=member.metadata.endpoint[1]),
@@ -124,7 +131,10 @@ def partitions_by_endpoint(
 
 
 def _input_partitions(tasks: TaskSet, configured: ConfiguredTopology, partition_count: Callable[[str], int | None]) -> list[TopicPartition]:
-    """Return the partitions of input topics that belong to tasks; a topic with fewer partitions than tasks is not in all of them."""
+    """Return the input partitions of tasks.
+
+    A topic with fewer partitions than the subtopology has tasks is not an input of all of them.
+    """
     found: list[TopicPartition] = []
     subtopologies = configured.subtopologies or {}
     for subtopology_id, partitions in in_order(tasks):
@@ -141,7 +151,10 @@ def _input_partitions(tasks: TaskSet, configured: ConfiguredTopology, partition_
 
 
 def validate_streams_commit(group: StreamsGroup, request: OffsetCommitRequest, context: RequestContext) -> ErrorCode:
-    """Return whether a commit may pass. One of an older epoch does where the member has run all its tasks since then (KIP-1251)."""
+    """Return NONE if a commit is valid, else its error.
+
+    A commit of an older epoch is valid if the member has run all its tasks since then (KIP-1251).
+    """
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
@@ -155,7 +168,11 @@ def validate_streams_commit(group: StreamsGroup, request: OffsetCommitRequest, c
 
 
 def validate_streams_commit_in_transaction(group: StreamsGroup, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Return whether a commit in a transaction may pass: as any other, but its producer may name no member, and knows older codes."""
+    """Return NONE if a transactional commit is valid, else its error.
+
+    Other than outside of transactions, its producer may name no member, and knows only older error
+    codes.
+    """
     is_outsider = request.generation_id < 0
     if is_outsider and (not group.members or (request.member_id == "" and request.group_instance_id is None)):
         return ErrorCode.NONE
@@ -167,7 +184,11 @@ def validate_streams_commit_in_transaction(group: StreamsGroup, request: TxnOffs
 
 
 def _is_timely(group: StreamsGroup, current: TaskAssignment, epoch: int, wanted: Sequence[tuple[str, int]]) -> bool:
-    """Whether an epoch is the member's, or one since which it has run the active tasks of all wanted partitions."""
+    """Whether an epoch is the member's current one, or an acceptable older one.
+
+    An older epoch is acceptable if the member has run the active tasks of all wanted partitions
+    since then.
+    """
     if epoch >= current.epoch or group.topology is None:
         return epoch == current.epoch
     return all(_assignment_epoch(current, group.readers.get(topic), partition, epoch + 1) <= epoch for topic, partition in wanted)
@@ -180,7 +201,10 @@ def _assignment_epoch(current: TaskAssignment, subtopology_id: str | None, parti
 
 
 def validate_streams_fetch(group: StreamsGroup, request: OffsetFetchRequestGroup) -> ErrorCode:
-    """Return whether a fetch of offsets may pass: of a member in its epoch, or of a tool that names none."""
+    """Return NONE if a fetch of offsets is valid, else its error.
+
+    It must come from a member in its epoch, or from a tool that names no member.
+    """
     if request.member_id is None and request.member_epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(request.member_id or "")

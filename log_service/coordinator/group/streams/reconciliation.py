@@ -1,23 +1,25 @@
-"""The next step of one member of a streams group on its way from the tasks that it runs to its target (KIP-1071).
+"""The next step of one member of a streams group from its current tasks to its target (KIP-1071).
 
-One function decides, from the member's state, its target, what the member says that it runs, and which processes hold which tasks. It
-keeps the protocol's promise: a task is active on one process at a time, no process has a task in two roles, and a member enters a new epoch
-only when it has given up what it loses. It knows no group, no log and no time.
+One function decides, from the member's state, its target, the tasks that the member reports, and
+the holders of tasks. It keeps the guarantees of the protocol. A task is active on one process at a
+time. No process has a task in two roles. A member enters a new epoch only after it has revoked the
+tasks that it loses. This file knows no group, no log and no time.
 
 | state | when | next |
 |---|---|---|
 | STABLE | its epoch is the target's | nothing |
 | STABLE | another epoch | compute |
-| UNREVOKED_TASKS | the member still runs what it has to give up, or does not say | stay |
-| UNREVOKED_TASKS | it has given up everything | compute, one epoch further |
+| UNREVOKED_TASKS | it still runs tasks to revoke, or does not report | stay |
+| UNREVOKED_TASKS | it has revoked all of them | compute, one epoch further |
 | UNRELEASED_TASKS | always | compute |
-| UNKNOWN | the member runs something, or does not say | FENCED_MEMBER_EPOCH |
+| UNKNOWN | it runs tasks, or does not report | FENCED_MEMBER_EPOCH |
 | UNKNOWN | it runs nothing | compute, in the target's epoch |
 
-*Compute* keeps what is both held and in the target. If the member still runs some of the rest, it becomes UNREVOKED_TASKS in the epoch that
-it is in. Else it enters the target's epoch with what is free, as UNRELEASED_TASKS if something is missing. An active task is free when no
-process holds it as active, and the member's own process does not hold it in another role; a standby or warmup task is free when the
-member's own process does not hold it in any role.
+*Compute* keeps the tasks that are both held and in the target. If the member still runs some of the
+rest, it becomes UNREVOKED_TASKS in its epoch. Otherwise it enters the target's epoch and gets the
+free tasks. It becomes UNRELEASED_TASKS if some are still missing. An active task is free if no
+process holds it as active, and the member's own process does not hold it in another role. A standby
+or warmup task is free if the member's own process does not hold it in any role.
 
 Source: KIP-1071 as of Kafka 4.3, KIP-1251 (assignment epochs).
 """
@@ -38,32 +40,34 @@ from log_service.coordinator.group.values.streams_tasks import (
 )
 
 IsTask = Callable[[str, int], bool]
-"""Says something of one task, named by its subtopology and partition number."""
+"""A test of one task, which is named by its subtopology and partition number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holders:
-    """Who holds a task, what has yet to be given up included, as the process of one member sees it."""
+    """Holders of tasks from the view of one member's process, including tasks yet to be revoked."""
 
     is_active_anywhere: IsTask
-    """Whether some process holds it as active."""
+    """Whether some process holds the task as active."""
     is_held_here: IsTask
-    """Whether the member's own process holds it in any role."""
+    """Whether the member's own process holds the task in any role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTarget:
-    """What a member is to run in ``epoch``."""
+    """The target of a member in ``epoch``."""
 
     epoch: int
     tasks: Tasks
 
 
 def reconcile_tasks(current: TaskAssignment, target: TaskTarget, owned: Tasks | None, holders: Holders) -> TaskAssignment:
-    """Return the member's next assignment, which may be the same. ``owned`` is what the member says; None is that it says nothing.
+    """Return the member's next assignment, which may be the same.
+
+    ``owned`` holds the tasks that the member reports, or None if it does not report.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, the member has to begin anew.
+        KafkaError: FENCED_MEMBER_EPOCH, the member must join again.
     """
     epoch = current.epoch
     match current.state:
@@ -116,14 +120,14 @@ def _is_free_as_copy(holders: Holders, subtopology_id: str, partition: int) -> b
 
 
 def _parted(held: TaskSet, wanted: TaskSet) -> tuple[TaskSet, TaskSet]:
-    """Divide what is held into what is wanted and what is not."""
+    """Divide held tasks into wanted and unwanted ones."""
     kept = {subtopology_id: both for subtopology_id, each in held.items() if (both := each & wanted.get(subtopology_id, frozenset()))}
     lost = {subtopology_id: rest for subtopology_id, each in held.items() if (rest := each - wanted.get(subtopology_id, frozenset()))}
     return kept, lost
 
 
 def _free(wanted: TaskSet, held: TaskSet, is_free: IsTask) -> tuple[TaskSet, bool]:
-    """Return what is wanted, not held yet, and free, and whether something is wanted that is not free."""
+    """Return the wanted tasks that are free and not held yet, and whether others are not free."""
     free: dict[str, frozenset[int]] = {}
     is_missing = False
     for subtopology_id, partitions in wanted.items():

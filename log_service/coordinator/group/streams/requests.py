@@ -1,6 +1,7 @@
-"""What a StreamsGroupHeartbeat has to be before a group looks at it, and what it says of its member. Plain functions of the request.
+"""Validate a StreamsGroupHeartbeat without its group, and read its fields.
 
-Source: KIP-1071 as of Kafka 4.3, which refuses static members, task offsets, warmup tasks and regular expressions; the texts are ours.
+These are plain functions of the request. Source: KIP-1071 as of Kafka 4.3, which refuses static
+members, task offsets, warmup tasks and regular expressions; the error texts are ours.
 """
 
 from collections.abc import Mapping
@@ -31,10 +32,10 @@ NO_TIMEOUT = -1
 
 
 def validate_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Check a request by itself.
+    """Validate a request on its own.
 
     Raises:
-        KafkaError: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY, with what is wrong.
+        KafkaError: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY, with the reason.
     """
     complaint = _not_served(request) or _complaint(request)
     if complaint is not None:
@@ -87,7 +88,7 @@ def _task_complaint(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """Return what the member says that it runs; None where it says nothing, which is not the same as nothing."""
+    """Return the tasks that the member reports as running, or None if it does not report."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
@@ -95,7 +96,7 @@ def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
 
 
 def updated_metadata(old: StreamsMetadata, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsMetadata:
-    """Return what a member says of itself after a request, in which a null field is an unchanged one."""
+    """Return a member's metadata after a request. A null field leaves its value unchanged."""
     endpoint, tags = request.user_endpoint, request.client_tags
     return replace(
         old,
@@ -111,10 +112,12 @@ def updated_metadata(old: StreamsMetadata, request: StreamsGroupHeartbeatRequest
 
 
 def validate_member_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
-    """Check the epoch that a member sends. An older one passes only where the reply to it may have been lost.
+    """Validate the epoch of a request.
+
+    An older one is valid only if its reply may have been lost.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, the member has to give everything up and join again.
+        KafkaError: FENCED_MEMBER_EPOCH, the member must give everything up and join again.
     """
     current = member.current
     if epoch in (JOIN_EPOCH, current.epoch):
@@ -130,7 +133,7 @@ def validate_member_epoch(member: StreamsMember, epoch: int, owned: Tasks | None
 
 
 def validate_tasks(owned: Tasks | None, subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
-    """Check that what a member says that it runs is in the topology.
+    """Check that the tasks that a member reports are in the topology.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -150,7 +153,7 @@ def validate_tasks(owned: Tasks | None, subtopologies: Mapping[str, ConfiguredSu
 
 
 def tell_assignment(current: TaskAssignment, response: StreamsGroupHeartbeatResponse) -> None:
-    """Tell a member what it runs: not what it has to give up."""
+    """Set a member's tasks in a response, without tasks that it has yet to revoke."""
     response.active_tasks = _told(without_epochs(current.assigned.active))
     response.standby_tasks = _told(current.assigned.standby)
     response.warmup_tasks = _told(current.assigned.warmup)
