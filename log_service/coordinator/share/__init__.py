@@ -1,9 +1,14 @@
-"""Share groups (KIP-932): what the leader of a partition and the share coordinator decide. No module here reads a clock or waits.
+"""Share groups (KIP-932): decisions of a partition's leader and of the share coordinator.
 
-- ``record_states``: the states of a delivered record, and which may follow which.
+No module here reads a clock or waits.
+
+- ``record_states``: the states of a delivered record, and their transitions.
 - ``in_flight``: records in flight as batches of runs.
-- ``share_partition``: one group on one partition, at the partition's leader. ``window``, ``acquiring`` and ``acknowledging`` decide for it.
-- ``aborted``: which fetched batches belong to aborted transactions.
-- ``share_coordinator``: a shard of the share coordinator; ``share_state`` is what it keeps, ``state_records`` what its log holds,
-  ``state_messages`` what requests and responses have of it.
+- ``share_partition``: one group on one partition, at the partition's leader.
+- ``window``, ``acquiring``, ``acknowledging``: the parts of its decisions.
+- ``aborted``: finds the fetched batches of aborted transactions.
+- ``share_coordinator``: a shard of the share coordinator.
+- ``share_state``: the value that it keeps of a partition.
+- ``state_records``: the records in its log.
+- ``state_messages``: share states in requests and responses.
 """

@@ -1,6 +1,8 @@
-"""Which of the batches that were read belong to aborted transactions: a group that reads committed records only gets none of them.
+"""Find the fetched batches that belong to aborted transactions.
 
-Decides from the aborted transactions that the log names and from the markers among the batches. Knows neither groups nor logs.
+A share group that reads only committed records gets none of them. This file decides from the
+aborted transactions that the log names and from the markers among the batches. It knows neither
+groups nor logs.
 """
 
 from collections.abc import Iterable
@@ -10,7 +12,10 @@ from log_service.records.batch import BatchHeader
 
 
 def aborted_ranges(batches: Iterable[BatchHeader], aborted: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the first and last offsets (inclusive) of aborted batches; ``aborted`` are first offsets and producer ids of transactions."""
+    """Return the first and last offsets (inclusive) of aborted batches.
+
+    ``aborted`` holds the first offset and the producer id of each aborted transaction.
+    """
     starting = list(aborted)
     heapify(starting)
     open_ids: set[int] = set()

@@ -1,7 +1,8 @@
-"""What an acknowledgement does to the records that a member has acquired (KIP-932, KIP-1222).
+"""Apply acknowledgements to the records that a member has acquired (KIP-932, KIP-1222).
 
-Decides whether a member may acknowledge what it names, and what becomes of each record. All batches of a request are accepted or refused
-together; a batch whose records have all left the window already is accepted, and changes nothing.
+This file decides whether a member may acknowledge its ranges, and the next state of each record.
+All batches of a request are accepted or refused together. A batch whose records have all left the
+window is accepted without effect.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,10 @@ KNOWN_TYPES = frozenset(each.value for each in AcknowledgeType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgedRange:
-    """Offsets from ``first_offset`` to ``last_offset`` (inclusive): one type for all of them, or one for each."""
+    """Offsets from ``first_offset`` to ``last_offset`` (inclusive).
+
+    ``types`` holds one type for all of them, or one for each.
+    """
 
     first_offset: int
     last_offset: int
@@ -28,7 +32,7 @@ class AcknowledgedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Offsets that are acknowledged alike."""
+    """Offsets with the same acknowledge type."""
 
     first: int
     last: int
@@ -37,7 +41,11 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledging:
-    """One request of one member. ``write_id`` names the write that stores what it changes; ``dead_letters`` is what it gives up."""
+    """One request of one member.
+
+    ``write_id`` names the write that stores its changes. ``dead_letters`` collects the archived
+    records.
+    """
 
     window: DeliveryWindow
     settings: ShareSettings
@@ -47,11 +55,12 @@ class Acknowledging:
     dead_letters: list[DeadLetterRange] = field(default_factory=list)
 
     def run(self, ranges: Sequence[AcknowledgedRange]) -> list[Run]:
-        """Change the records that are acknowledged, tentatively, and return the runs that have to be stored.
+        """Change the acknowledged records tentatively, and return the runs that must be stored.
 
         Raises:
-            KafkaError: nothing was changed. INVALID_REQUEST, a range or a type that makes no sense, or offsets past what was acquired;
-                INVALID_RECORD_STATE, the member does not hold some of the records.
+            KafkaError: nothing was changed. INVALID_REQUEST, an invalid range or type, or offsets
+                past the acquired ones; INVALID_RECORD_STATE, the member does not hold some of the
+                records.
         """
         untouched: dict[int, BatchState] = {}
         try:
@@ -78,14 +87,14 @@ class Acknowledging:
         return to_store
 
     def _note_dead_letters(self, of_type: AcknowledgeType, changed: Sequence[Run]) -> None:
-        """Take note of records that no member will work on; at the offsets of a gap there is no record."""
+        """Note archived records as dead letters. A gap is none because it holds no record."""
         if self.settings.has_dead_letters and of_type in _ARCHIVE_REASONS:
             self.dead_letters.extend(
                 dead_letter_range(run, _ARCHIVE_REASONS[of_type]) for run in changed if run.delivery.state is RecordState.ARCHIVED
             )
 
     def _batches_of(self, each: AcknowledgedRange) -> list[InFlightBatch]:
-        """Return the batches that a range lies in; it may not begin or end behind them."""
+        """Return the batches that cover a range. The range must not begin or end behind them."""
         batches = self.window.batches
         begin = each.first_offset
         if batches.floor(begin) is None and begin < self.window.start_offset:
@@ -125,18 +134,23 @@ class Acknowledging:
 
 
 def given_back(delivery: Delivery, delivery_count_limit: int) -> Delivery:
-    """Return what becomes of a record that its member gives back: delivered as often as is allowed, it is archived."""
+    """Return the next delivery of a record that its member gives back.
+
+    The record is archived if its delivery count has reached the limit.
+    """
     is_used_up = delivery.delivery_count >= delivery_count_limit
     return delivery.followed_by(RecordState.ARCHIVED if is_used_up else RecordState.AVAILABLE, delivery.delivery_count)
 
 
 def dead_letter_range(run: Run, reason: ArchiveReason) -> DeadLetterRange:
-    """Return the records of a run that is given up."""
+    """Return the dead letters of an archived run."""
     return DeadLetterRange(first_offset=run.first, last_offset=run.last, delivery_count=run.delivery.delivery_count, reason=reason)
 
 
 def _parts(each: AcknowledgedRange) -> Iterator[_Part]:
-    """Yield the offsets of a range by type; the types must fit the offsets.
+    """Yield the offsets of a range by type.
+
+    The number of types must fit the offsets.
 
     Raises:
         KafkaError: INVALID_REQUEST.

@@ -1,14 +1,18 @@
-"""Which of the records that the leader has read a member acquires (KIP-932, KIP-1206).
+"""Decide which of the fetched records a member acquires (KIP-932, KIP-1206).
 
-Decides by whole batches where it may, because batches are cheap to track and to acknowledge:
+Whole batches are preferred, because they are cheap to track and to acknowledge:
 
-- New records are acquired in batches of the log. ``max_records`` is a soft limit then: the batch in which it falls is acquired whole. With
-  ``AcquireMode.RECORD_LIMIT`` the rest of that batch stays available.
-- Records that were available again are acquired with the batch that they were in, or by themselves where that batch has fallen apart.
-- A record that fails again and again may take others down with it. From half of the delivery count limit on, at least the second delivery,
-  its batch is delivered alone, and each further time half as much of it; a record on its last delivery is delivered alone.
+- New records are acquired in batches of the log. ``max_records`` is then a soft limit: the batch
+  that reaches it is acquired whole. With ``AcquireMode.RECORD_LIMIT`` the rest of that batch stays
+  available.
+- Records that are available again are acquired with their previous batch, or individually if that
+  batch is tracked by offset.
+- A record that fails repeatedly may make others fail, too. From half of the delivery count limit
+  on, but at least from the second delivery on, its batch is delivered alone, and each further time
+  only half as much of it. A record on its last delivery is delivered alone.
 
-It reads no record: a batch of the log is a range of offsets, and the consumer reports the gaps in it.
+This file reads no record: a batch of the log is a range of offsets, and the consumer reports the
+gaps in it.
 """
 
 from collections.abc import Sequence
@@ -23,9 +27,9 @@ MIN_THROTTLED_COUNT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSettings:
-    """What a group's configuration says about its records: a count, a count of offsets, and milliseconds.
+    """Settings of a group for its records: counts, offset counts, and milliseconds.
 
-    ``has_dead_letters`` says that a record that is given up has to be written elsewhere first.
+    ``has_dead_letters`` tells whether an archived record must be written elsewhere first.
     """
 
     delivery_count_limit: int = 5
@@ -36,13 +40,16 @@ class ShareSettings:
 
     @property
     def throttled_from_count(self) -> int:
-        """How often a record was delivered when its batch is delivered alone."""
+        """The delivery count from which on a record's batch is delivered alone."""
         return max(MIN_THROTTLED_COUNT, (self.delivery_count_limit + 1) // 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquiredRange:
-    """Offsets that a member has acquired, from ``first_offset`` to ``last_offset`` (inclusive), and how often they were delivered."""
+    """Acquired offsets from ``first_offset`` to ``last_offset`` (inclusive).
+
+    All of them have the same delivery count.
+    """
 
     first_offset: int
     last_offset: int
@@ -50,13 +57,16 @@ class AcquiredRange:
 
     @property
     def count(self) -> int:
-        """How many offsets were acquired."""
+        """The number of acquired offsets."""
         return self.last_offset - self.first_offset + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """What the leader has read from ``fetch_offset`` on: the first and last offsets of batches, and those of aborted transactions."""
+    """Batches that the leader has read from ``fetch_offset`` on, by first and last offset.
+
+    ``aborted`` holds those of aborted transactions.
+    """
 
     fetch_offset: int
     batches: Sequence[tuple[int, int]]
@@ -65,7 +75,7 @@ class FetchedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquireRequest:
-    """Who acquires, and how much: ``batch_size`` is how many records are to be tracked together."""
+    """A request to acquire records. ``batch_size`` is how many records to track together."""
 
     member_id: str
     max_records: int
@@ -75,7 +85,7 @@ class AcquireRequest:
 
 @dataclass(slots=True)
 class _Bounds:
-    """How many records may be acquired yet, and up to which offset (inclusive)."""
+    """How many more records may be acquired, and up to which offset (inclusive)."""
 
     last: int
     remaining: int
@@ -83,7 +93,7 @@ class _Bounds:
 
 @dataclass(slots=True)
 class Acquisition:
-    """One attempt to acquire records; ``run`` it once."""
+    """One attempt to acquire records. Call ``run`` once."""
 
     window: DeliveryWindow
     settings: ShareSettings
@@ -94,7 +104,7 @@ class Acquisition:
     _count: int = 0
 
     def run(self) -> list[AcquiredRange]:
-        """Acquire what there is, and return it in the order of the offsets."""
+        """Acquire records and return their ranges in offset order."""
         if self.request.max_records <= 0 or not self.fetched.batches:
             return []
         bounds = self._bounds()
@@ -112,7 +122,10 @@ class Acquisition:
         return self.acquired
 
     def _bounds(self) -> _Bounds:
-        """Keep to the records that may be in flight; where they are all in flight, acquire only what is available among them."""
+        """Respect the limit of records in flight.
+
+        If it is reached, acquire only available records among those in flight.
+        """
         window, wanted = self.window, self.request.max_records
         last = self.fetched.batches[-1][1]
         remaining = min(wanted, self.settings.max_record_locks - window.record_count)
@@ -141,7 +154,10 @@ class Acquisition:
     # Records that were in flight before
 
     def _acquire_again(self, batch: InFlightBatch, base: int, bounds: _Bounds) -> bool:
-        """Acquire what is available of a batch; False if nothing more may go with it."""
+        """Acquire the available records of a batch.
+
+        Return False if nothing more may be acquired.
+        """
         acquirable = [run for run in batch.runs_in(max(base, self.window.start_offset), bounds.last) if run.is_acquirable]
         if not acquirable:
             return True
@@ -161,7 +177,10 @@ class Acquisition:
         return not (is_throttled and self._count > count_before)
 
     def _acquire_offsets(self, batch: InFlightBatch, acquirable: Sequence[Run], most: int) -> None:
-        """Acquire records by themselves, at most so many; fewer from the first record on that was delivered too often."""
+        """Acquire at most ``most`` records individually.
+
+        From the first throttled record on, acquire fewer.
+        """
         limit = self.settings.delivery_count_limit
         throttled_from = self.settings.throttled_from_count
         count_before = self._count
@@ -175,7 +194,7 @@ class Acquisition:
             if delivered >= throttled_from and not is_throttled:
                 is_throttled = True
                 part = max(1, batch.count >> (delivered - throttled_from + 1))
-                if taken < part:  # where as many went before it, Apache Kafka lets the rest of the batch go with them
+                if taken < part:  # otherwise Apache Kafka delivers the rest of the batch, too
                     most = min(most, part)
             last = run.first if is_last_delivery else min(run.last, run.first + most - taken - 1)
             delivery = self._take(batch, run.first, last, run)
@@ -188,7 +207,7 @@ class Acquisition:
         batch.change(first, last, lambda each: each.changed(delivery))
         return delivery
 
-    # Records that are new
+    # New records
 
     def _acquire_new(self, first: int, last: int, remaining: int) -> None:
         window = self.window
@@ -211,7 +230,10 @@ class Acquisition:
         return next((last for base, last in self.fetched.batches if base <= offset <= last), offset)
 
     def _add_in_batches(self, first: int, last: int) -> int:
-        """Track together as many records as the consumer wants to, and end where a batch of the log begins."""
+        """Track up to ``batch_size`` records together.
+
+        Tracked batches end at batches of the log.
+        """
         size = self.request.batch_size
         for base, _ in self.fetched.batches if last - first + 1 > size else ():
             if base > last:
@@ -248,7 +270,7 @@ class Acquisition:
         self.acquired.append(AcquiredRange(first_offset=first, last_offset=last, delivery_count=delivery_count))
         self._count += last - first + 1
 
-    # Records that were never committed
+    # Records of aborted transactions
 
     def _leave_out_aborted(self) -> None:
         for first, last in self.fetched.aborted:
@@ -257,7 +279,7 @@ class Acquisition:
 
 
 def _without(acquired: AcquiredRange, left_out: Sequence[tuple[int, int]]) -> list[AcquiredRange]:
-    """Return what remains of a range without others, which are in the order of their offsets."""
+    """Return the parts of a range outside of others, which are in offset order."""
     parts = []
     first = acquired.first_offset
     for left_first, left_last in left_out:

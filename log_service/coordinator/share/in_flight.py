@@ -1,12 +1,13 @@
-"""Records in flight: the batches that a share partition has acquired, each a list of runs of records that are treated alike.
+"""Records in flight: the batches that a share partition has acquired, as lists of runs.
 
-Decides how runs are cut and joined when the state of some of their records changes. It does not decide when, nor to what.
+A run is a range of records in the same state. This file decides how runs are cut and joined when
+some of their records change. It does not decide when they change, nor to which state.
 
-A change that has to be stored first is tentative: the run has its new delivery already, and keeps the one before it until the write is
-complete. ``settled`` ends that, for good or by taking the change back.
+A change that must be stored first is tentative: the run has its new delivery already, and keeps the
+previous one until the write is complete. ``settled`` then confirms or reverts the change.
 
-Invariants: the runs of a batch cover it without gap or overlap; neighbours differ; a delivery follows the one before it by
-``record_states.NEXT_STATES``.
+Invariants: The runs of a batch cover it without gap or overlap. Neighbours differ. A delivery
+follows the previous one by ``record_states.NEXT_STATES``.
 """
 
 from bisect import bisect_right
@@ -22,7 +23,7 @@ _FIRST = attrgetter("first")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """How often a record was delivered, and what became of it last.
+    """The state of a record and its delivery count.
 
     ``member_id`` and ``lock_deadline_ms`` (monotonic) are those of the member that has acquired it.
     """
@@ -38,7 +39,7 @@ class Delivery:
         return self.state in FINAL_STATES
 
     def followed_by(self, state: RecordState, delivery_count: int) -> "Delivery":
-        """Return the delivery of a record that no member holds any more."""
+        """Return the delivery of a record after its member no longer holds it."""
         assert state in NEXT_STATES[self.state], f"{self.state.name} cannot become {state.name}"
         return Delivery(state=state, delivery_count=delivery_count)
 
@@ -47,7 +48,7 @@ class Delivery:
 class Run:
     """Records from ``first`` to ``last`` (inclusive) that share one delivery.
 
-    While a write is under way, ``write_id`` names it and ``before`` is what the delivery was.
+    While a write is in progress, ``write_id`` names it and ``before`` is the previous delivery.
     """
 
     first: int
@@ -58,36 +59,39 @@ class Run:
 
     @property
     def count(self) -> int:
-        """How many offsets the run covers."""
+        """The number of offsets in the run."""
         return self.last - self.first + 1
 
     @property
     def is_acquirable(self) -> bool:
-        """Whether a member may have these records now."""
+        """Whether a member may acquire these records now."""
         return self.delivery.state is RecordState.AVAILABLE and self.before is None
 
     @property
     def is_settled_final(self) -> bool:
-        """Whether nothing can happen to these records any more."""
+        """Whether these records can no longer change."""
         return self.delivery.is_final and self.before is None
 
     def changed(self, delivery: Delivery) -> "Run":
-        """Return the run with another delivery, of which no write is waited for."""
+        """Return the run with another delivery that needs no write."""
         return replace(self, delivery=delivery, before=None, write_id=0)
 
     def tentatively(self, delivery: Delivery, write_id: int) -> "Run":
-        """Return the run with a delivery that counts once the write is complete."""
+        """Return the run with a delivery that takes effect once the write is complete."""
         return replace(self, delivery=delivery, before=self.delivery, write_id=write_id)
 
     def settled(self, *, is_written: bool) -> "Run":
-        """Return the run after its write: with the new delivery, or with the old one again."""
+        """Return the run after its write, with the new delivery or with the previous one."""
         assert self.before is not None
         return self.changed(self.delivery if is_written else self.before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterRange:
-    """Records from ``first_offset`` to ``last_offset`` (inclusive) that are given up: how often they were delivered, and why no more."""
+    """Archived records from ``first_offset`` to ``last_offset`` (inclusive).
+
+    ``delivery_count`` is how often they were delivered, ``reason`` why they were archived.
+    """
 
     first_offset: int
     last_offset: int
@@ -96,13 +100,14 @@ class DeadLetterRange:
 
 
 BatchState = tuple["InFlightBatch", tuple[Run, ...], bool]
-"""A batch, its runs, and whether it was tracked by offset, at some time."""
+"""A snapshot of a batch: the batch, its runs, and whether it was tracked by offset."""
 
 
 class InFlightBatch:
-    """The records that were acquired together the first time, from ``first`` to ``last`` (inclusive).
+    """The records that were first acquired together, from ``first`` to ``last`` (inclusive).
 
-    ``is_tracked_by_offset`` once its records have gone separate ways: from then on they are acquired by themselves.
+    ``is_tracked_by_offset`` becomes true once its records have different states. From then on they
+    are acquired individually.
     """
 
     __slots__ = ("first", "is_tracked_by_offset", "last", "runs")
@@ -119,21 +124,21 @@ class InFlightBatch:
 
     @property
     def count(self) -> int:
-        """How many offsets the batch covers."""
+        """The number of offsets in the batch."""
         return self.last - self.first + 1
 
     @property
     def state(self) -> BatchState:
-        """What ``restore`` makes the batch again."""
+        """A snapshot for ``restore``."""
         return self, self.runs, self.is_tracked_by_offset
 
     def restore(self, state: BatchState) -> None:
-        """Be again what the batch was."""
+        """Restore the batch from a snapshot."""
         _, self.runs, self.is_tracked_by_offset = state
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing can happen to any of its records any more."""
+        """Whether none of its records can change any more."""
         return all(run.is_settled_final for run in self.runs)
 
     def is_within(self, first: int, last: int) -> bool:
@@ -146,9 +151,10 @@ class InFlightBatch:
         return [_cut(run, first, last) for run in self.runs[begin:end]]
 
     def change(self, first: int, last: int, change: Callable[[Run], Run]) -> None:
-        """Have ``change`` make each run of a range anew; runs are cut at its borders.
+        """Replace each run of a range by ``change(run)``.
 
-        It looks at the runs of the range and their neighbours alone: a member that acknowledges one record at a time has thousands.
+        Runs are cut at the borders of the range. Only the runs of the range and their neighbours
+        are visited, because a member that acknowledges one record at a time has thousands of runs.
         """
         begin, end = self._places(first, last)
         if begin >= end:
@@ -166,7 +172,7 @@ class InFlightBatch:
         self.is_tracked_by_offset |= len(self.runs) > 1
 
     def _places(self, first: int, last: int) -> tuple[int, int]:
-        """Return where the runs that hold offsets of a range begin and end (exclusive)."""
+        """Return the index range (end exclusive) of the runs that overlap a range of offsets."""
         runs = self.runs
         begin = max(bisect_right(runs, first, key=_FIRST) - 1, 0)
         if runs[begin].last < first:
@@ -190,9 +196,10 @@ def _joined(runs: Sequence[Run]) -> Iterator[Run]:
 
 
 class InFlightBatches:
-    """All batches of a share partition, in the order of their offsets; they never overlap.
+    """All batches of a share partition in offset order.
 
-    ``new_counts`` is how many offsets each batch covered that came since a reader emptied the list.
+    They never overlap. ``new_counts`` holds the offset count of each batch added since a reader
+    cleared the list.
     """
 
     __slots__ = ("_batches", "new_counts")
@@ -209,15 +216,15 @@ class InFlightBatches:
 
     @property
     def last_offset(self) -> int:
-        """The last offset in flight; there must be one."""
+        """The last offset in flight. There must be a batch."""
         return self._batches[-1].last
 
     def states(self) -> list[BatchState]:
-        """Return what ``restore`` makes the batches again."""
+        """Return snapshots for ``restore``."""
         return [batch.state for batch in self._batches]
 
     def restore(self, states: Sequence[BatchState]) -> None:
-        """Be again what the batches were: what came since did not."""
+        """Restore the batches from snapshots. Batches added since are dropped."""
         self._batches = [state[0] for state in states]
         self.new_counts.clear()
         for state in states:
@@ -234,7 +241,7 @@ class InFlightBatches:
         return self._batches[index - 1] if index else None
 
     def overlapping(self, first: int, last: int) -> list[InFlightBatch]:
-        """Return the batches that hold an offset of a range."""
+        """Return the batches that overlap a range."""
         start = bisect_right(self._batches, first, key=_FIRST)
         if start and self._batches[start - 1].last >= first:
             start -= 1
@@ -248,11 +255,11 @@ class InFlightBatches:
         self.new_counts.append(batch.count)
 
     def drop_complete_below(self, offset: int) -> None:
-        """Forget the batches that end below an offset, and of which no record is waited for."""
+        """Drop the batches that end below an offset and whose records can no longer change."""
         end = bisect_right(self._batches, offset, key=_FIRST)
         self._batches[:end] = [batch for batch in self._batches[:end] if batch.last >= offset or not batch.is_complete]
 
     def change(self, first: int, last: int, change: Callable[[Run], Run]) -> None:
-        """Have ``change`` make each run of a range anew."""
+        """Replace each run of a range by ``change(run)``."""
         for batch in self.overlapping(first, last):
             batch.change(first, last, change)

@@ -1,13 +1,14 @@
-"""The states of a record that a share group has been given, and the moves between them (KIP-932).
+"""The states of a record that was delivered to a share group, and their transitions (KIP-932).
 
-Decides which state may follow which, and what an acknowledgement makes of an acquired record. Knows neither offsets nor members.
+This file decides which state may follow which, and the state of an acquired record after an
+acknowledgement. It knows neither offsets nor members.
 """
 
 from enum import IntEnum
 
 
 class RecordState(IntEnum):
-    """The state of one record for one share group. The numbers are stored; acquired is never stored."""
+    """The state of one record for one share group. The numbers are stored. ACQUIRED never is."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -16,7 +17,7 @@ class RecordState(IntEnum):
 
 
 class AcknowledgeType(IntEnum):
-    """What a consumer says of a record that it holds. A gap is an offset at which the log holds no record."""
+    """A consumer's acknowledgement of a record. GAP is an offset without a record in the log."""
 
     GAP = 0
     ACCEPT = 1
@@ -26,14 +27,14 @@ class AcknowledgeType(IntEnum):
 
 
 class AcquireMode(IntEnum):
-    """How strictly ``max_records`` binds (KIP-1206)."""
+    """Strictness of ``max_records`` (KIP-1206)."""
 
     BATCH_OPTIMIZED = 0
     RECORD_LIMIT = 1
 
 
 class ArchiveReason(IntEnum):
-    """Why a record is archived that somebody could have worked on."""
+    """The reason for archiving a record that was not processed."""
 
     REJECTED = 1
     DELIVERED_TOO_OFTEN = 2
@@ -45,7 +46,7 @@ NEXT_STATES: dict[RecordState, frozenset[RecordState]] = {
     RecordState.ACKNOWLEDGED: frozenset(),
     RecordState.ARCHIVED: frozenset(),
 }
-"""Which states may follow; a final state is never left."""
+"""The allowed transitions. Final states have none."""
 
 STATE_AFTER: dict[AcknowledgeType, RecordState] = {
     AcknowledgeType.GAP: RecordState.ARCHIVED,
@@ -53,6 +54,6 @@ STATE_AFTER: dict[AcknowledgeType, RecordState] = {
     AcknowledgeType.RELEASE: RecordState.AVAILABLE,
     AcknowledgeType.REJECT: RecordState.ARCHIVED,
 }
-"""What an acquired record becomes; a renewal (KIP-1222) changes no state."""
+"""The state of an acquired record after each type. A renewal (KIP-1222) changes no state."""
 
 FINAL_STATES = frozenset(state for state, following in NEXT_STATES.items() if not following)

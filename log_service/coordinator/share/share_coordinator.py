@@ -1,14 +1,18 @@
-"""One shard of the share coordinator: the share states of one partition of ``__share_group_state`` (KIP-932).
+"""One shard of the share coordinator: one partition of ``__share_group_state`` (KIP-932).
 
-It decides who may write, what a write becomes in the log, and from which offset on the log is needed. It does not know what the states
-mean to members, nor which groups exist: the group coordinator initializes and deletes states, leaders of partitions read and write them.
+This file decides who may write, how a write is stored, and from which offset on the log is needed.
+It does not know what the states mean to members, nor which groups exist. The group coordinator
+initializes and deletes states, leaders of partitions read and write them.
 
-- A leader that reads with a newer leader epoch is stored before it hears the state; an older leader is fenced from then on.
-- A state that is initialized anew has a newer state epoch; what leaders write with an older one is fenced (the group's offsets were reset).
-- A write is stored as an update of the last snapshot, and every so many of them as a snapshot; so a load stays short, and what lies before
-  the oldest needed snapshot can be deleted.
+- A read with a newer leader epoch is stored before the leader gets the state. Older leaders are
+  fenced from then on.
+- A state that is initialized anew has a newer state epoch. Writes with an older one are fenced,
+  because the group's offsets were reset.
+- A write is stored as an update of the last snapshot. After a number of updates it is stored as a
+  snapshot. So a load stays short, and records before the oldest needed snapshot can be deleted.
 
-Invariants: a state changes in ``replay`` alone; its snapshot epoch grows with every snapshot; an update belongs to the snapshot before it.
+Invariants: A state changes only in ``replay``. Its snapshot epoch grows with every snapshot. An
+update belongs to the snapshot before it.
 """
 
 from collections.abc import Callable, Hashable
@@ -37,22 +41,22 @@ COLD_TIMER = "cold snapshots"
 CLEAN_UP_TIMER = "deleted topics"
 MAX_CLEAN_UP_RECORDS = 1_000
 CLEAN_UP_PAUSE_MS = 5
-"""States of deleted topics go in batches of so many with so long a pause: requests have their turn in between."""
+"""States of deleted topics are deleted in batches of this size, with this pause for requests."""
 PRUNE_TIMER = "needless records"
 IsThere = Callable[[UUID, int], bool]
-"""Whether a partition of a topic exists, as far as this node knows."""
+"""Tells whether a partition of a topic exists, as far as this node knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedlessRecords:
-    """Announced: no state needs the records of the log before ``end_offset``."""
+    """Announcement that no state needs the records of the log before ``end_offset``."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRefusal:
-    """Why nothing was done for one partition of a request."""
+    """The error for one partition of a request that was refused."""
 
     error_code: ErrorCode
     error_message: str
@@ -60,7 +64,7 @@ class StateRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareStateWrite:
-    """What a leader writes of one partition of one group; epochs of -1 are not checked."""
+    """A leader's write of one partition of one group. Epochs of -1 are not checked."""
 
     state_epoch: int
     leader_epoch: int
@@ -71,9 +75,10 @@ class ShareStateWrite:
 
 @dataclass(slots=True)
 class _Entry:
-    """A state, and where it stands in the log: the offset of its last snapshot, and the updates since.
+    """A state with the log offset of its last snapshot and the number of updates since.
 
-    The epochs are the highest ever seen, and fence older ones: a state that is initialized anew knows no leader.
+    The epochs are the highest ever seen, and fence older ones, because a state that is initialized
+    anew has no leader.
     """
 
     state: ShareState
@@ -98,11 +103,14 @@ class ShareCoordinatorShard:
 
     @property
     def needed_offset(self) -> int:
-        """The offset from which on a load needs the log: its oldest snapshot that has no newer one, or the end."""
+        """The log offset from which on a load needs the log.
+
+        It is the oldest of the states' last snapshots, or the end of the log.
+        """
         return min((entry.snapshot_offset for entry in self._entries.values()), default=self._replayed_end)
 
     def state_of(self, key: ShareKey) -> ShareState | None:
-        """Return a state for reading, None where there is none."""
+        """Return a state for reading, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry.state
 
@@ -111,7 +119,7 @@ class ShareCoordinatorShard:
     def handle_initialize(
         self, key: ShareKey, state_epoch: int, start_offset: int, reply_to: Hashable, decision: Decision[ShareRecord]
     ) -> None:
-        """Initialize a state, for the first time or anew; reply None."""
+        """Initialize a state, or initialize it anew. The reply is None."""
         entry = self._entries.get(key)
         refusal = _malformed(key)
         if refusal is None and entry is not None:
@@ -133,7 +141,7 @@ class ShareCoordinatorShard:
         decision.reply(reply_to, None)
 
     def handle_read(self, key: ShareKey, leader_epoch: int, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Reply the state, and fence leaders of older epochs."""
+        """Reply with the state, and fence leaders of older epochs."""
         entry = self._entries.get(key)
         refusal = _malformed(key) or _not_open(entry, leader_epoch, NO_EPOCH, "read") or self._unknown_partition(key)
         if refusal is not None or entry is None:
@@ -151,7 +159,7 @@ class ShareCoordinatorShard:
         decision.reply(reply_to, state)
 
     def handle_write(self, key: ShareKey, write: ShareStateWrite, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Store what became of records; reply None."""
+        """Store a leader's write. The reply is None."""
         entry = self._entries.get(key)
         refusal = _malformed(key) or _not_open(entry, write.leader_epoch, write.state_epoch, "written")
         refusal = refusal or self._unknown_partition(key)
@@ -160,23 +168,24 @@ class ShareCoordinatorShard:
         decision.reply(reply_to, refusal)
 
     def handle_delete(self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Delete a state, if there is one; reply None."""
+        """Delete a state, if it exists. The reply is None."""
         refusal = _malformed(key) or self._unknown_partition(key)
         if refusal is None and key in self._entries:
             decision.append(SnapshotRecord(key=key, state=None))
         decision.reply(reply_to, refusal)
 
     def handle_read_summary(self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Reply the state, None where there is none; no leader is fenced."""
+        """Reply with the state, or None if it does not exist. No leader is fenced."""
         decision.reply(reply_to, _malformed(key) or self._unknown_partition(key) or self.state_of(key))
 
-    # What time and metadata bring
+    # Timers and metadata
 
     def on_loaded(self, decision: Decision[ShareRecord]) -> None:
-        """Begin to serve; the states of topics that were deleted while no shard was loaded go.
+        """Begin to serve, and delete the states of topics deleted while the shard was not loaded.
 
-        A state was written by a coordinator that knew its topic, in an earlier epoch of leadership. This node knows of its own epoch, so
-        it knows what that one knew: a topic that it does not know is one that was deleted since.
+        Each state was written by a coordinator that knew its topic, in an earlier leader epoch.
+        This node's metadata is newer because it knows its own leader epoch. Therefore an unknown
+        topic is a deleted one.
         """
         decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
         decision.set_timer(PRUNE_TIMER, decision.now_ms + self._config.prune_interval_ms)
@@ -185,9 +194,9 @@ class ShareCoordinatorShard:
             decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: Decision[ShareRecord]) -> None:
-        """Take note of topics that were deleted: their states go.
+        """Delete the states of deleted topics.
 
-        A topic that is merely unknown may be one of which this node has not heard yet.
+        A topic that is merely unknown may be one that this node has not heard of yet.
         """
         gone = delta.deleted_topics
         self._orphans |= {key for key in self._entries if key.topic_id in gone} if gone else set()
@@ -195,7 +204,7 @@ class ShareCoordinatorShard:
             decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
 
     def on_timer(self, key: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Store anew what no leader has written for long, have records deleted, or delete what belongs to deleted topics."""
+        """Store cold states anew, announce needless records, or delete states of deleted topics."""
         if key == COLD_TIMER:
             decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
             self._store_cold_states(decision)
@@ -210,7 +219,7 @@ class ShareCoordinatorShard:
                 decision.set_timer(CLEAN_UP_TIMER, decision.now_ms + CLEAN_UP_PAUSE_MS)
 
     def _store_cold_states(self, decision: Decision[ShareRecord]) -> None:
-        """Store anew, unless every state was stored so already."""
+        """Store cold states as new snapshots, unless all last snapshots are cold ones already."""
         if all(entry.state.create_timestamp_ms != entry.state.write_timestamp_ms for entry in self._entries.values()):
             return
         for key, entry in self._entries.items():
@@ -222,7 +231,7 @@ class ShareCoordinatorShard:
     # The log
 
     def replay(self, record: ShareRecord, context: ReplayContext) -> None:
-        """Take over one record."""
+        """Apply one record."""
         self._replayed_end = context.offset + 1
         match record:
             case SnapshotRecord(state=None):
@@ -232,7 +241,7 @@ class ShareCoordinatorShard:
                 self._take_over(record.key, state, context.offset)
             case UpdateRecord():
                 entry = self._entries.get(record.key)
-                if entry is not None:  # an update whose snapshot was deleted says nothing
+                if entry is not None:  # an update without its snapshot is ignored
                     entry.state = _updated(entry.state, record)
                     entry.leader_epoch = max(entry.leader_epoch, record.leader_epoch)
                     entry.update_count += 1
@@ -242,13 +251,14 @@ class ShareCoordinatorShard:
             state=state, snapshot_offset=offset, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch
         )
         entry.state, entry.snapshot_offset = state, offset
-        if entry.update_count >= self._config.snapshot_update_records:  # as Apache Kafka counts: on, where a state is initialized anew
+        # like Apache Kafka, the count continues if a state is initialized anew
+        if entry.update_count >= self._config.snapshot_update_records:
             entry.update_count = 0
         entry.leader_epoch = max(entry.leader_epoch, state.leader_epoch)
         entry.state_epoch = max(entry.state_epoch, state.state_epoch)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
-        """Do nothing: share states are never written in transactions."""
+        """Do nothing, because share states are never written in transactions."""
 
     def _record_of(self, key: ShareKey, entry: _Entry, write: ShareStateWrite, leader_epoch: int, wall_ms: int) -> ShareRecord:
         state = entry.state

@@ -1,18 +1,21 @@
-"""One share group on one partition, at the partition's leader (KIP-932): who holds which records, and what became of them.
+"""One share group on one partition, at the partition's leader (KIP-932).
 
-It decides what a member acquires, what an acknowledgement does, when a lock has expired, and what has to be stored. It reads no log, stores
-nothing and knows no clock: batches of the log are handed in as ranges of offsets, ``StateWrite`` tells what to store, and every method that
-needs the time is given it.
+This file decides which records a member acquires, the effect of an acknowledgement, when a lock has
+expired, and what must be stored. It reads no log, stores nothing and knows no clock. It gets
+batches of the log as ranges of offsets, and the time as an argument. It returns writes as
+``StateWrite``.
 
-A change that a member asks for is tentative until it is stored: ``complete_write`` ends it, for good or by taking it back. A lock that has
-expired is gone whether that could be stored or not. Acquiring stores nothing: a new leader delivers again what was not acknowledged.
+A change that a member requests is tentative until it is stored. ``complete_write`` confirms or
+reverts it. An expired lock is released whether that could be stored or not. Acquiring stores
+nothing, because a new leader delivers unacknowledged records again.
 
-Where a group has dead letters, a record that is given up has to be written elsewhere before it is final: ``StateWrite.dead_letters``
-says which ones. A record whose last lock has expired stays with its member, for ``archive_expired`` to give up; if that fails, it is
-tried again.
+If a group has dead letters, an archived record must be written elsewhere before it is final.
+``StateWrite.dead_letters`` names these records. A record whose last lock has expired stays with its
+member until ``archive_expired`` archives it. If that fails, it is retried.
 
-Invariants: a record is held by one member at most; a final record is never delivered again; a delivery count grows with an acquisition
-alone, and never beyond the limit; the start offset never goes back; a write is complete once.
+Invariants: A record is held by at most one member. A final record is never delivered again. A
+delivery count grows only with an acquisition, and never beyond the limit. The start offset never
+decreases. A write is completed once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,14 +30,15 @@ from log_service.coordinator.share.record_states import ArchiveReason, RecordSta
 from log_service.coordinator.share.window import DeliveryWindow, StateBatch, WindowState
 
 _EXPIRED_MS = -1
-"""A deadline that has passed at any time."""
+"""A lock deadline that is always in the past."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWrite:
-    """What the share coordinator has to store; ``complete_write`` it once that is done, or given up.
+    """A write for the share coordinator.
 
-    ``dead_letters`` are the records that have to be written elsewhere before, in groups that have dead letters.
+    Call ``complete_write`` once it is stored or has failed. ``dead_letters`` are the records that
+    must be written elsewhere before, in groups that have dead letters.
     """
 
     write_id: int
@@ -45,56 +49,59 @@ class StateWrite:
 
 
 class SharePartition:
-    """The records of one group on one partition. ``settings`` may be replaced at any time, and count from the next call on."""
+    """The records of one group on one partition.
+
+    ``settings`` may be replaced at any time, and take effect at the next call.
+    """
 
     def __init__(self, settings: ShareSettings, start_offset: int, stored: Sequence[StateBatch] = ()) -> None:
-        """Begin with what the share coordinator has stored.
+        """Begin with the state that the share coordinator has stored.
 
         Raises:
-            KafkaError: UNKNOWN_SERVER_ERROR, what is stored makes no sense.
+            KafkaError: UNKNOWN_SERVER_ERROR, the stored state is invalid.
         """
         self.settings = settings
         self._window = DeliveryWindow(start_offset, stored)
         self._last_write_id = 0
         self._pending: dict[int, tuple[int, int]] = {}
         self.lock_timeout_count = 0
-        """Records that a member has held for too long, each delivery once."""
+        """The number of records whose lock has expired, once for each delivery."""
 
     def __repr__(self) -> str:
         return f"<SharePartition {self._window.start_offset}-{self._window.end_offset} writes={len(self._pending)}>"
 
     @property
     def start_offset(self) -> int:
-        """The first offset that something can still happen to (SPSO)."""
+        """The first offset whose record can still change (SPSO)."""
         return self._window.start_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last record that was ever acquired (SPEO, exclusive)."""
+        """The offset after the last record that was ever acquired (SPEO, exclusive)."""
         return self._window.end_offset
 
     @property
     def next_fetch_offset(self) -> int:
-        """From where to read the log for the next acquisition."""
+        """The offset from which to read the log for the next acquisition."""
         return self._window.next_fetch_offset
 
     @property
     def delivery_complete_count(self) -> int:
-        """How many records from the start offset on are done with (KIP-1226)."""
+        """The number of final records from the start offset on (KIP-1226)."""
         return self._window.delivery_complete_count
 
     @property
     def record_count(self) -> int:
-        """How many offsets are in flight."""
+        """The number of offsets in flight."""
         return self._window.record_count
 
     @property
     def batch_count(self) -> int:
-        """In how many batches they are tracked."""
+        """The number of batches in flight."""
         return len(self._window.batches)
 
     def take_new_batch_counts(self) -> list[int]:
-        """Return how many offsets each batch covers that came in flight since the last call, in the order in which they came."""
+        """Return the offset count of each batch added since the last call, in order."""
         new_counts = self._window.batches.new_counts
         taken = new_counts.copy()
         new_counts.clear()
@@ -102,36 +109,45 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether a member may acquire anything: records that are available again, or new ones while not too many are in flight."""
+        """Whether a member may acquire records.
+
+        They may be available again, or new ones while the limit of records in flight is not
+        reached.
+        """
         window = self._window
         return window.next_fetch_offset != window.end_offset or window.record_count < self.settings.max_record_locks
 
     @property
     def next_lock_deadline_ms(self) -> int | None:
-        """When the next lock expires (monotonic), or None while nothing is held."""
+        """The earliest lock deadline (monotonic), or None while no record is acquired."""
         return min((run.delivery.lock_deadline_ms for run in self.runs() if run.delivery.state is RecordState.ACQUIRED), default=None)
 
     def runs(self) -> Iterable[Run]:
         """Return the records in flight, for reading."""
         return self._window.batches.runs()
 
-    # What members ask for
+    # Requests of members
 
     def state(self) -> WindowState:
-        """Return what ``undo_acquisition`` needs."""
+        """Return a snapshot for ``undo_acquisition``."""
         return self._window.state()
 
     def undo_acquisition(self, state: WindowState) -> None:
-        """Be as before the last acquisition: no member was told of it, so that it was no delivery. Nothing else may have happened since."""
+        """Revert the last acquisition, which then counts as no delivery.
+
+        No member may know of it. Nothing else may have happened since.
+        """
         self._window.restore(state)
 
     def acquire(self, request: AcquireRequest, fetched: FetchedRecords, now_ms: int) -> list[AcquiredRange]:
-        """Have a member acquire what it may of the records that were read, in the order of their offsets."""
+        """Have a member acquire fetched records, and return the acquired ranges in offset order."""
         deadline_ms = now_ms + self.settings.record_lock_duration_ms
         return Acquisition(self._window, self.settings, request, fetched, deadline_ms).run()
 
     def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange], now_ms: int) -> StateWrite | None:
-        """Take note of what became of records that a member holds; None if nothing has to be stored.
+        """Acknowledge records that a member holds.
+
+        Return None if nothing must be stored.
 
         Raises:
             KafkaError: nothing was changed; INVALID_REQUEST or INVALID_RECORD_STATE.
@@ -141,9 +157,10 @@ class SharePartition:
         return self._write(acknowledging.run(ranges), acknowledging.dead_letters)
 
     def release(self, member_id: str) -> StateWrite | None:
-        """Take back all that a member holds, because its session has ended; None if nothing has to be stored.
+        """Release all records of a member whose session has ended.
 
-        The locks of records that ``archive_expired`` has to give up expire at once.
+        Return None if nothing must be stored. Locks of records that must become dead letters expire
+        at once, and ``archive_expired`` archives them.
         """
         write_id = self._last_write_id + 1
         held = [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.member_id == member_id]
@@ -153,21 +170,21 @@ class SharePartition:
         others = [run for run in held if not self._needs_dead_letter(run)]
         return self._write(self._give_back(others, partial(Run.tentatively, write_id=write_id)))
 
-    # What time and the log bring
+    # Time and the log
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
-        """Take back what was held for too long; None if nothing has to be stored."""
+        """Release records whose lock has expired. Return None if nothing must be stored."""
         expired = [run for run in self._expired(now_ms) if not self._needs_dead_letter(run)]
         self._count_timeouts(expired)
         return self._write(self._give_back(expired, Run.changed))
 
     def archive_expired(self, now_ms: int) -> StateWrite | None:
-        """Give up what was held for too long by the last member that could have it, tentatively; only where there are dead letters."""
+        """Archive records whose last lock has expired, tentatively. Only used with dead letters."""
         write_id = self._last_write_id + 1
         last_held = [run for run in self._expired(now_ms) if self._needs_dead_letter(run)]
         self._count_timeouts(last_held)
         for run in last_held:
-            self._window.batches.change(run.first, run.last, _unlocked)  # counted already, should this be tried again
+            self._window.batches.change(run.first, run.last, _unlocked)  # a retry must not count it again
         archived = self._give_back(last_held, partial(Run.tentatively, write_id=write_id))
         start = self._window.start_offset
         return self._write(archived, [dead_letter_range(run, ArchiveReason.DELIVERED_TOO_OFTEN) for run in archived if run.first >= start])
@@ -184,13 +201,18 @@ class SharePartition:
         return settings.has_dead_letters and run.delivery.delivery_count >= settings.delivery_count_limit
 
     def follow_log_start(self, log_start_offset: int) -> bool:
-        """Forget the records that the log has deleted. Whether the start offset moved; it is stored with the next write."""
+        """Forget records that the log has deleted.
+
+        Return whether the start offset moved. The new start offset is stored with the next write.
+        """
         return self._window.follow_log_start(log_start_offset)
 
     def complete_write(self, write_id: int, *, is_written: bool) -> bool:
-        """End a write: what was tentative counts now, or is as it was before. Whether records became available, or the start offset moved.
+        """Confirm or revert a write.
 
-        What was acquired before is held again if the write has failed; a lock that has expired meanwhile is found by ``expire_locks``.
+        Return whether records became available or the start offset moved. If the write has failed,
+        records that were acquired before it are held again. ``expire_locks`` finds those whose lock
+        has expired meanwhile.
         """
         first, last = self._pending.pop(write_id)
         self._window.batches.change(first, last, partial(_settled, write_id=write_id, is_written=is_written))
@@ -198,10 +220,13 @@ class SharePartition:
         settled = (run for batch in self._window.batches.overlapping(first, last) for run in batch.runs_in(first, last))
         return is_moved or any(run.is_acquirable for run in settled)
 
-    # How runs change
+    # Changes of runs
 
     def _give_back(self, runs: Iterable[Run], change: Callable[[Run, Delivery], Run]) -> list[Run]:
-        """Give records back and return the runs to store: those below the start offset are archived whatever their count."""
+        """Give records back and return the runs to store.
+
+        Records below the start offset are archived whatever their delivery count.
+        """
         start, limit = self._window.start_offset, self.settings.delivery_count_limit
         to_store: list[Run] = []
         for run in runs:
@@ -241,7 +266,7 @@ def _settled(run: Run, *, write_id: int, is_written: bool) -> Run:
 
 
 def _state_batches(runs: Iterable[Run]) -> Iterator[StateBatch]:
-    """Yield what to store of runs; equal neighbours are one batch."""
+    """Yield the stored batches of runs. Equal neighbours are joined."""
     batch: StateBatch | None = None
     for run in sorted(runs, key=attrgetter("first")):
         state, count = run.delivery.state, run.delivery.delivery_count

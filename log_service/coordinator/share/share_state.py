@@ -1,11 +1,14 @@
-"""What the share coordinator keeps of one group on one partition (KIP-932): a value, and how a write changes it.
+"""The state that the share coordinator keeps of one group on one partition (KIP-932).
 
-Decides how what is stored and what is written become one. Knows neither the log nor requests.
+This file decides how a stored state and a write are combined. It knows neither the log nor
+requests.
 
-Writes may arrive late, and again: of two batches that say something about the same offset the one with the higher delivery count counts,
-and of two with the same count the one that is nearer to the end of a record's life. So it does not matter in which order they come.
+Writes may arrive late or repeatedly. If two batches overlap, the one with the higher delivery count
+wins. If the counts are equal, the one with the later state in a record's life wins. So the order of
+writes does not matter.
 
-Invariants: batches are sorted, do not overlap, and begin at the start offset or above; neighbours that say the same are one batch.
+Invariants: Batches are sorted, do not overlap, and begin at the start offset or above. Neighbours
+with equal state and count are joined.
 """
 
 from collections.abc import Iterable
@@ -18,7 +21,7 @@ from log_service.coordinator.share.window import StateBatch
 UNKNOWN_START_OFFSET = -1
 UNKNOWN_COUNT = -1
 FIRST_LEADER_EPOCH = 0
-"""The leader epoch of a state that no leader has read; no leader's is lower."""
+"""The leader epoch of a state that no leader has read. No leader's epoch is lower."""
 NO_EPOCH = -1
 """A request with this epoch is not checked."""
 
@@ -34,7 +37,10 @@ class ShareKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareState:
-    """The state of one partition of one group; ``delivery_complete_count`` is -1 where no leader has told it (KIP-1226)."""
+    """The state of one partition of one group.
+
+    ``delivery_complete_count`` is -1 if no leader has reported it (KIP-1226).
+    """
 
     snapshot_epoch: int
     state_epoch: int
@@ -47,7 +53,7 @@ class ShareState:
 
 
 def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Return what several batches say together of the offsets from ``start_offset`` on; they may overlap."""
+    """Combine batches, which may overlap, from ``start_offset`` on."""
     waiting = sorted(
         (max(each.first_offset, start_offset), -each.delivery_count, -each.delivery_state, each.last_offset)
         for each in batches

@@ -1,6 +1,7 @@
-"""Share states in the requests and responses of the share state APIs (KIP-932): each is written here and read here.
+"""Convert share states to and from the messages of the share state APIs (KIP-932).
 
-Decides nothing: the share coordinator answers what was read of a request, and a broker that asked reads the response.
+This file decides nothing. The share coordinator uses it for requests that it gets, and a broker for
+responses to its requests.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ B = TypeVar("B")
 
 
 class _Batch(Protocol):
-    """What batches of states have in common, in messages and here."""
+    """The common fields of state batches, in messages and in ``window``."""
 
     @property
     def first_offset(self) -> int:
@@ -29,11 +30,11 @@ class _Batch(Protocol):
 
     @property
     def delivery_state(self) -> int:
-        """The state, as a number that is stored."""
+        """The state, as its stored number."""
 
     @property
     def delivery_count(self) -> int:
-        """How often the records were delivered."""
+        """The delivery count of the records."""
 
 
 def _copied(batches: Iterable[_Batch], new: Callable[..., B]) -> list[B]:
@@ -49,7 +50,7 @@ def _copied(batches: Iterable[_Batch], new: Callable[..., B]) -> list[B]:
 
 
 def write_request(partition: int, write: ShareStateWrite) -> writing.PartitionData:
-    """Return a write of one partition as a request has it."""
+    """Return a write of one partition as part of a request."""
     return writing.PartitionData(
         partition=partition,
         state_epoch=write.state_epoch,
@@ -61,7 +62,7 @@ def write_request(partition: int, write: ShareStateWrite) -> writing.PartitionDa
 
 
 def requested_write(asked: writing.PartitionData) -> ShareStateWrite:
-    """Return the write that a request asks for."""
+    """Return the write of a request."""
     return ShareStateWrite(
         state_epoch=asked.state_epoch,
         leader_epoch=asked.leader_epoch,
@@ -72,7 +73,7 @@ def requested_write(asked: writing.PartitionData) -> ShareStateWrite:
 
 
 def read_result(partition: int, state: ShareState) -> reading.PartitionResult:
-    """Return a state as the response to a read has it."""
+    """Return a state as the result of a read."""
     return reading.PartitionResult(
         partition=partition,
         state_epoch=state.state_epoch,
@@ -82,13 +83,13 @@ def read_result(partition: int, state: ShareState) -> reading.PartitionResult:
 
 
 def state_read(result: reading.PartitionResult) -> ShareState:
-    """Return the state in the response to a read, which does not tell all of it."""
+    """Return the state of a read's result, which does not hold all fields."""
     batches = tuple(_copied(result.state_batches, StateBatch))
     return ShareState(snapshot_epoch=0, state_epoch=result.state_epoch, leader_epoch=0, start_offset=result.start_offset, batches=batches)
 
 
 def summary_result(partition: int, state: ShareState | None) -> summarizing.PartitionResult:
-    """Return a state as a summary has it; that of a state which does not exist says that nothing is known."""
+    """Return a state as the result of a summary. A missing state has unknown offset and count."""
     if state is None:
         return summarizing.PartitionResult(partition=partition, start_offset=UNKNOWN_START_OFFSET, delivery_complete_count=UNKNOWN_COUNT)
     return summarizing.PartitionResult(
@@ -101,7 +102,7 @@ def summary_result(partition: int, state: ShareState | None) -> summarizing.Part
 
 
 def state_summarized(result: summarizing.PartitionResult) -> ShareState:
-    """Return the state in a summary, which has no batches."""
+    """Return the state of a summary's result, which has no batches."""
     return ShareState(
         snapshot_epoch=0,
         state_epoch=result.state_epoch,

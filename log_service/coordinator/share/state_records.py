@@ -1,7 +1,7 @@
-"""What ``__share_group_state`` holds, as values: snapshots of share states, and updates of the last snapshot.
+"""Records of ``__share_group_state``, as values: snapshots of share states, and updates of them.
 
-The share coordinator decides and replays these values; ``encode`` and ``decode`` turn them into the keys and values that Kafka stores, and
-back.
+The share coordinator decides on these values and replays them. ``encode`` and ``decode`` convert
+them to the keys and values that Kafka stores, and back.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ B = TypeVar("B", ShareSnapshotValueStateBatch, ShareUpdateValueStateBatch)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRecord:
-    """The whole state of one partition of one group; None takes it back."""
+    """The whole state of one partition of one group. None deletes it."""
 
     key: ShareKey
     state: ShareState | None
@@ -37,7 +37,7 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRecord:
-    """What a write changes in the state of the last snapshot; a start offset of -1 leaves it as it is."""
+    """The changes of a write to the last snapshot. A start offset of -1 leaves it unchanged."""
 
     key: ShareKey
     snapshot_epoch: int
@@ -51,7 +51,9 @@ ShareRecord = SnapshotRecord | UpdateRecord
 
 
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value as they are stored; a value of None is a tombstone.
+    """Return the stored key and value.
+
+    A value of None is a tombstone.
 
     Raises:
         ProtocolError: a value does not fit.
@@ -100,10 +102,10 @@ def _encode_batches(of: type[B], batches: Iterable[StateBatch]) -> list[B]:
 
 
 def decode(key: Buffer, value: Buffer | None) -> ShareRecord | None:
-    """Return the record, or None for an update without a value, which says nothing.
+    """Return the record, or None for an update without a value, which is ignored.
 
     Raises:
-        ProtocolError: the bytes are not what their type says, or are of a type that does not exist.
+        ProtocolError: the bytes do not match their type, or the type does not exist.
     """
     stored_key = decode_key(KEY_CLASSES, key)
     share_key = ShareKey(group_id=stored_key.group_id, topic_id=stored_key.topic_id, partition=stored_key.partition)

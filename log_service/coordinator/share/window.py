@@ -1,13 +1,14 @@
-"""The window of a share partition: from its start offset to its end offset, and the records in flight between them.
+"""The window of a share partition: its start and end offsets, and the records in flight between.
 
-Decides where the window begins and ends, from which offset the leader fetches next, and how many records of the window are done with. What
-becomes of a record is decided elsewhere.
+This file decides where the window begins and ends, from which offset the leader fetches next, and
+how many records of the window are final. It does not decide on the states of records.
 
-A share coordinator knows only records whose state was stored. After a new leader has loaded them, records between them were acquired and
-never acknowledged: such a *gap* is fetched and acquired again. A gap that the log itself has, because it was compacted, is none of these.
+A share coordinator knows only records whose state was stored. After a new leader has loaded them,
+records between them were acquired and never acknowledged. Such a *gap* is fetched and acquired
+again. A gap in the log itself, because it was compacted, is none of these.
 
-Invariants: the start offset never goes back; every batch in flight ends below the end offset; a record at or above the start offset is
-final only when its last write is complete.
+Invariants: The start offset never decreases. Every batch in flight ends below the end offset. A
+record at or above the start offset is final only when its last write is complete.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from log_service.coordinator.share.record_states import RecordState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateBatch:
-    """Records as the share coordinator stores them: from ``first_offset`` to ``last_offset`` (inclusive)."""
+    """Stored records from ``first_offset`` to ``last_offset`` (inclusive) with the same state."""
 
     first_offset: int
     last_offset: int
@@ -29,27 +30,33 @@ class StateBatch:
 
 
 WindowState = tuple[int, int, tuple[int, int] | None, list[BatchState]]
-"""Where a window began and ended, its gap, and its batches."""
+"""A snapshot of a window: start offset, end offset, gap, and batches."""
 
 
 @dataclass(slots=True)
 class _Gap:
-    """What is to be fetched again: from ``start`` on, as long as the window still ends where it did at loading."""
+    """Records to fetch again, from ``start`` on.
+
+    It is valid as long as the end offset of the window has not changed since loading.
+    """
 
     start: int
     window_end: int
 
 
 class DeliveryWindow:
-    """The records that a group has been given and is not done with; ``end_offset`` (exclusive) is where new records begin."""
+    """The records that a group has acquired and that are not all final.
+
+    ``end_offset`` (exclusive) is where new records begin.
+    """
 
     __slots__ = ("_gap", "batches", "end_offset", "start_offset")
 
     def __init__(self, start_offset: int, stored: Sequence[StateBatch] = ()) -> None:
-        """Take over what is stored.
+        """Load the stored batches.
 
         Raises:
-            KafkaError: UNKNOWN_SERVER_ERROR, what is stored makes no sense.
+            KafkaError: UNKNOWN_SERVER_ERROR, the stored state is invalid.
         """
         self.start_offset = start_offset
         self.batches = InFlightBatches()
@@ -70,30 +77,30 @@ class DeliveryWindow:
         return f"<DeliveryWindow {self.start_offset}-{self.end_offset} batches={len(self.batches)}>"
 
     def state(self) -> WindowState:
-        """Return what ``restore`` makes the window again."""
+        """Return a snapshot for ``restore``."""
         gap = None if self._gap is None else (self._gap.start, self._gap.window_end)
         return self.start_offset, self.end_offset, gap, self.batches.states()
 
     def restore(self, state: WindowState) -> None:
-        """Be again what the window was: what happened since did not."""
+        """Restore the window from a snapshot."""
         self.start_offset, self.end_offset, gap, batches = state
         self._gap = None if gap is None else _Gap(*gap)
         self.batches.restore(batches)
 
     @property
     def record_count(self) -> int:
-        """How many offsets are in flight."""
+        """The number of offsets in flight."""
         return self.end_offset - self.start_offset if len(self.batches) else 0
 
     @property
     def gap_start(self) -> int | None:
-        """From where on records between stored ones are acquired again, or None."""
+        """The offset from which on records between stored ones are acquired again, or None."""
         gap = self._gap
         return max(gap.start, self.start_offset) if gap is not None and gap.window_end == self.end_offset else None
 
     @property
     def next_fetch_offset(self) -> int:
-        """From where the leader fetches next: the first record that is available, or the end."""
+        """The next offset to fetch: the first available record, or the end offset."""
         gap_start = self.gap_start
         for batch in self.batches:
             if gap_start is not None:
@@ -107,12 +114,15 @@ class DeliveryWindow:
 
     @property
     def delivery_complete_count(self) -> int:
-        """How many records of the window are done with, those whose write is under way included (KIP-1226)."""
+        """The number of final records in the window, including those being written (KIP-1226)."""
         start = self.start_offset
         return sum(run.last - max(run.first, start) + 1 for run in self.batches.runs() if run.delivery.is_final and run.last >= start)
 
     def narrow_gap(self, start: int) -> None:
-        """Fetch again only from an offset on; nothing once the window has grown, or the gap is past."""
+        """Move the start of the gap.
+
+        The gap is dropped once it is passed or the window has grown.
+        """
         gap = self._gap
         if gap is not None and gap.window_end == self.end_offset and start < gap.window_end:
             gap.start = start
@@ -120,11 +130,11 @@ class DeliveryWindow:
             self._gap = None
 
     def begin_with_records(self) -> None:
-        """Begin where the first batch in flight does: the log holds nothing between the start and it."""
+        """Move the start offset to the first batch, because the log holds nothing before it."""
         self.start_offset = max(self.start_offset, next(iter(self.batches)).first)
 
     def note_missing(self, first: int, end: int) -> None:
-        """Take note that the log holds no record from ``first`` below ``end`` any more: none of them is acquired again."""
+        """Archive available records from ``first`` to ``end`` (exclusive) that the log has lost."""
         self.batches.change(first, end - 1, _archived_if_available)
         gap_start = self.gap_start
         if gap_start is not None and first <= gap_start < end:
@@ -133,7 +143,10 @@ class DeliveryWindow:
     # Records that leave the window
 
     def move_start(self) -> bool:
-        """Move the start to the first record that something can still happen to, and forget what lies below."""
+        """Move the start offset to the first record that can still change. Drop batches below.
+
+        Return whether it moved.
+        """
         if self.start_offset < self.end_offset:
             reached = min(self._first_open(), self.end_offset)
             is_moved = reached > self.start_offset
@@ -160,9 +173,11 @@ class DeliveryWindow:
         return reached
 
     def follow_log_start(self, log_start_offset: int) -> bool:
-        """Begin no earlier than the log: what is available below is archived, what is acquired is archived once it is given back.
+        """Move the start offset to the log start offset.
 
-        The start moves on over records behind it that are done with already. A new leader may have loaded such records.
+        Return whether it moved. Available records below it are archived now, acquired ones once
+        they are given back. The start offset then also skips final records, which a new leader may
+        have loaded.
         """
         if log_start_offset <= self.start_offset:
             return False
@@ -173,7 +188,7 @@ class DeliveryWindow:
         return True
 
     def archive_acquired(self, first: int, last: int) -> None:
-        """Archive what has just been acquired of a range: it belongs to an aborted transaction."""
+        """Archive the acquired records of a range that belong to an aborted transaction."""
         self.batches.change(first, last, _archived_if_acquired)
 
 
