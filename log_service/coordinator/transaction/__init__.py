@@ -1,10 +1,10 @@
-"""Transactions: which producer owns a transactional id, which partitions its transaction has, and how it ends (KIP-98, KIP-360, KIP-890).
+"""Transactions: producers, partitions and outcomes of transactional ids (KIP-98, KIP-360, KIP-890).
 
-- ``transaction``: the value of one transactional id, and the table of allowed moves between its states.
-- ``rules``: what each request makes of such a value; plain functions.
-- ``records``: what ``__transaction_state`` holds.
+- ``transaction``: the value of one transactional id, and the table of its state transitions.
+- ``rules``: the effect of each request on such a value, as plain functions.
+- ``records``: the records of ``__transaction_state``.
 - ``transaction_coordinator``: one shard: the transactional ids of one partition of that topic.
-- ``waiting_requests``: the requests that came while the transaction before theirs was ending.
-- ``markers``: which markers are owed to which partitions, and where they are on their way.
-- ``listing``: what admin clients are told.
+- ``waiting_requests``: requests that wait for the end of the previous transaction.
+- ``markers``: the markers that are owed to partitions, waiting or in flight.
+- ``listing``: views of transactional ids for admin clients.
 """

@@ -1,7 +1,9 @@
-"""What admin clients are told of transactional ids: one described, or those listed that pass their filters (KIP-664, KIP-994, KIP-1152).
+"""Views of transactional ids for admin clients (KIP-664, KIP-994, KIP-1152).
 
-Decides which ids pass, and how a state is called. Patterns are those of RE2, as with Apache Kafka, and match whole ids. Ids are matched a
-bounded piece of work at a time, because any client may list them, and one that matches many of them would hold up all others.
+One id can be described, and ids can be listed by filters. This file decides which ids pass the
+filters, and the names of states. Patterns are those of RE2, as with Apache Kafka, and match whole
+ids. Ids are matched in bounded steps, because any client may list them, and a match of many ids
+would hold up all others.
 """
 
 from collections import deque
@@ -19,16 +21,22 @@ from log_service.protocol.messages.list_transactions import ListTransactionsRequ
 from log_service.protocol.messages.list_transactions import TransactionState as ListedTransaction
 
 MAX_PATTERN_SIZE = 2_000
-"""Instructions of a pattern: an id may have 32,767 characters, and the match of one is not interrupted."""
+"""The largest number of instructions of a pattern.
+
+It is bounded because an id may have 32,767 characters, and one match is not interrupted.
+"""
 WORK_PER_STEP = 40_000
-"""Instructions of the pattern, for each id of a usual length."""
+"""Work of one step, in instructions of the pattern for each id of usual length."""
 USUAL_LENGTH = 32
 _STATES = {state.told: state for state in TransactionState}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which ids are asked for. Empty sets and an empty pattern let all pass, as a duration below 0 does."""
+    """The filters of a request.
+
+    Empty sets, an empty pattern and a duration below 0 let all ids pass.
+    """
 
     states: frozenset[TransactionState]
     has_states: bool
@@ -37,7 +45,10 @@ class Filters:
     pattern: str
 
     def passes(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether an id is told if it matches the pattern (``Search``). One without a transaction runs since time began, as with Kafka."""
+        """Whether an id passes all filters except the pattern, which ``Search`` matches.
+
+        An id without a transaction has an infinite duration, as with Kafka.
+        """
         if self.has_states and transaction.state not in self.states:
             return False
         if self.producer_ids and transaction.producer_id not in self.producer_ids:
@@ -49,7 +60,7 @@ def filters_of(request: ListTransactionsRequest) -> Filters:
     """Return the filters of a request.
 
     Raises:
-        KafkaError: INVALID_REGULAR_EXPRESSION, the pattern is none, or too large.
+        KafkaError: INVALID_REGULAR_EXPRESSION, the pattern is invalid or too large.
     """
     pattern = request.transactional_id_pattern or ""
     if pattern:
@@ -66,19 +77,19 @@ def filters_of(request: ListTransactionsRequest) -> Filters:
 
 
 def unknown_states(request: ListTransactionsRequest) -> list[str]:
-    """Return the names in a request that no state has, each once."""
+    """Return the state names in a request that do not exist, without duplicates."""
     return list(dict.fromkeys(name for name in request.state_filters if name not in _STATES))
 
 
 def listed(transactions: Iterable[Transaction], filters: Filters, now_ms: int) -> Iterator[ListedTransaction]:
-    """Yield the ids that pass, whether they match the pattern or not."""
+    """Yield the ids that pass all filters except the pattern."""
     for each in transactions:
         if filters.passes(each, now_ms):
             yield ListedTransaction(transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.told)
 
 
 class Search:
-    """Finds the ids that match a pattern; all of them where it is empty."""
+    """Finds the ids that match a pattern. An empty pattern matches all."""
 
     def __init__(self, pattern: str, ids: Iterable[ListedTransaction]) -> None:
         self._pattern = pattern
@@ -86,7 +97,7 @@ class Search:
         self.found: list[ListedTransaction] = [] if pattern else list(ids)
 
     def take_step(self) -> bool:
-        """Look at as many ids as one step may; whether these were the last ones."""
+        """Match a bounded number of ids. Return whether all are done."""
         work, size = WORK_PER_STEP, program_size(self._pattern) if self._left else 0
         while self._left and work > 0:
             each = self._left.popleft()
@@ -97,7 +108,7 @@ class Search:
 
 
 def described(transactional_id: str, transaction: Transaction | None) -> DescribedTransaction:
-    """Return one id with the partitions of its transaction; TRANSACTIONAL_ID_NOT_FOUND where it is not known."""
+    """Describe one id with the partitions of its transaction, or TRANSACTIONAL_ID_NOT_FOUND."""
     if transaction is None:
         return DescribedTransaction(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     topics = groupby(sorted(transaction.partitions), attrgetter("topic"))

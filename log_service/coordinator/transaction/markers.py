@@ -1,10 +1,12 @@
-"""Markers on their way: which ones wait, which broker has been asked, and what its response means.
+"""Markers of ending transactions: those that wait, those in flight, and responses to them.
 
-Decides to which broker a marker goes, that a broker has one request at a time, and which errors are tried again. It does not know
-transactions beyond their markers, nor connections. Partitions that are gone count as written: there is nothing to end there.
+This file decides which broker a marker goes to, and which errors are retried. A broker has one
+request at a time. It knows neither transactions beyond their markers nor connections. Deleted
+partitions count as written, because there is nothing to end in them.
 
-Invariant: each partition of each announced transaction is waiting or in flight until it is written, given up because another coordinator
-owns the transaction, or dropped with the leadership of the coordinator's partition.
+Invariant: Each partition of each announced transaction is waiting or in flight until it is written,
+given up because another coordinator owns the transaction, or dropped with the leadership of the
+coordinator's partition.
 
 Source: KIP-98; KIP-1228 (the transaction version in markers).
 """
@@ -24,14 +26,14 @@ from log_service.protocol.messages.write_txn_markers import (
 )
 
 OWNED_ELSEWHERE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""A later coordinator has written to the partition: the transaction is its to end."""
+"""Errors of a partition to which a later coordinator has written. It then ends the transaction."""
 WITHOUT_MARKER = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""The partition cannot have had records of a transaction."""
+"""Errors of a partition that cannot have had transactional records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueMarkers:
-    """A transaction whose outcome is safe, and the partitions that are to be told."""
+    """A transaction whose outcome is replicated, and the partitions that need its marker."""
 
     transactional_id: str
     producer_id: int
@@ -43,7 +45,10 @@ class DueMarkers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The coordinator of a transaction: a partition of ``__transaction_state`` in one leader epoch."""
+    """The coordinator of a transaction: a partition of its topic in one leader epoch.
+
+    The topic is ``__transaction_state``.
+    """
 
     partition: int
     leader_epoch: int
@@ -51,7 +56,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class SentMarkers:
-    """Markers of one transaction for some partitions."""
+    """Markers of one transaction for some partitions, in flight or done."""
 
     owner: Owner
     markers: DueMarkers
@@ -60,7 +65,7 @@ class SentMarkers:
 
 @dataclass(frozen=True, slots=True)
 class MarkerBatch:
-    """What one broker is asked for in one request."""
+    """The markers of one request to one broker."""
 
     node_id: NodeId
     entries: tuple[SentMarkers, ...]
@@ -71,17 +76,20 @@ class MarkerBatch:
 
 
 class Gone:
-    """Where a partition is that does not exist any more."""
+    """Stands for the leader of a deleted partition."""
 
 
 GONE = Gone()
 FindLeader = Callable[[TopicPartition], NodeId | Gone | None]
-"""Returns the leader of a partition, None while it has none."""
+"""Returns the leader of a partition; None if it has no leader."""
 
 
 @dataclass(slots=True)
 class _Owed:
-    """Markers of one transaction: ``left`` are not written yet, those of them that are not ``waiting`` are in flight."""
+    """Markers of one transaction.
+
+    ``left`` are not written yet. Those of them that are not ``waiting`` are in flight.
+    """
 
     markers: DueMarkers
     owner: Owner
@@ -94,12 +102,12 @@ class _Owed:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a response came to: partitions that are done, and whether some have to be tried again."""
+    """Outcome of a response: finished partitions, and whether others must be retried."""
 
     written: tuple[SentMarkers, ...]
     is_retrying: bool
     given_up: tuple[str, ...] = ()
-    """Transactional ids that another coordinator owns by now."""
+    """Transactional ids that another coordinator owns now."""
 
 
 class MarkerQueue:
@@ -116,20 +124,29 @@ class MarkerQueue:
         return len(self._owed)
 
     def add(self, owner: Owner, markers: DueMarkers) -> None:
-        """Owe the markers of a transaction; what was owed of an earlier announcement of the same id is replaced."""
+        """Add the markers of a transaction.
+
+        They replace those of an earlier announcement of the same id.
+        """
         self._owed[owner.partition, markers.transactional_id] = _Owed(markers, owner)
 
     def drop(self, partition: int) -> None:
-        """Owe nothing any more for a partition of ``__transaction_state``: its next leader announces what is due."""
+        """Drop all markers of a partition of ``__transaction_state``.
+
+        Its next leader announces them again.
+        """
         for key in [key for key in self._owed if key[0] == partition]:
             del self._owed[key]
 
     def is_busy(self, node_id: NodeId) -> bool:
-        """Whether a request to a broker is under way: it gets the next one after that."""
+        """Whether a request to a broker is in flight."""
         return node_id in self._busy
 
     def take(self, find_leader: FindLeader) -> tuple[list[MarkerBatch], list[SentMarkers]]:
-        """Return requests for brokers that have none under way, and the partitions that are gone. Both wait no more."""
+        """Return requests for idle brokers, and the markers of deleted partitions.
+
+        Neither of them is waiting any more.
+        """
         by_node: dict[NodeId, list[SentMarkers]] = {}
         gone: list[SentMarkers] = []
         for key, owed in list(self._owed.items()):
@@ -151,11 +168,11 @@ class MarkerQueue:
         return [MarkerBatch(node_id, tuple(entries)) for node_id, entries in by_node.items()], gone
 
     def count_without_leader(self, find_leader: FindLeader) -> int:
-        """Return how many transactions have a marker that waits for its partition to be led."""
+        """Return the number of transactions with a marker for a partition that has no leader."""
         return sum(any(find_leader(where) is None for where in owed.waiting) for owed in self._owed.values())
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse | None) -> Settled:
-        """Take note of a response; None where none came. What was not written waits again."""
+        """Apply a response, or None if there was none. Markers that were not written wait again."""
         self._busy.discard(batch.node_id)
         codes = {} if response is None else _codes(response)
         written, given_up, is_retrying = [], [], False

@@ -1,7 +1,10 @@
-"""What ``__transaction_state`` holds, as values: each record is a transactional id as it stands, or that it is forgotten.
+"""Records of ``__transaction_state``, as values.
 
-Decides how a value is stored: version 0 in a cluster whose transaction.version is 0, else version 1, which has tagged fields. A record of
-a version that this software does not know decodes to None and stays untouched in the log, as with Apache Kafka.
+Each holds a transactional id or deletes it.
+
+This file decides how a value is stored: as version 0 if the cluster's transaction.version is 0,
+else as version 1, which has tagged fields. A record of an unknown version decodes to None and stays
+untouched in the log, as with Apache Kafka.
 """
 
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ VALUE_VERSIONS = (CLASSIC_VALUE_VERSION, FLEXIBLE_VALUE_VERSION)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRecord:
-    """A transactional id from now on; None forgets it."""
+    """The new value of a transactional id. None deletes it."""
 
     transactional_id: str
     transaction: Transaction | None
@@ -30,7 +33,9 @@ class TransactionRecord:
 
 
 def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value as they are stored; a value of None is a tombstone.
+    """Return the stored key and value.
+
+    A value of None is a tombstone.
 
     Raises:
         ProtocolError: a text does not fit.
@@ -64,10 +69,10 @@ def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
 
 
 def decode(key: Buffer, value: Buffer | None) -> TransactionRecord | None:
-    """Return the record, or None where its key or its value is of a version that is not known here.
+    """Return the record, or None if the version of its key or value is unknown.
 
     Raises:
-        ProtocolError: the bytes are not what they say.
+        ProtocolError: the bytes do not match their type.
     """
     try:
         stored_key = decode_key(KEY_CLASSES, key)

@@ -1,14 +1,17 @@
-"""What each request makes of a transactional id: the next value, or the error that its client hears.
+"""The effect of each request on a transactional id: its next value, or an error.
 
-Decides everything that Kafka's coordinator decides about one transactional id, without log, clock and markers. The version of a request
-chooses the rules (KIP-890): EndTxn from version 5 and AddPartitionsToTxn from version 4 on are those of transactions version 2, all others
-the classic ones. Only an abort that the coordinator itself begins goes by the level of the cluster.
+This file holds all decisions of Kafka's coordinator about one transactional id, without log, clock
+and markers. The version of a request selects the rules (KIP-890). EndTxn from version 5 and
+AddPartitionsToTxn from version 4 on use those of transaction version 2, all others the classic
+ones. Only an abort that the coordinator itself begins uses the level of the cluster.
 
-Invariants: a function returns its argument where the request changes nothing; while markers are being written, requests hear
-CONCURRENT_TRANSACTIONS before their producer is looked at, because the end may give it another id; an epoch above 32766 is only ever a
-marker's.
+Invariants: A function returns its argument if the request changes nothing. While markers are being
+written, requests get CONCURRENT_TRANSACTIONS before their producer is checked, because the end may
+give the producer another id. Only markers have an epoch above 32766.
 
-Errors are KafkaErrors. PRODUCER_FENCED is told to old versions as INVALID_PRODUCER_EPOCH, which is the handlers' task.
+Errors are KafkaErrors. The handlers replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for old
+versions.
+
 Source: KIP-98, KIP-360, KIP-588, KIP-890, and the 4.3 coordinator's tables.
 """
 
@@ -30,7 +33,10 @@ from log_service.coordinator.transaction.transaction import (
 )
 
 NewProducerId = Callable[[], int]
-"""Returns an id that no producer has. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, there is none at hand."""
+"""Returns an unused producer id.
+
+Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, none is at hand.
+"""
 
 _COMPLETED = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
@@ -40,7 +46,7 @@ _COMPLETED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """Who a request says that it is."""
+    """The producer id and epoch of a request."""
 
     producer_id: int
     producer_epoch: int
@@ -52,12 +58,14 @@ class Producer:
 def init_producer_id(
     known: Transaction, timeout_ms: int, claimed: Producer | None, new_producer_id: NewProducerId, now_ms: int
 ) -> Transaction:
-    """Return the id with an epoch that fences earlier producers. ``claimed`` is what the producer says it was, None for a new one.
+    """Return the id with an epoch that fences earlier producers.
 
-    An ongoing transaction is returned as it is: the coordinator has to abort it first, and the producer to ask again.
+    ``claimed`` is the producer's previous identity, or None for a new producer. An ongoing
+    transaction is returned unchanged: the coordinator must abort it first, and the producer must
+    ask again.
 
     Raises:
-        KafkaError: CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, or that there is no producer id.
+        KafkaError: CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, or no producer id is at hand.
     """
     _refuse_while_ending(known)
     if claimed is not None and not _may_be(known, claimed):
@@ -72,7 +80,10 @@ def init_producer_id(
 
 
 def first_seen(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-    """Return an id that no producer had before. It has no epoch yet: InitProducerId gives it the first one."""
+    """Return a new transactional id.
+
+    It has no epoch yet, because InitProducerId sets the first one.
+    """
     return Transaction(transactional_id=transactional_id, producer_id=producer_id, timeout_ms=timeout_ms, last_update_ms=now_ms)
 
 
@@ -81,7 +92,11 @@ def _empty(known: Transaction, now_ms: int, fresh: dict[str, Any], **changes: An
 
 
 def _may_be(known: Transaction, claimed: Producer) -> bool:
-    """Whether a producer may be the one of the id: it, or the one before it that had used up its epochs and missed the response."""
+    """Whether a producer may own the id.
+
+    It is the current producer, or the previous one if that had used up its epochs and missed the
+    response.
+    """
     if known.producer_epoch == NO_PRODUCER_EPOCH or claimed.producer_id == known.producer_id:
         return True
     return claimed.producer_id == known.previous_producer_id and claimed.producer_epoch >= MAX_EPOCH - 1
@@ -94,7 +109,7 @@ def _raised_epoch(known: Transaction, claimed: Producer | None) -> dict[str, int
     if epoch in {NO_PRODUCER_EPOCH, claimed.producer_epoch}:
         return {"producer_epoch": epoch + 1, "last_producer_epoch": epoch}
     if claimed.producer_epoch == known.last_producer_epoch:
-        return {}  # the producer asks again because it missed the response: no other one came between them
+        return {}  # a retry after a lost response, with no other producer in between
     raise fenced(known, claimed)
 
 
@@ -104,7 +119,9 @@ def _raised_epoch(known: Transaction, claimed: Producer | None) -> dict[str, int
 def add_partitions(
     known: Transaction | None, producer: Producer, partitions: Iterable[TopicPartition], client_version: int, now_ms: int
 ) -> Transaction:
-    """Return the transaction with more partitions, begun if need be; the argument itself where it has them all.
+    """Return the transaction with more partitions.
+
+    It begins if needed. The argument itself is returned if it already has all of them.
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS or PRODUCER_FENCED.
@@ -124,7 +141,7 @@ def add_partitions(
 def verify_partitions(
     known: Transaction | None, producer: Producer, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Say of each partition whether the producer's transaction has it: TRANSACTION_ABORTABLE where it has not.
+    """Return NONE for each partition of the producer's transaction, else TRANSACTION_ABORTABLE.
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
@@ -139,10 +156,13 @@ def verify_partitions(
 
 
 def end_classic(known: Transaction | None, producer: Producer, *, is_commit: bool, now_ms: int) -> Transaction:
-    """End a transaction for EndTxn up to version 4: the epoch stays. The argument itself where it has ended like that.
+    """End a transaction for EndTxn up to version 4.
+
+    The epoch stays. The argument itself is returned if it has ended with this outcome.
 
     Raises:
-        KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
+        KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or
+            INVALID_TXN_STATE.
     """
     known = _known(known, producer)
     _check_producer(known, producer)
@@ -157,13 +177,15 @@ def end_classic(known: Transaction | None, producer: Producer, *, is_commit: boo
 def end_raising_epoch(
     known: Transaction | None, producer: Producer, new_producer_id: NewProducerId, *, is_commit: bool, now_ms: int
 ) -> Transaction:
-    """End a transaction for EndTxn from version 5 on: the epoch is raised. The argument itself for a request that is repeated.
+    """End a transaction for EndTxn from version 5 on.
 
-    A request of the epoch before the current one is a repeated one; so is one of the last epoch of the previous producer id. A producer may
-    abort where nothing has begun: it cannot know whether its first request came through.
+    The epoch is raised. The argument itself is returned for a repeated request. A request with the
+    previous epoch is a repeated one, and so is one with the last epoch of the previous producer id.
+    A producer may abort although nothing has begun, because it cannot know whether its first
+    request arrived.
 
     Raises:
-        KafkaError: those of ``end_classic``, or that there is no producer id.
+        KafkaError: those of ``end_classic``, or no producer id is at hand.
     """
     if known is None:
         raise _unknown(producer)
@@ -194,7 +216,10 @@ def _repeated_end(known: Transaction, producer: Producer, *, is_commit: bool) ->
 
 
 def abort_as_coordinator(known: Transaction, server_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
-    """Abort an ongoing transaction that timed out, or whose producer has a successor; its epoch is raised, so that it is fenced."""
+    """Abort an ongoing transaction that timed out, or whose producer has a successor.
+
+    The epoch is raised, so that the producer is fenced.
+    """
     assert known.state is TransactionState.ONGOING, f"{known.transactional_id} is {known.state.told}"
     if server_version >= EPOCH_BUMP_VERSION:
         return _prepare_raising_epoch(known, new_producer_id, is_commit=False, now_ms=now_ms)
@@ -204,7 +229,10 @@ def abort_as_coordinator(known: Transaction, server_version: int, new_producer_i
 
 
 def _prepare_raising_epoch(known: Transaction, new_producer_id: NewProducerId, *, is_commit: bool, now_ms: int) -> Transaction:
-    """Store the outcome. Where the raised epoch is the last one there is, the producer goes on with a new id after the markers."""
+    """Return the transaction with its outcome and a raised epoch.
+
+    If the raised epoch is the last one, the producer gets a new id after the markers.
+    """
     return known.moved(
         _prepared(is_commit=is_commit),
         now_ms,
@@ -221,7 +249,7 @@ def _prepared(*, is_commit: bool) -> TransactionState:
 
 
 def complete(known: Transaction, now_ms: int) -> Transaction:
-    """Return an ending transaction after all its markers were written."""
+    """Return an ending transaction after all its markers have been written."""
     producer_id, producer_epoch = known.completed_identity
     return known.moved(
         _COMPLETED[known.state],
@@ -237,13 +265,13 @@ def complete(known: Transaction, now_ms: int) -> Transaction:
 
 
 def is_timed_out(known: Transaction, now_ms: int) -> bool:
-    """Whether an ongoing transaction takes longer than its producer asked for."""
+    """Whether an ongoing transaction has exceeded its producer's timeout."""
     is_bounded = known.timeout_ms != NEVER_TIMES_OUT_MS
     return known.state is TransactionState.ONGOING and is_bounded and known.start_ms + known.timeout_ms < now_ms
 
 
 def is_expired(known: Transaction, expiration_ms: int, now_ms: int) -> bool:
-    """Whether an id was not used for so long that it is forgotten."""
+    """Whether an id was unused for so long that it expires."""
     return known.state in AT_REST and known.last_update_ms <= now_ms - expiration_ms
 
 
@@ -251,7 +279,7 @@ def is_expired(known: Transaction, expiration_ms: int, now_ms: int) -> bool:
 
 
 def fenced(known: Transaction, producer: Producer) -> KafkaError:
-    """Return PRODUCER_FENCED, with who owns the id."""
+    """Return PRODUCER_FENCED, with the current epoch of the id."""
     text = (
         f"transactional id {known.transactional_id!r} has producer epoch {known.producer_epoch}, the request {producer.producer_epoch}: "
         "another producer was started with the same id"

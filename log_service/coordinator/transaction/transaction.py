@@ -1,10 +1,12 @@
 """One transactional id: its producer, its state, and the partitions of its transaction.
 
-Decides which state may follow which. A value never changes: ``moved`` returns the next one, and refuses a move that the table does not
-have. Every value but the last producer epoch is stored, so that a producer's retry of InitProducerId is known only to the coordinator that
-answered it first.
+This file decides which state may follow which. A value never changes: ``moved`` returns the next
+one, and refuses a move that the table does not have. Every field except the last producer epoch is
+stored. Therefore only the coordinator that answered an InitProducerId request first recognizes its
+retry.
 
-Source: KIP-98; KIP-360 (previous producer id, last epoch); KIP-890 (next producer id, client version).
+Source: KIP-98; KIP-360 (previous producer id, last epoch); KIP-890 (next producer id, client
+version).
 """
 
 from collections.abc import Mapping
@@ -17,17 +19,20 @@ from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPar
 
 NO_START_MS = -1
 MAX_EPOCH = 32_767
-"""Only markers carry it: a producer's last epoch is one less, so that the coordinator can always fence it."""
+"""The last epoch, which only markers have.
+
+A producer's last epoch is one less, so that the coordinator can always fence it.
+"""
 NEVER_TIMES_OUT_MS = 2**31 - 1
 """The timeout of a transaction that an external coordinator ends (KIP-939)."""
 
 CLASSIC_VERSION = 0
 EPOCH_BUMP_VERSION = 2
-"""The transaction version from which on each end of a transaction raises the producer's epoch (KIP-890)."""
+"""From this version on each end of a transaction raises the producer's epoch (KIP-890)."""
 
 
 class TransactionState(IntEnum):
-    """Where a transactional id stands; numbers as they are stored."""
+    """The state of a transactional id. The numbers are stored."""
 
     EMPTY = 0
     ONGOING = 1
@@ -40,7 +45,7 @@ class TransactionState(IntEnum):
 
     @property
     def told(self) -> str:
-        """The state's name as admin clients are told it."""
+        """The state's name for admin clients."""
         return _TOLD[self]
 
 
@@ -49,9 +54,9 @@ _TOLD = {state: "".join(word.capitalize() for word in state.name.split("_")) for
 _EMPTY, _ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT, _COMPLETE_COMMIT, _COMPLETE_ABORT = (TransactionState(number) for number in range(6))
 
 AT_REST = frozenset({_EMPTY, _COMPLETE_COMMIT, _COMPLETE_ABORT})
-"""No transaction is open: one may begin, and the id may expire."""
+"""No transaction is open. One may begin, and the id may expire."""
 ENDING = frozenset({_PREPARE_COMMIT, _PREPARE_ABORT})
-"""The outcome is stored; markers are being written."""
+"""The outcome is stored, and markers are being written."""
 
 SOURCES: Mapping[TransactionState, frozenset[TransactionState]] = MappingProxyType(
     {
@@ -63,12 +68,18 @@ SOURCES: Mapping[TransactionState, frozenset[TransactionState]] = MappingProxyTy
         _COMPLETE_ABORT: frozenset({_PREPARE_ABORT}),
     }
 )
-"""From which states a stored state may be reached. An id that expires leaves no state, and a fence is one move to PREPARE_ABORT."""
+"""The states from which a stored state may be reached.
+
+An id that expires leaves no state. A fence moves directly to PREPARE_ABORT.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """A transactional id as it stands. Times are wall milliseconds; ``start_ms`` is -1 while no transaction has begun."""
+    """The value of a transactional id.
+
+    Times are wall-clock milliseconds. ``start_ms`` is -1 while no transaction has begun.
+    """
 
     transactional_id: str
     producer_id: int
@@ -85,12 +96,12 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no further epoch for a producer."""
+        """Whether the producer id has used up the epochs of producers."""
         return self.producer_epoch >= MAX_EPOCH - 1
 
     @property
     def is_ending(self) -> bool:
-        """Whether markers are being written: until then no other request changes the id."""
+        """Whether markers are being written. Until they are, no other request changes the id."""
         return self.state in ENDING
 
     @property
@@ -100,10 +111,16 @@ class Transaction:
 
     @property
     def completed_identity(self) -> tuple[int, int]:
-        """Producer id and epoch that hold once an ending transaction is complete: a new id where the old one's epochs are used up."""
+        """Producer id and epoch after an ending transaction is complete.
+
+        It is a new id if the epochs of the old one are used up.
+        """
         return (self.producer_id, self.producer_epoch) if self.next_producer_id == NO_PRODUCER_ID else (self.next_producer_id, 0)
 
     def moved(self, state: TransactionState, now_ms: int, **changes: Any) -> "Transaction":
-        """Return the value after a move to ``state``; what ``changes`` does not name stays. The producer id becomes the previous one."""
+        """Return the value after a move to ``state``, with ``changes``.
+
+        The current producer id becomes the previous one.
+        """
         assert self.state in SOURCES[state], f"{self.transactional_id} cannot move from {self.state.told} to {state.told}"
         return replace(self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes)

@@ -1,12 +1,14 @@
-"""One shard of the transaction coordinator: all transactional ids that fall on one partition of ``__transaction_state``.
+"""One shard of the transaction coordinator: the ids of one partition of ``__transaction_state``.
 
-Every ``handle_...`` and ``on_timer`` is a plain function of the shard's state and a ``Decision``; what an id becomes is ``rules``' to say.
-The ids change only in ``replay``, at append and while loading alike. Soft state is one thing: which partitions of an ending transaction
-have not acknowledged their marker yet. A shard that loads begins with all of them.
+Every ``handle_...`` method and ``on_timer`` is a plain function of the shard's state and a
+``Decision``. ``rules`` decides the next value of an id. The ids change only in ``replay``, both
+after an append and while loading. The only soft state is the set of partitions of an ending
+transaction that have not acknowledged their marker yet. After a load it holds all of them.
 
-Invariants: markers are announced after the record with the outcome is safe, never before; an ending transaction is completed when every
-partition has acknowledged, never before, and its completion is tried again until the log takes it. A refusal waits for the high watermark
-as every response does, because a producer that hears PRODUCER_FENCED gives up for good.
+Invariants: Markers are announced only after the record with the outcome is replicated. An ending
+transaction is completed only when every partition has acknowledged its marker, and its completion
+is retried until the log accepts it. A refusal waits for the high watermark like every response,
+because a producer that gets PRODUCER_FENCED gives up for good.
 
 Source: transaction coordinator of Kafka 4.3; KIP-98, KIP-360, KIP-890.
 """
@@ -37,15 +39,18 @@ TIMEOUT_TIMER = ("abort-timed-out",)
 EXPIRY_TIMER = ("forget-expired",)
 FORGOTTEN_PER_STEP = 500
 FORGOTTEN_CHARACTERS_PER_STEP = 1 << 18
-"""Of the ids that are forgotten in one batch: an id may have 32,767 bytes, and a batch has to fit into a segment."""
+"""Bound of the expired ids in one batch.
+
+An id may have 32,767 bytes, and a batch must fit into a segment.
+"""
 PAUSE_MS = 5
-"""The pause between two steps of work that no request waits for."""
+"""The pause between two steps of background work."""
 FIRST_END_VERSION_RAISING_EPOCH = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsOfTransaction:
-    """Partitions that a producer's transaction is to have, or is said to have."""
+    """Partitions to add to a producer's transaction, or to verify."""
 
     transactional_id: str
     producer: Producer
@@ -55,7 +60,7 @@ class PartitionsOfTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenMarkers:
-    """Partitions that have the marker of a transaction that ends, or that do not exist any more."""
+    """Partitions that have the marker of an ending transaction, or that are deleted."""
 
     transactional_id: str
     producer: Producer
@@ -64,7 +69,7 @@ class WrittenMarkers:
 
 @dataclass(frozen=True, slots=True)
 class EndedTransaction:
-    """What is announced when a transaction is complete."""
+    """Announcement that a transaction is complete."""
 
     transactional_id: str
 
@@ -72,8 +77,8 @@ class EndedTransaction:
 class TransactionCoordinatorShard:
     """The transactional ids of one partition.
 
-    ``next_producer_id`` returns an id that no producer has, None while there is none at hand; ``server_version`` is the level of
-    transaction.version in the cluster.
+    ``next_producer_id`` returns an unused producer id, or None if none is at hand.
+    ``server_version`` returns the level of transaction.version in the cluster.
     """
 
     def __init__(self, config: TransactionConfig, next_producer_id: Callable[[], int | None], server_version: Callable[[], int]) -> None:
@@ -82,24 +87,24 @@ class TransactionCoordinatorShard:
         self._server_version = server_version
         self._transactions: dict[str, Transaction] = {}
         self._owed: dict[str, set[TopicPartition]] = {}
-        """Of each transaction that ends, the partitions that have not acknowledged the marker yet."""
+        """The partitions of each ending transaction that have not acknowledged the marker yet."""
 
     def __repr__(self) -> str:
         return f"<TransactionCoordinatorShard ids={len(self._transactions)} ending={len(self._owed)}>"
 
     @property
     def transactions(self) -> Mapping[str, Transaction]:
-        """The transactional ids as they stand."""
+        """The transactional ids with their current values."""
         return self._transactions
 
     def owed(self, transactional_id: str) -> frozenset[TopicPartition]:
-        """Return the partitions that have not acknowledged the marker of a transaction yet."""
+        """Return the partitions that have not acknowledged a transaction's marker yet."""
         return frozenset(self._owed.get(transactional_id, ()))
 
-    # What the log holds
+    # Stored state
 
     def replay(self, record: TransactionRecord, context: ReplayContext) -> None:  # noqa: ARG002 - see ``Shard``
-        """Take over one record of the log."""
+        """Apply one record of the log."""
         transaction = record.transaction
         self._owed.pop(record.transactional_id, None)
         if transaction is None:
@@ -110,13 +115,16 @@ class TransactionCoordinatorShard:
             self._owed[record.transactional_id] = set(transaction.partitions)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
-        """Do nothing: the coordinator's own log is no part of transactions."""
+        """Do nothing, because the coordinator's own log has no transactions."""
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage, decision: TransactionDecision) -> None:
-        """Do nothing: where markers go is decided when they are sent."""
+        """Do nothing, because the broker of a marker is chosen when it is sent."""
 
     def on_loaded(self, decision: TransactionDecision) -> None:
-        """Begin to serve: transactions that were ending go on to end, and what takes too long is looked for from now on."""
+        """Begin to serve.
+
+        Markers of ending transactions are announced again, and the timers start.
+        """
         for transactional_id in self._owed:
             self._announce_markers(self._transactions[transactional_id], decision)
         decision.set_timer(TIMEOUT_TIMER, decision.now_ms + self._config.abort_interval_ms)
@@ -125,7 +133,10 @@ class TransactionCoordinatorShard:
     # Requests
 
     def handle_init_producer_id(self, request: InitProducerIdRequest, context: RequestContext, decision: TransactionDecision) -> None:
-        """InitProducerId with a transactional id: an epoch that fences earlier producers, after their transaction was aborted."""
+        """InitProducerId with a transactional id: raise its epoch, which fences earlier producers.
+
+        An ongoing transaction is aborted first.
+        """
         transactional_id = request.transactional_id
         assert transactional_id, "the service refuses what has no transactional id"
         timeout_ms, now_ms = request.transaction_timeout_ms, decision.wall_ms
@@ -147,7 +158,10 @@ class TransactionCoordinatorShard:
         decision.reply(context.reply_to, response)
 
     def handle_add_partitions(self, asked: PartitionsOfTransaction, context: RequestContext, decision: TransactionDecision) -> None:
-        """Add partitions to a transaction, and begin it if need be; reply with one error code for all."""
+        """Add partitions to a transaction, which begins if needed.
+
+        Reply with one error code for all.
+        """
         known = self._transactions.get(asked.transactional_id)
         try:
             following = rules.add_partitions(known, asked.producer, asked.partitions, asked.client_version, decision.wall_ms)
@@ -159,7 +173,10 @@ class TransactionCoordinatorShard:
         decision.reply(context.reply_to, ErrorCode.NONE)
 
     def handle_verify_partitions(self, asked: PartitionsOfTransaction, context: RequestContext, decision: TransactionDecision) -> None:
-        """Say whether a transaction has partitions; reply with an error code for each, or one for all. Nothing changes."""
+        """Verify that a transaction has partitions.
+
+        Nothing changes. Reply with an error code for each partition, or with one for all.
+        """
         known = self._transactions.get(asked.transactional_id)
         try:
             decision.reply(context.reply_to, rules.verify_partitions(known, asked.producer, asked.partitions))
@@ -167,7 +184,10 @@ class TransactionCoordinatorShard:
             decision.reply(context.reply_to, error.code)
 
     def handle_end_txn(self, request: EndTxnRequest, context: RequestContext, decision: TransactionDecision) -> None:
-        """EndTxn 0-5: store the outcome and respond; the markers follow. From version 5 on the response has the producer's next epoch."""
+        """EndTxn 0-5: store the outcome and respond.
+
+        The markers follow. From version 5 on the response has the producer's next epoch.
+        """
         known = self._transactions.get(request.transactional_id)
         producer = Producer(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
         is_raising = context.api_version >= FIRST_END_VERSION_RAISING_EPOCH
@@ -186,14 +206,14 @@ class TransactionCoordinatorShard:
         decision.reply(context.reply_to, EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch))
 
     def handle_describe(self, transactional_id: str, context: RequestContext, decision: TransactionDecision) -> None:
-        """Tell one transactional id."""
+        """Reply with the description of one transactional id."""
         described: DescribedTransaction = listing.described(transactional_id, self._transactions.get(transactional_id))
         decision.reply(context.reply_to, described)
 
     def handle_written_markers(self, written: WrittenMarkers, decision: TransactionDecision) -> None:
-        """Take note of partitions that have their marker; the transaction is complete when all have.
+        """Note partitions that have their marker.
 
-        Late news of an earlier transaction's end is passed over.
+        The transaction is complete when all have. Late news of an earlier transaction is ignored.
         """
         known, owed = self._transactions.get(written.transactional_id), self._owed.get(written.transactional_id)
         if known is None or owed is None:
@@ -205,13 +225,13 @@ class TransactionCoordinatorShard:
             decision.set_timer(completion_timer(written.transactional_id), decision.now_ms)
 
     def listed(self, filters: listing.Filters, now_ms: int) -> Iterable[ListedTransaction]:
-        """Tell the transactional ids that pass the filters, in short; the pattern is for ``listing.Search``."""
+        """Return the ids that pass all filters except the pattern, for ``listing.Search``."""
         return listing.listed(self._transactions.values(), filters, now_ms)
 
     # Time
 
     def on_timer(self, key: Hashable, decision: TransactionDecision) -> None:
-        """Abort, forget or complete what is due."""
+        """Abort, forget or complete the ids that are due."""
         if key == TIMEOUT_TIMER:
             self._find_timed_out(decision)
         elif key == EXPIRY_TIMER:
@@ -227,7 +247,10 @@ class TransactionCoordinatorShard:
                 decision.announce(EndedTransaction(transactional_id))
 
     def _find_timed_out(self, decision: TransactionDecision) -> None:
-        """Have each transaction that takes too long aborted by itself, so that one that the log refuses holds up no other."""
+        """Start a timer for each transaction that has timed out.
+
+        Each is aborted in a decision of its own, so that one refused append holds up no other.
+        """
         for known in self._transactions.values():
             if rules.is_timed_out(known, decision.wall_ms):
                 decision.set_timer(("abort", known.transactional_id), decision.now_ms)
@@ -264,7 +287,10 @@ class TransactionCoordinatorShard:
         self._announce_markers(prepared, decision)
 
     def _announce_markers(self, ending: Transaction, decision: TransactionDecision) -> None:
-        """Have the markers written once the outcome is safe. A transaction without partitions owes none."""
+        """Announce the markers, which follows once the outcome is replicated.
+
+        A transaction without partitions has no markers and completes at once.
+        """
         if not ending.partitions:
             decision.set_timer(completion_timer(ending.transactional_id), decision.now_ms)
             return
@@ -287,7 +313,7 @@ class TransactionCoordinatorShard:
 
 
 def completion_timer(transactional_id: str) -> tuple[str, str]:
-    """Return the key of what completes a transaction whose markers are all written."""
+    """Return the key of the timer that completes a transaction after its last marker."""
     return "complete", transactional_id
 
 

@@ -1,11 +1,12 @@
-"""Requests that came while the transaction before theirs was ending: they wait for its end, and are asked again.
+"""Requests that arrive while the previous transaction of their id is ending: they wait, then retry.
 
-Kafka's coordinator refuses such a request with CONCURRENT_TRANSACTIONS, and the client asks again after a pause of 20 to 100 ms. The
-markers are written in far less. So the node asks again in the client's place as soon as the last marker is written. The client hears of the
-refusal only where that takes longer than its patience; a transaction that has been ending for longer is not waited for at all.
+Kafka's coordinator refuses such a request with CONCURRENT_TRANSACTIONS, and the client retries
+after a pause of 20 to 100 ms. Markers are written much faster. So the node retries in the client's
+place as soon as the last marker is written. The client gets the refusal only if that takes longer
+than its patience. A request does not wait for a transaction that has been ending for longer.
 
-Invariant: each request is replied to once, with what it was told last. Where nothing says that the transaction has ended, it is asked a
-last time when its patience is over.
+Invariant: Each request gets one reply, the coordinator's last response. If no end of the
+transaction is reported, the request is retried once when its patience is over.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,12 @@ from log_service.common.timers import Timer, TimerQueue
 from log_service.state_machine.runtime import OnReply
 
 Ask = Callable[[OnReply], None]
-"""Asks the coordinator once; the outcome comes once, now or later."""
+"""Asks the coordinator once. The outcome comes once, now or later."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request, and the timer that ends its patience."""
+    """A waiting request with the timer of its patience."""
 
     ask: Ask
     on_reply: OnReply
@@ -31,9 +32,10 @@ class _Waiting:
 
 
 class WaitingRequests:
-    """The requests that wait, by transactional id.
+    """The waiting requests by transactional id.
 
-    ``is_ending_soon`` says whether a transaction that is ending is worth waiting for; ``on_wait`` is called where a request begins to wait.
+    ``is_ending_soon`` tells whether an ending transaction is worth waiting for. ``on_wait`` is
+    called when a request begins to wait.
     """
 
     def __init__(self, *, clock: Clock, timers: TimerQueue, is_ending_soon: Callable[[str], bool], on_wait: Callable[[], None]) -> None:
@@ -47,7 +49,10 @@ class WaitingRequests:
         return f"<WaitingRequests {sum(map(len, self._waiting.values()))}>"
 
     def ask(self, transactional_id: str, ask: Ask, on_reply: OnReply, patience_ms: int) -> None:
-        """Ask, and pass on what is said: an error code, or a response with one. CONCURRENT_TRANSACTIONS is passed on after the patience."""
+        """Ask, and pass the outcome on: an error code, or a response with one.
+
+        CONCURRENT_TRANSACTIONS is passed on only after ``patience_ms``.
+        """
         self._ask_until(self._clock.monotonic_ms() + patience_ms, transactional_id, ask, on_reply)
 
     def is_awaited(self, transactional_id: str) -> bool:
@@ -55,7 +60,7 @@ class WaitingRequests:
         return transactional_id in self._waiting
 
     def resume(self, transactional_id: str) -> None:
-        """Ask again what waits for the end of a transaction, in the order in which it came."""
+        """Retry the requests that wait for the end of a transaction, in their order of arrival."""
         for waiting in self._waiting.pop(transactional_id, ()):
             deadline_ms = waiting.timer.deadline_ms
             waiting.timer.cancel()
@@ -74,7 +79,7 @@ class WaitingRequests:
         ask(hear)
 
     def _give_up(self, transactional_id: str, waiting: _Waiting) -> None:
-        """Ask a last time."""
+        """Retry a request for the last time."""
         line = self._waiting[transactional_id]
         line.remove(waiting)
         if not line:
