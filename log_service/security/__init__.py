@@ -1,13 +1,19 @@
-"""Who is behind a connection, and what they may do. For brokers and clients: logins and encryption need both ends.
+"""Authentication, authorization and encryption of connections, for brokers and clients.
 
-The rooms decide; brokers and clients act. Nothing here knows the metadata, a coordinator or a topic's partitions: credentials, ACLs and
-tokens are handed in as values. What a room needs of the world (a clock, randomness, a pool of threads) is an argument.
+The rooms decide; brokers and clients act. Nothing here knows the metadata, a coordinator or a
+topic's partitions. Credentials, ACLs and tokens are passed in as values. A clock, randomness and a
+thread pool are passed in as arguments.
 
-- ``tls``: encryption, and the names in certificates. ``sasl``: the mechanisms of logins, and the broker's side of them. ``acls``: who
-  may do what.
-- ``login``: the client's side of logins, over a connection. ``outgoing``: what is done with each fresh connection: TLS, then a login.
+- ``tls``: encryption, and the names in certificates.
+- ``sasl``: the SASL mechanisms, and the broker's side of a login.
+- ``acls``: ACLs and the decisions made from them.
+- ``login``: the client's side of a login, over a connection.
+- ``outgoing``: TLS and then a login, on each connection that we open.
 - ``delegation``: delegation tokens (KIP-48).
-- ``jwks``: the keys that OAUTHBEARER's tokens are checked with, fetched and kept. ``token_endpoint``: where a client's tokens come from.
-  ``issuer_requests``: how both ask an issuer over HTTP. ``issuer_errors``: what its failures are called.
-- ``file_marks``: whether a file holds what it held before. ``audit``: the lines of the audit log.
+- ``jwks``: an issuer's public keys, with which OAUTHBEARER tokens are checked.
+- ``token_endpoint``: the endpoint from which a client fetches its tokens.
+- ``issuer_requests``: HTTP requests to an issuer, for keys and for tokens.
+- ``issuer_errors``: the error of a failed exchange with an issuer.
+- ``file_marks``: digests that show whether a file has changed.
+- ``audit``: the lines of the audit log.
 """

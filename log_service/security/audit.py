@@ -1,7 +1,7 @@
-"""Lines and records of the audit log: who was allowed, or denied, what. A line has the format of Apache Kafka's StandardAuthorizer.
+"""Lines and records of the audit log, in the format of Apache Kafka's StandardAuthorizer.
 
-Decides how a decision reads, and nothing of when it is written. Names come from clients: a control character in one, such as a line feed,
-is written as an escape, so that no client can forge a line.
+This module decides how a decision is written, not when. Names come from clients. A control
+character in a name, such as a line feed, is escaped so that no client can forge a line.
 """
 
 import json
@@ -15,12 +15,15 @@ from log_service.security.acls.values import Acl, PatternType, PermissionType
 
 LOGGER_NAME: Final = "kafka.authorizer.logger"
 TYPE_NAMES: Final = {each: each.name.title().replace("_", "") for each in AclResource}
-"""The types of resources in Pascal case, as ``TransactionalId``."""
+"""The resource types in Pascal case, such as ``TransactionalId``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One decision, to be written later. ``level`` is the name of the line's level, ``count`` how often the request named the resource."""
+    """One decision, to be written later.
+
+    ``level`` is the log level of the line. ``count`` is how often the request named the resource.
+    """
 
     wall_ms: int
     level: str
@@ -35,15 +38,15 @@ class AuditEntry:
 
     @property
     def size(self) -> int:
-        """About how many characters the entry holds."""
+        """The approximate number of characters in the entry."""
         return len(self.name) + len(self.principal.name) + len(self.host)
 
     def line(self) -> str:
-        """Return what the audit log says of the decision."""
+        """Return the line of the audit log."""
         return audit_line(self.principal, self.decision, self.operation, self.host, self.resource, self.name, self.api, self.count)
 
     def to_json(self, node_id: int) -> bytes:
-        """Return the decision as a JSON object in UTF-8, as a node writes it into a topic."""
+        """Return the decision as a JSON object in UTF-8, for the audit topic."""
         fields = {
             "time_ms": self.wall_ms,
             "node_id": node_id,
@@ -63,7 +66,7 @@ class AuditEntry:
 def audit_line(  # noqa: PLR0917 - the parts of a line, in its order
     principal: Principal, decision: Decision, operation: AclOperation, host: str, resource: AclResource, name: str, api: str, count: int
 ) -> str:
-    """Return the line about a decision. ``count`` is how often a request of the API named the resource."""
+    """Return the line for a decision. ``count`` is how often the request named the resource."""
     verdict = "Allowed" if decision.is_allowed else "Denied"
     return (
         f"Principal = {escaped(str(principal))} is {verdict} operation = {operation.name} from host = {escaped(host)}"

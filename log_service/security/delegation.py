@@ -1,8 +1,10 @@
-"""Delegation tokens (KIP-48): the HMAC that stands for a token, and the credential that a login by it is checked against.
+"""Delegation tokens (KIP-48): their HMACs, and the credentials that check a login by token.
 
-A token's HMAC is its password. No node keeps it: each one computes it from the secret of the cluster and the token's id.
+A token's HMAC is its password. Nodes do not store it. Each node computes it from the cluster's
+secret and the token's id.
 
-Invariant: all nodes of a cluster show the same salt for a token, so that two nodes do not tell a token from an id that is none.
+Invariant: all nodes of a cluster show the same salt for a token, so a client cannot tell a token's
+id from an unknown id by comparing nodes.
 """
 
 import base64
@@ -22,9 +24,11 @@ def token_hmac(secret: SecretText, token_id: str) -> SecretBytes:
 
 
 class TokenIndex:
-    """Finds tokens by their HMACs: an HMAC is computed once for each token, whatever is looked for.
+    """Finds tokens by their HMACs.
 
-    Keys are hashes of HMACs, so that neither the time of a lookup nor the memory of the node shows one.
+    Each token's HMAC is computed once.
+
+    The keys are hashes of HMACs, so neither lookup times nor the node's memory reveal an HMAC.
     """
 
     def __init__(self, secret: SecretText) -> None:
@@ -37,7 +41,7 @@ class TokenIndex:
         return f"<TokenIndex tokens={len(self._ids)}>"
 
     def find(self, tokens: Mapping[str, object], given: bytes) -> str | None:
-        """Return the id of the token whose HMAC was given, None where there is none among ``tokens``, which are by id."""
+        """Return the id of the token with this HMAC, None if ``tokens`` (by id) has none."""
         key = hashlib.sha256(given).digest()
         found = self._ids.get(key)
         if (found is None or found not in tokens) and tokens is not self._known:
@@ -46,7 +50,7 @@ class TokenIndex:
         return found if found is not None and found in tokens else None
 
     def _follow(self, tokens: Mapping[str, object]) -> None:
-        """Take over which tokens there are."""
+        """Update the index to these tokens."""
         for token_id in self._keys.keys() - tokens.keys():
             del self._ids[self._keys.pop(token_id)]
         for token_id in tokens:
@@ -57,7 +61,10 @@ class TokenIndex:
 
 
 def token_credential(secret: SecretText, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
-    """Return what a login by a token is checked against: its password is its HMAC in base64. Takes milliseconds."""
+    """Return the credential for a login by token, whose password is its HMAC in base64.
+
+    Takes milliseconds.
+    """
     token = token_hmac(secret, token_id).reveal()
     password = SecretText(base64.b64encode(token).decode())
     salt = text_of_bytes(hmac.digest(token, b"salt of " + mechanism.mechanism_name.encode(), "sha256")).encode()
@@ -65,6 +72,6 @@ def token_credential(secret: SecretText, token_id: str, mechanism: ScramMechanis
 
 
 def parse_principal(text: str) -> Principal:
-    """Return the principal that the metadata writes as ``Type:name``."""
+    """Return the principal that the metadata stores as ``Type:name``."""
     kind, _, name = text.partition(":")
     return Principal(kind, name)

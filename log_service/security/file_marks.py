@@ -1,7 +1,8 @@
-"""What tells a small file from the one that was there before: a store of keys and certificates, the keys of an issuer.
+"""Digests that show whether a small file has changed, such as a key store or an issuer's keys.
 
-Decides that the content alone tells. A time, a size and a number of an inode do not: a copy keeps the time of its origin, a certificate is
-as long as the one before it, and a file that is written in place keeps its inode.
+Only the content is compared, because times, sizes and inode numbers mislead. A copy may keep the
+time of its origin, a new certificate may be as long as the old one, and a file written in place
+keeps its inode.
 """
 
 import hashlib
@@ -9,12 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 FileMark = bytes | None
-"""The digest of a file's content; None where it cannot be read."""
+"""The digest of a file's content, None if it cannot be read."""
 
 
 def file_mark(path: Path, read: Callable[[Path], bytes]) -> FileMark:
-    """Return the mark of what ``read``, which raises OSError, finds in a file now. Take it before the file is used: a change meanwhile
-    then shows in the next mark."""
+    """Return the mark of a file's current content.
+
+    ``read`` may raise OSError.
+
+    Take the mark before using the file. A change in between then shows in the next mark.
+    """
     try:
         return hashlib.sha256(read(path)).digest()
     except OSError:

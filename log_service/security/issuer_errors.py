@@ -1,4 +1,7 @@
-"""What a failed exchange with an issuer of tokens is called. A module of its own: logins without an issuer need no HTTP."""
+"""The error of a failed exchange with a token issuer.
+
+It has its own module because logins without an issuer need no HTTP.
+"""
 
 
 class IssuerError(OSError):

@@ -1,10 +1,13 @@
-"""One exchange over HTTP with an issuer of tokens: for its keys, or for a token. Blocks, so that it is made in a thread.
+"""One blocking HTTP exchange with a token issuer, for its keys or for a token.
 
-Decides how long an exchange may take, from the connection to the last byte, and how many bytes may come; whom TLS trusts; and which
-failures may pass. No redirect is followed and no proxy is asked: they lead to where the configuration does not.
+Run it in a thread.
 
-Invariants: errors name the URL without its user and options, and whose certificates were trusted. What is sent and what comes are secrets,
-and stand in no error.
+This module decides how long an exchange may take, from the connection to the last byte, how many
+bytes a response may have, which authorities TLS trusts, and which failures may pass. It follows no
+redirects and uses no proxies, because those lead to hosts that the configuration does not name.
+
+Invariants: errors name the URL without user and options, and the authorities that were trusted.
+Requests and responses are secrets and appear in no error.
 """
 
 import http.client
@@ -30,27 +33,33 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENT_BYTES: Final = 1 << 20
 MAX_HEAD_BYTES: Final = 1 << 16
-"""The status line, the headers, and the marks between chunks."""
+"""Covers the status line, the headers, and the chunk framing."""
 EXCHANGE_TIMEOUT_S: Final = 10.0
 SYSTEM: Final = "the system's authorities"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 NO_HEADERS: Final[Mapping[str, str]] = {}
 PASSING_STATUSES: Final = frozenset({408, 425, 429})
-"""Those below 500 after which a later request may succeed."""
+"""The statuses below 500 after which a later request may succeed."""
 NOT_OF_TRUST: Final = frozenset({9, 10, 62, 63, 64})
-"""OpenSSL's numbers of what is wrong with a certificate of any signer: it is not valid yet or any more, or is for another host."""
+"""OpenSSL's error numbers for certificates that are bad whoever signed them: not yet valid,
+expired, wrong host.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerTls:
-    """The TLS of an exchange. ``trusted`` says in complaints whose certificates are trusted, and ``advice`` how to name others."""
+    """The TLS of an exchange.
+
+    Error texts name ``trusted``, the source of the trusted certificates, and ``advice``, how to set
+    others.
+    """
 
     config: TlsConfig = field(default_factory=TlsConfig)
     trusted: str = SYSTEM
     advice: str = "name its authority as ssl.truststore.location, with ssl.truststore.type=PEM, among the options of sasl.jaas.config"
 
     def context(self) -> "ssl.SSLContext":
-        """Return the context of one connection, with what the files hold now.
+        """Return the context of one connection, from the current content of the files.
 
         Raises:
             ConfigError: a store cannot be read, or cannot be used.
@@ -61,7 +70,9 @@ class IssuerTls:
 
 
 def issuer_tls(entry: JaasEntry | None) -> IssuerTls:
-    """Return the TLS that the options ``ssl.*`` of a JAAS text ask for: Kafka takes it from there, not from the other keys.
+    """Return the TLS settings from the ``ssl.*`` options of a JAAS text.
+
+    Kafka takes them from there, and not from the other keys.
 
     Raises:
         ConfigError: the options contradict each other.
@@ -80,14 +91,14 @@ def issuer_tls(entry: JaasEntry | None) -> IssuerTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What came back. The body may hold a token."""
+    """The response to a request. The body may hold a token."""
 
     status: int
     body: bytes = field(repr=False)
 
     @property
     def may_pass(self) -> bool:
-        """Whether a failure of this status may be over for a later request."""
+        """Whether a later request may succeed after a failure with this status."""
         return self.status >= 500 or self.status in PASSING_STATUSES
 
 
@@ -99,10 +110,13 @@ def exchange(
     headers: Mapping[str, str] = NO_HEADERS,
     timeout_s: float = EXCHANGE_TIMEOUT_S,
 ) -> Response:
-    """Send one request, POST where it has a body, else GET, and return what comes back.
+    """Send one request and return the response.
+
+    The method is POST with a body, else GET.
 
     Raises:
-        IssuerError: the issuer cannot be reached or is not trusted, does not speak HTTP, takes too long, or sends too much.
+        IssuerError: the issuer cannot be reached or is not trusted, does not speak HTTP, takes too
+            long, or sends too much.
     """
     shown = shown_url(url)
     try:
@@ -122,7 +136,7 @@ def exchange(
 
 
 class _TooLargeError(Exception):
-    """More came than is read."""
+    """The response is larger than the limit."""
 
 
 def _lost(error: OSError, shown: str, tls: IssuerTls) -> IssuerError:
@@ -155,7 +169,10 @@ def _exchanged(parts: SplitResult, tls: IssuerTls, body: bytes | None, headers: 
 
 
 def _connected(host: str, port: int, deadline: float) -> socket.socket:
-    """Return a connection to the first address of a host that takes it; each of those that are left has its share of the time."""
+    """Return a connection to the first address of a host that accepts one.
+
+    Each remaining address gets an equal share of the remaining time.
+    """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure = OSError(f"{host} has no address")
     for tried_count, (family, kind, protocol, _, address) in enumerate(found):
@@ -172,7 +189,7 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
 
 
 def _secured(stream: socket.socket, host: str, tls: IssuerTls | None, deadline: float) -> socket.socket:
-    """Return the stream to speak on; it is closed where TLS fails."""
+    """Return the stream to use, with TLS if asked for. Close it if TLS fails."""
     if tls is None:
         return stream
     try:
@@ -191,7 +208,10 @@ def _left(deadline: float) -> float:
 
 
 class _Bounded:
-    """What ``http.client`` needs of a socket: all that is sent and read ends by one deadline. The maker of the socket closes it."""
+    """The part of a socket that ``http.client`` needs, with one deadline for all reads and writes.
+
+    The maker of the socket closes it.
+    """
 
     def __init__(self, stream: socket.socket, deadline: float) -> None:
         self._stream = stream
@@ -203,7 +223,7 @@ class _Bounded:
         self._stream.sendall(content)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """Return what comes."""
+        """Return a reader of the received bytes."""
         return io.BufferedReader(_BoundedBytes(self._stream, self._deadline))
 
     def close(self) -> None:
@@ -211,7 +231,7 @@ class _Bounded:
 
 
 class _BoundedBytes(io.RawIOBase):
-    """The bytes of a connection, at most as many as a document and its head have."""
+    """The received bytes of a connection, up to the size limits of a document and its head."""
 
     def __init__(self, stream: socket.socket, deadline: float) -> None:
         super().__init__()
@@ -220,11 +240,11 @@ class _BoundedBytes(io.RawIOBase):
         self._left_count = MAX_DOCUMENT_BYTES + MAX_HEAD_BYTES
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read what is there, and wait for it until the deadline."""
+        """Read available bytes, waiting until the deadline."""
         if self._left_count <= 0:
             raise _TooLargeError
         self._stream.settimeout(_left(self._deadline))

@@ -1,10 +1,12 @@
-"""The public keys of an issuer of tokens (JWKS, RFC 7517): fetched from a URL or a file, kept, and fetched again.
+"""The public keys of a token issuer (JWKS, RFC 7517), fetched from a URL or a file and cached.
 
-Decides when keys are fetched: at the start, in a fixed interval, after a failure with a pause that doubles, and at once when a token names
-a key that is not known, but for one key id only once a minute. A file is read again when it has changed. Fetching runs in a thread.
+Keys are fetched at the start, at a fixed interval, and after a failure with a doubling pause. They
+are also fetched at once when a token names an unknown key, but only once a minute for each key id.
+A file is read again when it has changed. Fetching runs in a thread.
 
-Which URLs are allowed is decided in ``config.oauth``, and how one is asked in ``issuer_requests``. Invariants: what is read is bounded in
-size and time; a failure keeps the keys that are there. The first fetch has to succeed.
+``config.oauth`` decides which URLs are allowed, and ``issuer_requests`` sends the requests.
+Invariants: reads are bounded in size and time, and a failure keeps the current keys. The first
+fetch must succeed.
 """
 
 import logging
@@ -37,7 +39,10 @@ FILE_CHECK_INTERVAL_S: Final = 5.0
 MISSING_KEY_PAUSE_MS: Final = 60_000
 MAX_MISSING_KEYS: Final = 16
 MIN_PAUSE_MS: Final = 100
-"""Between two fetches, though the configuration asks for less: 0 would have an issuer asked without a pause."""
+"""The least pause between fetches.
+
+A configured 0 would otherwise query the issuer without a pause.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +53,7 @@ RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwksConfig:
-    """Where the keys are, and how often they are fetched, in milliseconds."""
+    """The URL of the keys, and how often they are fetched, in milliseconds."""
 
     url: str
     refresh_ms: int = 3_600_000
@@ -57,7 +62,7 @@ class JwksConfig:
 
 
 class Jwks:
-    """The keys of one issuer. ``refresh`` once before tokens come, then ``run``."""
+    """The keys of one issuer. Call ``refresh`` once before validating tokens, then ``run``."""
 
     def __init__(self, config: JwksConfig, rules: WebTokenRules, clock: Clock, *, fetch: Fetch, run_in_thread: RunInThread) -> None:
         self.keys: KeySet = ()
@@ -75,7 +80,9 @@ class Jwks:
         return f"<Jwks {shown_url(self._config.url)} keys={len(self.keys)}>"
 
     def validate(self, token: str) -> ValidToken:
-        """Check a token with the keys that are there. A key that is not known is looked for, and is there for a later token.
+        """Check a token with the current keys.
+
+        An unknown key is requested, for use by later tokens.
 
         Raises:
             TokenRefusedError: the token is not to be trusted.
@@ -96,14 +103,17 @@ class Jwks:
         self._read_as, self.keys = await self._run_in_thread(self._read)
 
     def _read(self) -> tuple[FileMark, KeySet]:
-        """Return the keys, and which file they are of: looked at before it is read, so that a change meanwhile is noticed."""
+        """Return the keys and the mark of their file.
+
+        The mark is taken before the file is read, so that a change in between is noticed.
+        """
         mark = None if self._file is None else file_mark(self._file, _read_file)
         keys = parse_key_set(self._fetch(self._config.url))
         validate_algorithms(keys, self._rules.algorithms)
         return mark, keys
 
     async def run(self) -> None:
-        """Keep the keys fresh, until it is cancelled."""
+        """Keep the keys fresh until cancelled."""
         failed_count = 0
         while True:
             pause_ms = self._config.refresh_ms if not failed_count else self._backoff_ms(failed_count)
@@ -121,7 +131,7 @@ class Jwks:
                     logger.warning("The keys at %s cannot be fetched, those of before stay: %s", shown_url(self._config.url), error)
 
     async def _wait_until_wanted(self) -> None:
-        """Wait until a token names a key that is not known, or the file has changed."""
+        """Wait until a token names an unknown key, or the file has changed."""
         path = self._file
         if path is None:
             await self._wanted.wait()
@@ -136,7 +146,7 @@ class Jwks:
         return min(self._config.retry_backoff_ms << (failed_count - 1), self._config.retry_backoff_max_ms)
 
     def _miss(self, key_id: str) -> None:
-        """Have the keys fetched at once, unless this key was looked for a short while ago."""
+        """Request an immediate fetch, unless this key id was requested within the last minute."""
         now_ms = self._clock.monotonic_ms()
         looked_for_ms = self._missing.get(key_id)
         if looked_for_ms is not None and now_ms - looked_for_ms < MISSING_KEY_PAUSE_MS:
@@ -152,7 +162,9 @@ class Jwks:
 
 
 def fetch_document(url: str, tls: IssuerTls = SYSTEM_TLS) -> bytes:
-    """Return the document at a URL. Blocks.
+    """Return the document at a URL.
+
+    Blocks.
 
     Raises:
         OSError: it cannot be read, is too large, or is elsewhere by now.
@@ -173,6 +185,6 @@ def _path_of(url: str) -> Path:
 
 
 def _read_file(path: Path) -> bytes:
-    """Return the content of a file, and at most one byte more than a document may have."""
+    """Return a file's content, up to one byte more than a document may have."""
     with path.open("rb") as file:
         return file.read(MAX_DOCUMENT_BYTES + 1)

@@ -1,10 +1,12 @@
-"""Logging in on a fresh connection, as a client or as a node that connects to another one: SaslHandshake, then SaslAuthenticate.
+"""The SASL login on a fresh connection, by a client or by a node that connects to another node.
 
-Decides which exchange the configuration means, when a session that ends is renewed (KIP-368), and what a refusal is called: KafkaError
-SASL_AUTHENTICATION_FAILED, which no one retries. Salting a password takes milliseconds and runs in a thread; the last result is kept, so
-that a reconnection costs nothing.
+It sends SaslHandshake and then SaslAuthenticate. This module decides which mechanism the
+configuration asks for, when an ending session is renewed (KIP-368), and which error a refusal
+becomes: KafkaError SASL_AUTHENTICATION_FAILED, which is never retried. Salting a password takes
+milliseconds and runs in a thread. The last result is kept, so a reconnection does not repeat it.
 
-Invariant: no error and no ``repr`` shows a password or a token; what the broker says is shown as it came.
+Invariant: no error and no ``repr`` shows a password or a token. The broker's own texts are shown
+unchanged.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,9 +37,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RENEWAL_SHARE: Final = 0.85
-"""A session is renewed once so much of its lifetime is over; Kafka's clients take between 0.85 and 0.95."""
+"""The share of a session's lifetime after which it is renewed. Kafka's clients use 0.85 to 0.95."""
 MAX_ROUNDS: Final = 8
-"""SaslAuthenticate requests of one login; SCRAM takes two, and a refused token of OAUTHBEARER two."""
+"""The most SaslAuthenticate requests of one login.
+
+SCRAM takes two, and so does a refused OAUTHBEARER token.
+"""
 MAX_TOKEN_BYTES: Final = 1 << 16
 
 RunInThread = Callable[[Callable[[], T]], Awaitable[T]]
@@ -45,7 +50,9 @@ ReadFile = Callable[[Path], bytes]
 
 
 class ClientLogin:
-    """Proves who we are. One object serves all connections of a client.
+    """The client's side of logins.
+
+    One object serves all connections of a client.
 
     Raises:
         ConfigError: the JAAS text cannot be read, is for another mechanism, or names no user.
@@ -76,8 +83,8 @@ class ClientLogin:
         """Log in, and again each time before the session of the connection ends.
 
         Raises:
-            KafkaError: SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE: the broker refused;
-                NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+            KafkaError: SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE:
+                the broker refused; NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
         """
         await connection.negotiate()
         await self._log_in(connection)
@@ -96,9 +103,11 @@ class ClientLogin:
             connection.renew_login_after(lifetime_ms / 1_000 * RENEWAL_SHARE, self._log_in)
 
     async def _log_in_by_endpoint(self, endpoint: "TokenEndpoint", connection: RpcConnection) -> int:
-        """Log in with a token of an endpoint, which is fetched before the login begins: a broker does not wait for issuers.
+        """Log in with a token from an endpoint.
 
-        A failure that may pass, and the refusal of a token that was there before, are NETWORK_EXCEPTION: the next login has a fresh token.
+        The token is fetched before the login begins, because a broker does not wait for issuers. A
+        failure that may pass is NETWORK_EXCEPTION. So is the refusal of a token that was cached,
+        because the next login fetches a fresh token.
         """
         try:
             token, is_fresh = await endpoint.token()
@@ -131,7 +140,10 @@ class ClientLogin:
             raise KafkaError(code, f"{connection.destination} refused the beginning of a login: {code.name}")
 
     async def _exchange(self, connection: RpcConnection, exchange: "ClientExchange | ScramClient") -> int:
-        """Send tokens until both sides are content, and return for how many milliseconds the session holds; 0 is for ever."""
+        """Exchange tokens until both sides are done, and return the session lifetime in ms.
+
+        0 is unlimited.
+        """
         token = exchange.first()
         for _ in range(MAX_ROUNDS):
             response = await connection.request_of_login(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)

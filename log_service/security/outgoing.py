@@ -1,7 +1,8 @@
-"""What happens to a fresh connection that we opened: TLS, then a login. Makes ``rpc.connection.Security`` of a client's settings.
+"""TLS and login on a fresh connection that we opened: ``rpc.connection.Security`` for a client.
 
-Decides which failures are final: a certificate that is not trusted and a login that is refused are told at once and never retried.
-The modules of TLS and of logins are imported where a configuration asks for them, so that plaintext clients do not pay for them.
+This module decides which failures are final. An untrusted certificate and a refused login are
+reported at once and never retried. The modules of TLS and logins are imported only if the
+configuration needs them, so plaintext clients do not pay for them.
 """
 
 from pathlib import Path
@@ -18,18 +19,21 @@ if TYPE_CHECKING:
     from log_service.security.login import ClientLogin
 
 WORDS_OF_DISTRUST: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "ALERT_HANDSHAKE_FAILURE")
-"""In OpenSSL's reasons. A peer of TLS 1.2 that misses a certificate says no more than that the handshake failed."""
+"""Parts of OpenSSL's reasons that mean distrust.
+
+A TLS 1.2 peer that misses a certificate reports only a handshake failure.
+"""
 
 
 class StreamSecurity(Protocol):
-    """What encrypts the stream of a fresh connection."""
+    """Encrypts the stream of a fresh connection."""
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
-        """Return the stream to speak on. Raises OSError."""
+        """Return the stream to use. Raises OSError."""
 
 
 class OutgoingSecurity:
-    """TLS where ``tls`` is given, and then a login where ``login`` is."""
+    """TLS if ``tls`` is given, then a login if ``login`` is given."""
 
     def __init__(self, tls: StreamSecurity | None, login: "ClientLogin | None") -> None:
         self._tls = tls
@@ -55,10 +59,14 @@ class OutgoingSecurity:
             raise OSError(error.errno, f"the TLS handshake failed: {error.strerror or error}") from error
 
     async def authenticate(self, connection: RpcConnection) -> None:
-        """Log in. A peer of TLS 1.3 refuses a client's certificate after the handshake, so that the first response may say so.
+        """Log in.
+
+        A TLS 1.3 peer refuses a client's certificate after the handshake, so the first response may
+        report it.
 
         Raises:
-            KafkaError: SASL_AUTHENTICATION_FAILED, the peer wants another certificate; or as ``ClientLogin.authenticate``.
+            KafkaError: SASL_AUTHENTICATION_FAILED, the peer wants another certificate; or as
+                ``ClientLogin.authenticate``.
         """
         try:
             await (connection.negotiate() if self._login is None else self._login.authenticate(connection))
@@ -69,7 +77,7 @@ class OutgoingSecurity:
 
 
 def outgoing_security(security: ClientSecurity, rng: Random) -> Security:
-    """Return what is done with each fresh connection of a client.
+    """Return the security of a client's fresh connections.
 
     Raises:
         ConfigError: a store cannot be read, or the JAAS text means no login.

@@ -1,10 +1,12 @@
-"""Tokens from an issuer's endpoint, for a client's id and secret (RFC 6749, the client credentials grant; KIP-768, KIP-1139).
+"""Tokens from an issuer's endpoint, by client credentials (RFC 6749, KIP-768, KIP-1139).
 
-Decides when a token is fetched: for the first login, and for one after four fifths of its lifetime are over, as Apache Kafka's clients do;
-logins meanwhile take the same token, and wait for one fetch. Id, secret and scope stand in keys of their own or in the JAAS text, where the
-keys hold over the text. The endpoint's TLS is that of ``issuer_requests``.
+A token is fetched for the first login, and again for the first login after four fifths of its
+lifetime, as Apache Kafka's clients do. Logins in between share the token, and wait for the same
+fetch. Id, secret and scope come from their own keys or from the JAAS text. The keys take
+precedence. The endpoint's TLS is that of ``issuer_requests``.
 
-Invariant: no error and no ``repr`` shows a secret, a token or what the endpoint sent, but for the names of errors that RFC 6749 has.
+Invariant: no error and no ``repr`` shows a secret, a token or the endpoint's response, except the
+error names of RFC 6749.
 """
 
 import base64
@@ -42,7 +44,9 @@ RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class TokenEndpoint:
-    """Where one client's tokens come from. One object serves all connections of a client.
+    """Fetches and caches one client's tokens.
+
+    One object serves all connections of a client.
 
     Raises:
         ConfigError: id or secret is missing, or certificates cannot be used.
@@ -68,7 +72,7 @@ class TokenEndpoint:
         return f"<TokenEndpoint {shown_url(self._config.url)} of client {self._config.client_id}>"
 
     async def token(self) -> tuple[SecretText, bool]:
-        """Return a token that should hold, and whether it was fetched just now.
+        """Return a token that should still hold, and whether it was fetched just now.
 
         Raises:
             IssuerError: the endpoint gives none.
@@ -82,12 +86,12 @@ class TokenEndpoint:
             return self._token, not is_old
 
     def forget(self, token: SecretText) -> None:
-        """Fetch another token for the next login: a broker refused this one."""
+        """Drop a token that a broker refused, so that the next login fetches another."""
         if self._token == token:
             self._token = None
 
     def _fetch(self) -> tuple[SecretText, float]:
-        """Return a token, and for how many seconds it holds. Blocks; raises IssuerError."""
+        """Return a token, and its lifetime in seconds. Blocks; raises IssuerError."""
         response = self._ask(self._config.url, self._tls, body=self._body(), headers=self._headers())
         where = shown_url(self._config.url)
         if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
@@ -101,7 +105,7 @@ class TokenEndpoint:
         return SecretText(token.strip()), _lifetime_s(document, token.strip())
 
     def _told(self, body: bytes) -> str:
-        """Return what RFC 6749 (5.2) has an endpoint say of a refusal, without the secret, should it be echoed."""
+        """Return an endpoint's reason for a refusal (RFC 6749, 5.2) without an echoed secret."""
         assert self._config.client_secret is not None
         document = _document(body)
         told = [document[name] for name in ("error", "error_description") if isinstance(document.get(name), str)]
@@ -131,7 +135,7 @@ def _is_set(secret: SecretText | None) -> bool:
 
 
 async def _run_in_thread(work: Callable[[], Any]) -> Any:
-    """Run in a thread; once the client is closed no task waits for it, and the exchange ends by itself."""
+    """Run in a thread. A cancelled caller does not wait for the exchange, which ends by itself."""
     return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
@@ -173,7 +177,7 @@ def _tls(config: TokenEndpointConfig, entry: JaasEntry | None) -> IssuerTls:
 
 
 def _document(body: bytes) -> Mapping[str, Any]:
-    """Return what a body says as JSON; nothing where it is none."""
+    """Return a body's JSON object, empty if it has none."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -182,7 +186,10 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 def _lifetime_s(document: Mapping[str, Any], token: str) -> float:
-    """Return for how many seconds a token holds: as the endpoint says, else as the token does; 0, for one login, where neither does."""
+    """Return a token's lifetime in seconds: the endpoint's, else the token's own, else 0.
+
+    0 means that the token serves one login.
+    """
     told: Any = document.get("expires_in")
     if isinstance(told, str) and told.isascii() and told.isdecimal() and len(told) < 10:
         told = int(told)
@@ -199,7 +206,10 @@ def _is_seconds(value: Any) -> bool:
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """Return the claims of a JWT, unchecked: only the broker can check them. Nothing where it is none."""
+    """Return the unverified claims of a JWT, empty if it is none.
+
+    Only the broker can check them.
+    """
     parts = token.split(".")
     if len(parts) != 3:
         return {}

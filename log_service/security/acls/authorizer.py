@@ -1,15 +1,16 @@
-"""The authorizer of a node: super users, the ACLs, and the decisions that were made since the ACLs last changed.
+"""The authorizer of a node: super users, ACLs, and a cache of decisions.
 
-Decides whether a principal on a host may perform an operation on a resource. Super users may do everything, also before the ACLs are known
-and against an ACL that denies.
+It decides whether a principal on a host may perform an operation on a resource. Super users may do
+everything, even before the ACLs are loaded and even against a DENY.
 
-A decision is made once and then remembered, under the caller: ``rights_of`` returns what is known of one. The memory belongs to the index
-that the decisions came from. A change of ACLs puts a new index with an empty memory in the place of both, in one step, so that no decision
-outlives the ACLs that made it. ``version`` stands for the ACLs of the moment. Code that keeps a decision keeps the version beside it, and
-asks again once the authorizer has another; code that keeps ``Rights`` compares their own ``version`` with the authorizer's.
+Each decision is made once and then cached under its caller. ``rights_of`` returns the cache of one
+caller. The cache belongs to one index. A change of ACLs replaces the index and empties the cache in
+one step, so no decision outlives the ACLs that made it. ``version`` identifies the current ACLs.
+Code that keeps a decision keeps the version beside it, and asks again when the authorizer has
+another version. Code that keeps ``Rights`` compares their ``version`` with the authorizer's.
 
-Invariants: callers and decisions that are remembered are bounded, of one caller and of all, and so are the names in them; what is over is
-forgotten and decided anew.
+Invariants: the numbers of cached callers and decisions are bounded, per caller and in total, and so
+is the length of the names in them. Decisions beyond a bound are dropped and made again.
 """
 
 from typing import Any, Final
@@ -20,20 +21,23 @@ from log_service.security.acls.hosts import java_host
 from log_service.security.acls.index import NO_INDEX, AclIndex
 
 MAX_CALLERS: Final = 4096
-"""So many pairs of a principal and a host are remembered."""
+"""The most pairs of principal and host in the cache."""
 MAX_DECISIONS: Final = 8192
-"""So many decisions are remembered of one caller."""
+"""The most cached decisions of one caller."""
 MAX_DECISIONS_OF_ALL: Final = 1 << 18
-"""So many decisions are remembered of all callers: clients choose the names, and may come from many addresses."""
+"""The most cached decisions of all callers.
+
+Clients choose the names, and may come from many hosts.
+"""
 MAX_NAME_LENGTH: Final = 256
-"""A decision about a longer name is made anew each time; names of topics have up to 249 letters."""
+"""A decision about a longer name is not cached. Topic names have at most 249 characters."""
 
 Question = tuple[int, int, str]
-"""Operation, type of the resource, its name."""
+"""Operation, resource type, resource name."""
 
 
 class _Memory:
-    """The callers that decisions are remembered of, and how many decisions that are. ``version`` stands for the ACLs that they are by."""
+    """The cached callers and the number of their decisions. ``version`` identifies their ACLs."""
 
     __slots__ = ("callers", "decision_count", "version")
 
@@ -43,19 +47,22 @@ class _Memory:
         self.decision_count = 0
 
     def note_decision(self) -> None:
-        """Count one more; where there are too many, forget all. A request under way keeps its own."""
+        """Count one more decision.
+
+        Clear the cache at the limit; a request under way keeps its ``Rights``.
+        """
         self.decision_count += 1
         if self.decision_count > MAX_DECISIONS_OF_ALL:
             self.forget()
 
     def forget(self) -> None:
-        """Forget everything."""
+        """Clear the cache."""
         self.callers.clear()
         self.decision_count = 0
 
 
 class Rights:
-    """What one caller may do, by the state of the ACLs that ``version`` stands for."""
+    """The decisions for one caller under the ACLs that ``version`` identifies."""
 
     __slots__ = (
         "_decided",
@@ -77,7 +84,10 @@ class Rights:
         self.is_super = is_super
         self.version = memory.version
         self.askers: dict[int, Any] = {}
-        """What ``broker.authorization`` keeps of this caller, by the key of the API: an ``Access`` each. It goes when the rights go."""
+        """The ``Access`` objects of ``broker.authorization`` for this caller, by API key.
+
+        They are dropped together with the rights.
+        """
         self._index = index
         self._who = who
         self._memory = memory
@@ -89,7 +99,7 @@ class Rights:
         return f"<Rights of {self._who.principal} on {self.host} decided={len(self._decided)}>"
 
     def decide(self, operation: AclOperation, resource: AclResource, name: str) -> Decision:
-        """Return the decision on one operation on the resource of that name."""
+        """Return the decision on an operation on the named resource."""
         found = self._decided.get((operation, resource, name))
         return self._decide(operation, resource, name) if found is None else found
 
@@ -106,7 +116,9 @@ class Rights:
         return decision
 
     def may_somewhere(self, operation: AclOperation, resource: AclResource) -> bool:
-        """Whether some resource of a type may exist on which the operation is allowed by an ACL."""
+        """Whether an ACL allows the operation on some resource of the type, which need not exist
+        yet.
+        """
         key = (operation, resource)
         if key not in self._somewhere:
             self._somewhere[key] = is_allowed_somewhere(self._index, self._who, operation, resource)
@@ -114,24 +126,27 @@ class Rights:
 
 
 class AclAuthorizer:
-    """Decides by ACLs. ``is_open`` allows what no ACL is about (``allow.everyone.if.no.acl.found``)."""
+    """Decides by ACLs.
+
+    ``is_open`` allows access to resources without ACLs (``allow.everyone.if.no.acl.found``).
+    """
 
     def __init__(self, super_users: frozenset[str], *, is_open: bool) -> None:
         self._super_users = super_users
         self._is_open = is_open
         self._index = NO_INDEX
         self.version = object()
-        """Stands for the ACLs of the moment: another object after each change, compared by ``is``."""
+        """Identifies the current ACLs. Each change sets a new object; compare with ``is``."""
         self._memory = _Memory(self.version)
         self.is_loaded = False
-        """Whether the ACLs are known. Before, super users alone may do anything."""
+        """Whether the ACLs are loaded. Until then only super users may do anything."""
 
     def __repr__(self) -> str:
         return f"<AclAuthorizer {self._index!r} callers={len(self._memory.callers)}>"
 
     @property
     def index(self) -> AclIndex:
-        """The ACLs that decisions are made by."""
+        """The ACLs that decide."""
         return self._index
 
     def follow(self, index: AclIndex) -> None:
@@ -140,11 +155,16 @@ class AclAuthorizer:
         self._index, self._memory = index, _Memory(self.version)
 
     def is_super(self, principal: Principal) -> bool:
-        """Whether a principal may do everything. Type and name are compared as they are, with the case of their letters."""
+        """Whether a principal is a super user. Type and name are compared case-sensitively."""
         return f"{principal.type}:{principal.name}" in self._super_users
 
     def rights_of(self, principal: Principal, host: str) -> Rights:
-        """Return what a caller may do, as of now: ask anew for the next request. ``host`` is an address, however it is written."""
+        """Return the current rights of a caller.
+
+        Ask again for each request, because ACLs change.
+
+        ``host`` is an address in any notation.
+        """
         return self._memory.callers.get((principal, host)) or self._learn(principal, host)
 
     def _learn(self, principal: Principal, host: str) -> Rights:

@@ -1,10 +1,11 @@
-"""What ACLs say about one operation on one resource, by one principal from one host.
+"""The decision of ACLs about one operation on one resource, by one principal from one host.
 
-Decides as Apache Kafka's StandardAuthorizer: a DENY that applies decides; else an ALLOW that applies; else, where no ACL at all is about
-the resource, the default; else the operation is denied. READ, WRITE, DELETE and ALTER that are allowed allow DESCRIBE too, and
-ALTER_CONFIGS allows DESCRIBE_CONFIGS; a denial implies nothing. ``User:*`` is every principal, of whatever type.
+It follows Apache Kafka's StandardAuthorizer. A matching DENY decides first. Then a matching ALLOW
+decides. A resource without any ACL gets the default. Otherwise the operation is denied. An ALLOW of
+READ, WRITE, DELETE or ALTER also allows DESCRIBE, and an ALLOW of ALTER_CONFIGS also allows
+DESCRIBE_CONFIGS. A DENY implies nothing. ``User:*`` matches every principal, of any type.
 
-Knows no super users: they are decided on before ACLs are looked at.
+Super users are not known here. The authorizer checks for them before it looks at ACLs.
 """
 
 from collections.abc import Iterable
@@ -31,12 +32,12 @@ IMPLYING: Final = MappingProxyType(
         AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
     }
 )
-"""The operations that allow another one, too, when they are allowed."""
+"""For each operation, the other operations whose ALLOW implies it."""
 NO_OPERATIONS: frozenset[AclOperation] = frozenset()
 
 
 class Reason(Enum):
-    """Why a decision is what it is, by the names in Apache Kafka's audit log."""
+    """The reason of a decision, by its name in Apache Kafka's audit log."""
 
     SUPER_USER = "SuperUser"
     DEFAULT_ALLOW = "DefaultAllow"
@@ -45,7 +46,7 @@ class Reason(Enum):
 
 
 class Decision(NamedTuple):
-    """Whether an operation is allowed, and why. ``acl`` is the one that decided, if one did."""
+    """Whether an operation is allowed, and why. ``acl`` is the deciding ACL, or None."""
 
     is_allowed: bool
     reason: Reason
@@ -65,17 +66,17 @@ class Who:
     host: str
 
     def is_meant_by(self, acl: Acl) -> bool:
-        """Whether an ACL is about this principal on this host."""
+        """Whether an ACL applies to this principal on this host."""
         return acl.principal in (self.principal, WILDCARD_PRINCIPAL) and acl.host in (self.host, WILDCARD)
 
 
 def decide(index: AclIndex, who: Who, operation: int, resource_type: int, name: str, *, is_open: bool) -> Decision:
-    """Return the decision on an operation. ``is_open`` allows it where no ACL is about the resource."""
+    """Return the decision on an operation. ``is_open`` allows it if the resource has no ACL."""
     return decide_by(index.about(resource_type, name), who, operation, is_open=is_open)
 
 
 def decide_by(acls: Iterable[Acl], who: Who, operation: int, *, is_open: bool) -> Decision:
-    """Return the decision that the ACLs of one resource make, in their order."""
+    """Return the decision of the ACLs of one resource, given in their order."""
     implying = IMPLYING.get(operation, NO_OPERATIONS)  # type: ignore[call-overload]  # an operation is an int, and so are the keys
     allowing: Acl | None = None
     is_named = False
@@ -94,10 +95,13 @@ def decide_by(acls: Iterable[Acl], who: Who, operation: int, *, is_open: bool) -
 
 
 def is_allowed_somewhere(index: AclIndex, who: Who, operation: int, resource_type: int) -> bool:
-    """Whether some resource of a type may exist on which the operation is allowed (``authorizeByResourceType``, KIP-679).
+    """Whether the operation is allowed on some resource of a type (``authorizeByResourceType``,
+    KIP-679).
 
-    One literal ``*`` that denies ends it; one that allows decides. Else a name that is allowed must not be denied, by itself or by a
-    prefix, and a prefix that is allowed must not be denied by itself or by a shorter one. The operation is the ACL's own, or ALL.
+    The resource need not exist. A DENY on the literal ``*`` denies, and otherwise an ALLOW on it
+    allows. Failing both, an allowed name counts unless that name or a prefix of it is denied. An
+    allowed prefix counts unless that prefix or a shorter one is denied. Only ACLs for the operation
+    itself or for ALL are considered.
     """
     found = [
         acl

@@ -1,8 +1,9 @@
-"""Which ACLs a filter means: those of DescribeAcls and DeleteAcls (KIP-290).
+"""Filters of DescribeAcls and DeleteAcls, and the ACLs that match them (KIP-290).
 
-Decides by Kafka's rules. A field that is null, or ANY, lets every ACL through. The pattern type MATCH means the ACLs that have an effect
-on a resource of the name: the literal ones, those of the literal ``*``, and the prefixes of the name. Principals and hosts are compared as
-text: a filter for ``User:*`` finds that principal alone. A number that is not known here finds nothing.
+The rules are Kafka's. A field that is null or ANY matches every ACL. The pattern type MATCH selects
+the ACLs that apply to a resource of the name: literal ones, those of the literal ``*``, and
+prefixes of the name. Principals and hosts are compared as text, so a filter for ``User:*`` finds
+only that principal. An unknown number matches nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ RESOURCE_ANY = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """What an ACL must be like. None means that it does not matter."""
+    """The fields that an ACL must have. None matches any value."""
 
     resource_type: int
     resource_name: str | None
@@ -27,10 +28,12 @@ class AclFilter:
     permission_type: int
 
     def find(self, index: AclIndex) -> Iterator[Acl]:
-        """Yield the ACLs that are meant. All are looked at only where neither a resource nor a principal is named.
+        """Yield the ACLs that match.
 
-        Few of those of one name are, where the filter names its kind of pattern and what else there is of an ACL: tools that delete an ACL
-        name all of it, and one name may have thousands.
+        Without a resource type, or without a name and a principal, all are scanned.
+
+        A filter that names the pattern type and further fields reads only a few ACLs of the name.
+        Tools that delete an ACL name all its fields, and one name may have thousands of ACLs.
         """
         return filter(self.matches, self._candidates(index))
 
@@ -47,7 +50,10 @@ class AclFilter:
         return index.all() if self.principal is None else index.of_principal(self.resource_type, self.principal)
 
     def _known(self) -> Known:
-        """Return what the filter names of an ACL's principal, host, operation and permission, up to the first that it leaves open."""
+        """Return the sort-key fields that the filter sets, up to the first one left open.
+
+        The order is principal, host, operation, permission.
+        """
         if self.principal is None:
             return ()
         if self.host is None:
@@ -59,7 +65,7 @@ class AclFilter:
         return (self.principal, self.host, self.operation, self.permission_type)
 
     def matches(self, acl: Acl) -> bool:
-        """Whether an ACL is meant."""
+        """Whether an ACL matches."""
         return (
             self.resource_type in (RESOURCE_ANY, acl.resource_type)
             and self.principal in (None, acl.principal)

@@ -1,8 +1,8 @@
-"""The addresses of clients as Java writes them: an ACL names a host so, and it is compared as text.
+"""Client addresses as Java writes them, because ACLs compare hosts as text.
 
-IPv4 is dotted. IPv6 is eight groups in hexadecimal, without leading zeros and without ``::``; an IPv4 address that is mapped into IPv6 is
-written as IPv4; a scope follows behind ``%``. Python writes ``::1`` where Java writes ``0:0:0:0:0:0:0:1``: without this module a rule that
-denies such a host would deny nothing.
+IPv4 is dotted. IPv6 is eight hexadecimal groups, without leading zeros and without ``::``. An
+IPv4-mapped IPv6 address is written as IPv4. A scope follows after ``%``. Python writes ``::1``
+where Java writes ``0:0:0:0:0:0:0:1``, so a DENY for such a host would otherwise never match.
 """
 
 from functools import lru_cache
@@ -13,7 +13,10 @@ MAX_KNOWN_HOSTS = 4096
 
 @lru_cache(MAX_KNOWN_HOSTS)
 def java_host(host: str) -> str:
-    """Return an address as ``InetAddress.getHostAddress`` writes it. What is no address is returned as it is."""
+    """Return an address as ``InetAddress.getHostAddress`` writes it.
+
+    Other text is returned unchanged.
+    """
     text, percent, scope = host.partition("%")
     try:
         address = ip_address(text)

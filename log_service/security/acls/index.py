@@ -1,13 +1,14 @@
-"""All ACLs of a cluster, so that those of one resource are found without looking at the others.
+"""All ACLs of a cluster, indexed so that those of one resource are found without a scan.
 
-Decides which ACLs are about a resource: those whose pattern is literal and has its name, those whose pattern is a prefix of its name, and
-those of the literal ``*``. What they say is for ``decision``.
+The index decides which ACLs apply to a resource: literal patterns with its name, prefixes of its
+name, and the literal ``*``. ``decision`` evaluates them.
 
-A prefix is found by its length: the index knows which lengths its prefixes have, and looks up the beginning of the name of each such
-length. That takes as many look-ups as there are lengths, at most as many as the name has characters, however many ACLs there are.
+Prefixes are found by length. The index keeps the lengths of all prefixes, and looks up the
+beginning of the name for each length. The number of lookups is at most the length of the name,
+however many ACLs there are.
 
-Invariants: an index never changes; a changed one shares all with the one before but the few chunks that the changes fall into. The ACLs
-under one name are in the order of ``sort_key``.
+Invariants: an index never changes. A changed index shares everything with the one before except the
+chunks that the changes touch. The ACLs under one name are ordered by ``sort_key``.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -21,34 +22,41 @@ from log_service.security.acls.values import WILDCARD, Acl, PatternType, Place, 
 
 Acls = tuple[Acl, ...]
 Known = tuple[()] | tuple[str] | tuple[str, str] | tuple[str, str, int] | tuple[str, str, int, int]
-"""What is known of an ACL, in the order of ``sort_key``: principal, host, operation, permission."""
+"""The known leading fields of an ACL in ``sort_key`` order: principal, host, operation, permission.
+"""
 Section = Mapping[tuple[int, str], Acls]
-"""ACLs by the type and the name that they are filed under."""
+"""ACLs by resource type and name."""
 Blocks = tuple[Acls, ...]
 NO_ACLS: Acls = ()
 NO_BLOCKS: Blocks = ()
 BLOCK_SIZE = 32
-"""The most ACLs of a block of one principal: a new one copies the last block, and one pointer to each of the others."""
+"""The most ACLs in a block of one principal.
+
+Adding one copies the last block and a pointer to each other block.
+"""
 Lengths = Mapping[int, Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclIndex:
-    """The ACLs by what they are about, and by whom they are about."""
+    """The ACLs by resource and by principal."""
 
     literal: Section = field(default_factory=dict)
     prefixed: Section = field(default_factory=dict)
     by_principal: Mapping[tuple[int, str], Blocks] = field(default_factory=dict)
-    """By the type of the resource and the principal: in blocks, because one principal may have very many ACLs; in no particular order."""
+    """Blocks of ACLs by resource type and principal, unordered.
+
+    Blocks keep an addition cheap for a principal with many ACLs.
+    """
     prefix_lengths: Lengths = field(default_factory=dict)
-    """How many names of prefixes there are, by the type of the resource and their length, the longest first."""
+    """The number of prefix names by resource type and length, longest first."""
     count: int = 0
 
     def __repr__(self) -> str:
         return f"<AclIndex of {self.count} ACLs>"
 
     def about(self, resource_type: int, name: str) -> Iterator[Acl]:
-        """Yield the ACLs about a resource: the longest name first, the literal ``*`` last."""
+        """Yield the ACLs that apply to a resource, longest name first, the literal ``*`` last."""
         yield from self.literal.get((resource_type, name), NO_ACLS)
         size = len(name)
         for length in self.prefix_lengths.get(resource_type, ()):
@@ -62,14 +70,19 @@ class AclIndex:
         return (self.prefixed if pattern_type == PatternType.PREFIXED else self.literal).get((resource_type, name), NO_ACLS)
 
     def holds(self, wanted: Place) -> bool:
-        """Whether an ACL with that place is there. Few are looked at, for one name may have thousands."""
+        """Whether an ACL with that place exists.
+
+        A binary search, because one name may have thousands of ACLs.
+        """
         resource_type, resource_name, *order = wanted
         acls, key = self.named(resource_type, wanted[2], resource_name), tuple(order)
         position = bisect_left(acls, key, key=sort_key)
         return position < len(acls) and sort_key(acls[position]) == key
 
     def beginning(self, resource_type: int, pattern_type: int, name: str, known: Known) -> Acls:
-        """Return those of exactly one pattern whose place begins as ``known`` does behind the pattern. Few of the others are looked at."""
+        """Return the ACLs of exactly one pattern whose sort key continues with ``known``, by binary
+        search.
+        """
         acls, wanted = self.named(resource_type, pattern_type, name), (pattern_type, *known)
         size = len(wanted)
         start = bisect_left(acls, wanted, key=lambda acl: sort_key(acl)[:size])
@@ -82,11 +95,14 @@ class AclIndex:
                 yield from acls
 
     def of_principal(self, resource_type: int, principal: str) -> Iterator[Acl]:
-        """Yield the ACLs on resources of a type that name a principal, in no particular order."""
+        """Yield the ACLs for a resource type that name a principal, unordered."""
         return chain.from_iterable(self.by_principal.get((resource_type, principal), NO_BLOCKS))
 
     def changed(self, added: Iterable[Acl], removed: Iterable[Acl]) -> "AclIndex":
-        """Return the index with some ACLs more and some fewer. An ACL that is removed is the very object that was added."""
+        """Return the index with ACLs added and removed.
+
+        A removed ACL must be the same object that was added.
+        """
         of_literal, of_prefix, of_principal = _Changes(self.literal), _Changes(self.prefixed), _PrincipalChanges(self.by_principal)
         count = self.count
         for acl in removed:
@@ -114,14 +130,15 @@ NO_INDEX = AclIndex()
 
 
 Gone = dict[tuple[int, str], set[int]]
-"""By the type and the name or principal, the ids of the objects that are removed.
+"""The ids of the removed objects, by resource type and name or principal.
 
-They are looked for together, each by being the same object: one by one, a thousand ACLs of one principal are a million comparisons.
+They are removed together and compared by identity. Removing a thousand ACLs of one principal one by
+one would take a million comparisons.
 """
 
 
 def _without(acls: Iterable[Acl], gone: set[int]) -> list[Acl]:
-    """Return the ACLs that stay. All that go must be among them."""
+    """Return the ACLs that stay. All removed ones must be among them."""
     found = list(acls)
     kept = [acl for acl in found if id(acl) not in gone]
     assert len(kept) == len(found) - len(gone), "an ACL is removed that is not in the index"
@@ -129,7 +146,7 @@ def _without(acls: Iterable[Acl], gone: set[int]) -> list[Acl]:
 
 
 class _Changes:
-    """What changes in one section. Each name that changes is read and written once, however many of its ACLs come and go."""
+    """The changes to one section. Each changed name is read and written once."""
 
     def __init__(self, section: Section) -> None:
         self._section = section
@@ -137,7 +154,7 @@ class _Changes:
         self._gone: Gone = {}
 
     def add(self, name: str, acl: Acl) -> None:
-        """File an ACL under a name."""
+        """Add an ACL under a name."""
         key = (acl.resource_type, name)
         acls = self._changed.get(key)
         if acls is None:
@@ -145,11 +162,14 @@ class _Changes:
         insort(acls, acl, key=sort_key)
 
     def remove(self, name: str, acl: Acl) -> None:
-        """Take an ACL out from under a name; ``take_out`` does it, before any is added."""
+        """Mark an ACL under a name for removal.
+
+        ``take_out`` removes it, before any ACL is added.
+        """
         self._gone.setdefault((acl.resource_type, name), set()).add(id(acl))
 
     def take_out(self) -> None:
-        """Take out what is removed."""
+        """Remove the marked ACLs."""
         for key, gone in self._gone.items():
             self._changed[key] = _without(self._section.get(key, NO_ACLS), gone)
 
@@ -158,7 +178,7 @@ class _Changes:
         return changed_map(self._section, {key: tuple(acls) or None for key, acls in self._changed.items()})
 
     def name_changes(self) -> Iterator[tuple[int, str, int]]:
-        """Yield (type, name, 1 or -1) of each name that has come or gone."""
+        """Yield (type, name, 1 or -1) for each name that appeared or disappeared."""
         for (resource_type, name), acls in self._changed.items():
             change = bool(acls) - ((resource_type, name) in self._section)
             if change:
@@ -166,7 +186,10 @@ class _Changes:
 
 
 class _PrincipalChanges:
-    """What changes of principals. New ACLs go into the last block, so that one that has thousands costs no copy of them all."""
+    """The changes to the ACLs of principals.
+
+    New ACLs go into the last block, so the other blocks are not copied.
+    """
 
     def __init__(self, section: Mapping[tuple[int, str], Blocks]) -> None:
         self._section = section
@@ -174,7 +197,7 @@ class _PrincipalChanges:
         self._gone: Gone = {}
 
     def add(self, principal: str, acl: Acl) -> None:
-        """File an ACL under its principal."""
+        """Add an ACL under its principal."""
         key = (acl.resource_type, principal)
         blocks = self._changed.get(key)
         if blocks is None:
@@ -185,11 +208,11 @@ class _PrincipalChanges:
             blocks.append((acl,))
 
     def remove(self, principal: str, acl: Acl) -> None:
-        """Take an ACL out; as ``_Changes.remove``."""
+        """Mark an ACL for removal, like ``_Changes.remove``."""
         self._gone.setdefault((acl.resource_type, principal), set()).add(id(acl))
 
     def take_out(self) -> None:
-        """Take out what is removed."""
+        """Remove the marked ACLs."""
         for key, gone in self._gone.items():
             kept = _without(chain.from_iterable(self._section.get(key, NO_BLOCKS)), gone)
             self._changed[key] = [tuple(kept[start : start + BLOCK_SIZE]) for start in range(0, len(kept), BLOCK_SIZE)]

@@ -1,6 +1,8 @@
-"""What an ACL is: a principal on a host may, or must not, perform an operation on the resources of a pattern.
+"""The fields of an ACL, and Kafka's numbers for them.
 
-Decides nothing. The numbers are Kafka's: an ACL keeps those that are not known here, because another product may have written it.
+An ACL says that a principal on a host may, or must not, perform an operation on the resources of a
+pattern. This module decides nothing. An ACL keeps numbers that are unknown here, because another
+product may have written it.
 """
 
 from enum import IntEnum
@@ -8,18 +10,19 @@ from typing import Final, Protocol
 
 OPERATION_ANY: Final = 1
 OPERATION_ALL: Final = 2
-"""The operation of an ACL that means every operation."""
+"""The operation of an ACL that applies to every operation."""
 
 WILDCARD: Final = "*"
-"""The name of a literal pattern that means every resource of its type, and the host that means every host."""
+"""The literal name that matches every resource of its type, and the host that matches every host.
+"""
 WILDCARD_PRINCIPAL: Final = "User:*"
-"""The principal that means every principal, of whatever type."""
+"""The principal that matches every principal, of any type."""
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the only resource of the type CLUSTER."""
+"""The name of the only resource of type CLUSTER."""
 
 
 class PatternType(IntEnum):
-    """How the name of an ACL's resource is meant. ANY and MATCH stand in filters alone."""
+    """How an ACL's resource name is matched. ANY and MATCH occur only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -29,7 +32,7 @@ class PatternType(IntEnum):
 
 
 class PermissionType(IntEnum):
-    """Whether an ACL allows or denies. ANY stands in filters alone."""
+    """Whether an ACL allows or denies. ANY occurs only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -38,15 +41,15 @@ class PermissionType(IntEnum):
 
 
 class Acl(Protocol):
-    """One ACL. ``metadata.access.AclEntry`` is one: the index keeps the metadata's own values and no copies."""
+    """One ACL. ``metadata.access.AclEntry`` implements it, so the index needs no copies."""
 
     @property
     def resource_type(self) -> int:
-        """The kind of resource."""
+        """The resource type."""
 
     @property
     def resource_name(self) -> str:
-        """The name, or the beginning of the names, of its resources."""
+        """The resource name, or the prefix of the names."""
 
     @property
     def pattern_type(self) -> int:
@@ -54,15 +57,15 @@ class Acl(Protocol):
 
     @property
     def principal(self) -> str:
-        """Who, as ``Type:name``."""
+        """The principal as ``Type:name``."""
 
     @property
     def host(self) -> str:
-        """From where: an address as Java writes it, or ``*``."""
+        """The client's address as Java writes it, or ``*``."""
 
     @property
     def operation(self) -> int:
-        """What."""
+        """The number of the operation."""
 
     @property
     def permission_type(self) -> int:
@@ -70,7 +73,10 @@ class Acl(Protocol):
 
 
 def sort_key(acl: Acl) -> tuple[int, str, str, int, int]:
-    """Return what orders the ACLs of one resource name, as in Apache Kafka: the audit log names the last one that allows."""
+    """Return the sort key of an ACL among those of one resource name, as in Apache Kafka.
+
+    The order matters because the audit log names the last ACL that allows.
+    """
     return (acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type)
 
 
@@ -79,5 +85,8 @@ Place = tuple[int, str, int, str, str, int, int]
 
 
 def place(acl: Acl) -> Place:
-    """Return all of an ACL but its id, which orders ACLs by their resources: two ACLs with one place say the same."""
+    """Return all fields of an ACL except its id, as a sort key.
+
+    Two ACLs with the same place mean the same.
+    """
     return (acl.resource_type, acl.resource_name, *sort_key(acl))

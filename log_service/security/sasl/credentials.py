@@ -1,4 +1,7 @@
-"""What a broker keeps of a SCRAM password: enough to check a login, too little to log in with (RFC 5802, section 3)."""
+"""SCRAM credentials: the values that a broker stores for a password (RFC 5802, section 3).
+
+They suffice to check a login, but not to log in.
+"""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -21,7 +24,7 @@ class ScramMechanism(IntEnum):
 
     @property
     def hash_name(self) -> str:
-        """The name of the hash, as ``hashlib`` knows it."""
+        """The name of the hash in ``hashlib``."""
         return f"sha{256 * self.value}"
 
     @property
@@ -36,7 +39,7 @@ SCRAM_MECHANISMS: Final = MappingProxyType({mechanism.mechanism_name: mechanism 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredential:
-    """What the broker checks a user's password against (RFC 5802)."""
+    """The stored values that check a user's password (RFC 5802)."""
 
     salt: SecretBytes
     stored_key: SecretBytes

@@ -1,12 +1,15 @@
-"""The text of ``sasl.jaas.config``: one login module, a control flag and options, as Java's ``JaasConfig`` reads it.
+"""The parser of ``sasl.jaas.config``, which follows Java's ``JaasConfig``.
 
-The form is ``<class> <flag> (<key>=<value>)* ;``. Keys and values are words or quoted. A word begins with a letter, ``_`` or ``$``; digits,
-``-`` and ``.`` may follow. A quoted text stands in ``"`` or ``'`` on one line and takes the escapes of C. A slash outside of quotes begins
-a comment: up to ``*/`` after ``/*``, else up to the end of the line. The last of several equal keys counts.
+A text holds one login module, a control flag and options: ``<class> <flag> (<key>=<value>)* ;``.
+Keys and values are words or quoted. A word begins with a letter, ``_`` or ``$``; digits, ``-`` and
+``.`` may follow. A quoted text stands in ``"`` or ``'`` on one line and takes the escapes of C. A
+slash outside quotes begins a comment: up to ``*/`` after ``/*``, else up to the end of the line.
+The last of several equal keys counts.
 
-Knows only the three login modules that have a counterpart here; any other class is refused.
+Only the three login modules with a counterpart here are known. Any other class is refused.
 
-Invariant: no error names a part of the text, because any part may be a password. An error says where it is and what to do.
+Invariant: no error quotes the text, because any part may be a password. An error names the position
+and the remedy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,12 +31,12 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         OAUTHBEARER_MODULE: ("OAUTHBEARER",),
     }
 )
-"""The login modules that are understood, with the mechanisms that each is for."""
+"""The supported login modules, with the mechanisms of each."""
 
 FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 ESCAPES: Mapping[str, str] = MappingProxyType({"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"})
 MAX_TEXT_LENGTH: Final = 1 << 20
-"""Characters that one JAAS text may have: users stand in it, each with one option."""
+"""The most characters of one JAAS text. It may list users, with one option each."""
 
 _DIGITS: Final = frozenset("0123456789")
 _OCTAL: Final = frozenset("01234567")
@@ -42,7 +45,10 @@ _NUMBER_STARTS: Final = _DIGITS | {".", "-"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JaasEntry:
-    """One login module with its options. The values of options are secrets, because passwords are among them."""
+    """One login module with its options.
+
+    Option values are secrets, because passwords are among them.
+    """
 
     login_module: str
     flag: str
@@ -50,22 +56,25 @@ class JaasEntry:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """The mechanisms that the module is for."""
+        """The mechanisms of the login module."""
         return MODULES[self.login_module]
 
     def option(self, name: str) -> str | None:
-        """Return the value of an option, None where it is not given."""
+        """Return the value of an option, None if it is absent."""
         value = self.options.get(name)
         return None if value is None else value.reveal()
 
     def plain_users(self) -> dict[str, SecretText]:
-        """Return the passwords that the options ``user_<name>`` give to users, by name."""
+        """Return the passwords of the users given as ``user_<name>``, by user name."""
         prefix = "user_"
         return {name[len(prefix) :]: value for name, value in self.options.items() if name.startswith(prefix)}
 
 
 class _Token(NamedTuple):
-    """A word, a quoted text, or one character that is neither. ``kind`` is ``text``, ``number`` or the character."""
+    """A word, a quoted text, or any other single character.
+
+    ``kind`` is ``text``, ``number``, or the character itself.
+    """
 
     kind: str
     text: str
@@ -73,7 +82,7 @@ class _Token(NamedTuple):
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """Return what a JAAS text says.
+    """Return the entry of a JAAS text.
 
     Raises:
         ConfigError: the text is no such entry, or names a login module that cannot run here.
@@ -103,7 +112,7 @@ def _validate_module(module: str) -> None:
 
 
 def _options(tokens: list[_Token]) -> tuple[dict[str, SecretText], int]:
-    """Return the options, and the index of the semicolon behind them."""
+    """Return the options, and the index of the semicolon after them."""
     options: dict[str, SecretText] = {}
     at = 2
     while at < len(tokens) and tokens[at].kind != ";":
@@ -153,7 +162,10 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _begins_word(character: str) -> bool:
-    """Whether Java's tokenizer takes a character for a letter: it does so with everything from the no-break space on."""
+    """Whether Java's tokenizer treats a character as a letter.
+
+    From U+00A0 on it does so for all.
+    """
     return (character.isascii() and character.isalpha()) or character in "_$" or character >= "\u00a0"
 
 
@@ -172,7 +184,7 @@ def _comment_end(text: str, position: int) -> int:
 
 
 def _quoted(text: str, start: int) -> tuple[str, int]:
-    """Return the text in quotes that begins at ``start``, and the position behind it."""
+    """Return the quoted text that begins at ``start``, and the position after it."""
     quote = text[start]
     parts: list[str] = []
     position = start + 1
@@ -190,7 +202,10 @@ def _quoted(text: str, start: int) -> tuple[str, int]:
 
 
 def _escaped(text: str, position: int) -> tuple[str, int]:
-    """Return the character that an escape stands for, and the position behind it: up to three octal digits, or one character."""
+    """Return the character of an escape, and the position after it.
+
+    An escape is one to three octal digits, or one character.
+    """
     character = text[position]
     if character not in _OCTAL:
         return ESCAPES.get(character, character), position + 1

@@ -1,10 +1,16 @@
-"""What one step of a login gives back, on the side of the broker and on that of the client; and the names of the mechanisms.
+"""The outcomes of a login step, on the broker's and on the client's side, and the mechanisms'
+names.
 
-A ``ServerExchange`` gets the client's tokens one after the other and gives back an ``Outcome``. ``Challenge``: the client has to send
-another token. ``Accepted``: it is who it says. ``Refused``: it is not. ``Lookup``: the caller has to find something that takes time, and to
-hand it to ``resume``, which gives back another outcome.
+A ``ServerExchange`` receives the client's tokens one by one and returns an ``Outcome``.
 
-A ``ClientExchange`` gets the broker's tokens and gives back its own; ``is_complete`` says that the broker has proved all it has to prove.
+- ``Challenge``: the client must send another token.
+- ``Accepted``: the client has proved its identity.
+- ``Refused``: the login failed.
+- ``Lookup``: the caller must look something up, which takes time, and pass it to ``resume``. That
+  returns another outcome.
+
+A ``ClientExchange`` receives the broker's tokens and returns its own. ``is_complete`` says that the
+broker has proved everything that the mechanism demands.
 
 Invariant: no outcome shows a token, a password or a key in its ``repr``.
 """
@@ -18,7 +24,7 @@ from log_service.common.access import Principal
 
 
 class Mechanism(StrEnum):
-    """The mechanisms that are there, by the names that clients ask for."""
+    """The supported mechanisms, by the names that clients ask for."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -28,25 +34,32 @@ class Mechanism(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """The broker's token; the client has to send another one."""
+    """The broker's token. The client must send another one."""
 
     token: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The client is ``principal``. ``expires_at_ms`` is when its credential ends, in wall time; None where it does not end."""
+    """The client is ``principal``.
+
+    ``expires_at_ms`` is the credential's end in wall time, None if it has none.
+    """
 
     principal: Principal
     token: bytes = field(default=b"", repr=False)
     expires_at_ms: int | None = None
     is_by_token: bool = False
-    """Whether a delegation token stood for the principal (KIP-48)."""
+    """Whether the login used a delegation token (KIP-48)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The login failed. ``reason`` is for the broker's log; ``told`` for the client, None where it is told no more than that."""
+    """The login failed.
+
+    ``reason`` is for the broker's log. ``told`` is for the client; None gives it only a general
+    text.
+    """
 
     reason: str
     told: str | None = None
@@ -54,7 +67,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
-    """What an exchange has to know before it can go on. ``resume`` takes what was found."""
+    """A value that an exchange needs before it can go on. Pass it to ``resume``."""
 
     wanted: Any = field(repr=False)
     resume: "Callable[[Any], Outcome]" = field(repr=False)
@@ -64,18 +77,18 @@ Outcome = Challenge | Accepted | Refused | Lookup
 
 
 class ServerExchange(Protocol):
-    """One login, as the broker sees it."""
+    """One login on the broker's side."""
 
     def evaluate(self, token: bytes) -> Outcome:
-        """Take the client's next token."""
+        """Evaluate the client's next token."""
 
 
 class ClientExchange(Protocol):
-    """One login, as the client sees it."""
+    """One login on the client's side."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the broker has proved all that it has to prove."""
+        """Whether the broker has proved everything that the mechanism demands."""
 
     def first(self) -> bytes:
         """Return the first token."""
@@ -89,4 +102,4 @@ class ClientExchange(Protocol):
 
 
 class LoginError(Exception):
-    """A login failed, as its client sees it; the text may be shown."""
+    """A login failed on the client's side. The text may be shown."""

@@ -1,4 +1,7 @@
-"""The client's side of OAUTHBEARER (RFC 7628, KIP-255): one message with a token, and the broker's reasons where it refuses it."""
+"""The client's side of OAUTHBEARER (RFC 7628, KIP-255).
+
+The client sends one message with a token. A broker that refuses it sends its reasons.
+"""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +21,7 @@ NO_EXTENSIONS: Final[Mapping[str, str]] = {}
 
 
 def extensions_of(entry: JaasEntry) -> dict[str, str]:
-    """Return the SASL extensions (KIP-342) that a JAAS text has as ``extension_<name>``.
+    """Return the SASL extensions (KIP-342) that a JAAS text sets as ``extension_<name>``.
 
     Raises:
         ConfigError: a name or a value is none that RFC 7628 has.
@@ -31,7 +34,7 @@ def extensions_of(entry: JaasEntry) -> dict[str, str]:
 
 
 class OAuthClient:
-    """A login with a bearer token, and with extensions by their names."""
+    """A login with a bearer token and extensions."""
 
     def __init__(self, token: SecretText, extensions: Mapping[str, str] = NO_EXTENSIONS) -> None:
         self._token = token
@@ -43,11 +46,11 @@ class OAuthClient:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more is to be said."""
+        """Whether the client has nothing more to send."""
         return not self._is_refused
 
     def first(self) -> bytes:
-        """Return the message.
+        """Return the message with the token.
 
         Raises:
             LoginError: the token cannot be sent.
@@ -59,7 +62,8 @@ class OAuthClient:
         return f"n,,{SEPARATOR}{''.join(pair + SEPARATOR for pair in pairs)}{SEPARATOR}".encode()
 
     def evaluate(self, token: bytes) -> bytes:
-        """Take the broker's reasons for a refusal, and return the byte that makes it end the login.
+        """Take the broker's reasons for a refusal, and return the byte that asks it to end the
+        login.
 
         Raises:
             LoginError: the broker goes on after that.

@@ -1,11 +1,13 @@
-"""The broker's side of OAUTHBEARER (RFC 7628, KIP-255): takes the client's message with its token, and lets a validator decide on it.
+"""The broker's side of OAUTHBEARER (RFC 7628, KIP-255): parses the token and has it validated.
 
     client-first   n,[a=<authorization id>], ^A auth=Bearer <token> ^A [<key>=<value> ^A]... ^A
 
-A refused token gets a JSON text with its status, the client sends one byte, and the login has failed. Extensions are read and change
-nothing. Knows no keys and no claims: ``validate`` is handed in.
+A refused token gets a JSON text with its status, the client sends one byte, and the login has
+failed. Extensions are parsed and ignored. Keys and claims are not known here, because ``validate``
+is passed in.
 
-Invariants: one token is taken on each login, because a second one would be a guess without a delay; no outcome shows a token.
+Invariants: each login takes one token, because a second one would be a guess without a delay. No
+outcome shows a token.
 """
 
 import re
@@ -22,16 +24,16 @@ PAIR: Final = re.compile(r"(?P<key>[A-Za-z]+)=(?P<value>[\x21-\x7e \t\r\n]+)")
 BEARER: Final = re.compile(r"(?P<scheme>[!#$%&'*+.^_`|~0-9A-Za-z-]+) +(?P<token>[-_.~+/0-9A-Za-z]+=*)")
 INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
 MAX_TOKEN_LENGTH: Final = 1 << 16
-"""Characters of a token; those of identity providers have a few thousand."""
+"""The most characters of a token. Those of identity providers have a few thousand."""
 
 
 class TokenRefusedError(Exception):
-    """A token is not accepted. The text is for the broker's log and shows no part of the token."""
+    """A token is refused. The text is for the broker's log and shows no part of the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidToken:
-    """What a token that was checked says."""
+    """The claims of a validated token."""
 
     subject: str
     expires_at_ms: int
@@ -61,7 +63,7 @@ class OAuthServer:
 
     @property
     def untold_refusal(self) -> str | None:
-        """Why the token was refused, as long as the client has not ended the login; None where it was not."""
+        """Why the token was refused, while the client has not ended the login yet; else None."""
         return f"the token was refused: {self._complaint}" if self._stage is _Stage.REFUSED else None
 
     def evaluate(self, token: bytes) -> Outcome:
@@ -87,7 +89,7 @@ class OAuthServer:
 
 
 def parse_first(content: bytes) -> tuple[str, str] | None:
-    """Return the authorization id and the token of a client's message, None where it is malformed."""
+    """Return the authorization id and token of a client's message, None if it is malformed."""
     try:
         match = FIRST.fullmatch(content.decode())
     except UnicodeDecodeError:

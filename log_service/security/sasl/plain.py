@@ -1,9 +1,10 @@
-"""PLAIN (RFC 4616): user name and password in one token, in the clear. Both sides.
+"""PLAIN (RFC 4616), both sides: user name and password in one token, in the clear.
 
-The token is ``[authorization id] NUL user name NUL password`` in UTF-8. The texts of refusals are Apache Kafka's: clients show them.
+The token is ``[authorization id] NUL user name NUL password`` in UTF-8. Refusals have Apache
+Kafka's texts, because clients show them.
 
-Invariants: an unknown user costs the same comparison as a known one, with bytes of the same length as the password that was sent, and is
-refused with the same text; the password is checked before the authorization id.
+Invariants: an unknown user costs the same comparison as a known one, with as many bytes as the sent
+password, and gets the same refusal. The password is checked before the authorization id.
 """
 
 import hmac
@@ -15,11 +16,11 @@ from log_service.security.sasl.mechanisms import Accepted, LoginError, Outcome, 
 
 SEPARATOR = "\0"
 MAX_TOKENS = 4
-"""So many parts are counted for the text of a refusal."""
+"""The most parts that are counted for the text of a refusal."""
 
 
 class PlainServer:
-    """A login against ``users``: passwords by name."""
+    """A login against ``users``, passwords by name."""
 
     def __init__(self, users: Mapping[str, SecretText]) -> None:
         self._users = users
@@ -84,7 +85,7 @@ class PlainClient:
         return f"{SEPARATOR}{self._name}{SEPARATOR}{password}".encode()
 
     def evaluate(self, token: bytes) -> bytes:
-        """Refuse a challenge: PLAIN has none.
+        """Refuse a challenge, because PLAIN has none.
 
         Raises:
             LoginError: always.

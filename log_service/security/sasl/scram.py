@@ -24,29 +24,29 @@ from log_service.security.sasl.credentials import ScramCredential, ScramMechanis
 
 MIN_ITERATIONS = 4_096
 MAX_ITERATIONS = 16_384
-"""The bounds of what a broker keeps, for both mechanisms."""
+"""The bounds of the iterations that a broker stores, for both mechanisms."""
 RANDOM_BITS = 130
-"""Of a nonce, and of a salt that is made here."""
+"""The random bits of a nonce, and of a generated salt."""
 
 GetBits = Callable[[int], int]
 """Returns an unpredictable number of so many bits (``secrets.randbits``)."""
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 TOKEN_AUTHENTICATION = "tokenauth"  # noqa: S105 - the name of an extension
-"""The extension that says that name and password are those of a delegation token (KIP-48)."""
+"""The extension that marks a login by delegation token (KIP-48)."""
 
 
 class MalformedError(Exception):
-    """A message is not what it should be. The text names no part of it."""
+    """A message is malformed. The text quotes no part of it."""
 
 
 def random_text(get_bits: GetBits) -> str:
-    """Return an unpredictable text of lower-case letters and digits: a nonce, or a salt, in the form that Apache Kafka gives both."""
+    """Return a random nonce or salt of lower-case letters and digits, as Apache Kafka does."""
     return _text_of(get_bits(RANDOM_BITS))
 
 
 def text_of_bytes(content: bytes) -> str:
-    """Return a text as ``random_text`` does, made of at least 17 bytes."""
+    """Return a text in the form of ``random_text``, made from at least 17 bytes."""
     return _text_of(int.from_bytes(content) & ((1 << RANDOM_BITS) - 1))
 
 
@@ -59,12 +59,15 @@ def _text_of(number: int) -> str:
 
 
 def salted_password(mechanism: ScramMechanism, password: SecretText, salt: bytes, iterations: int) -> SecretBytes:
-    """Return the key that a password and a salt make. Takes milliseconds: call it from a thread of a pool."""
+    """Return the key derived from a password and a salt.
+
+    Takes milliseconds, so call it in a thread.
+    """
     return SecretBytes(hashlib.pbkdf2_hmac(mechanism.hash_name, password.reveal().encode(), salt, iterations))
 
 
 def credential_from(mechanism: ScramMechanism, salted: SecretBytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Return what a broker keeps of a salted password."""
+    """Return the credential that a broker stores for a salted password."""
     return ScramCredential(
         salt=SecretBytes(salt),
         stored_key=SecretBytes(_hash(mechanism, client_key(mechanism, salted))),
@@ -74,23 +77,23 @@ def credential_from(mechanism: ScramMechanism, salted: SecretBytes, salt: bytes,
 
 
 def client_key(mechanism: ScramMechanism, salted: SecretBytes) -> bytes:
-    """Return the key that proves that a client knows the password."""
+    """Return the key with which a client proves that it knows the password."""
     return _hmac(mechanism, salted.reveal(), b"Client Key")
 
 
 def server_key(mechanism: ScramMechanism, salted: SecretBytes) -> bytes:
-    """Return the key that proves that a broker knows the credential."""
+    """Return the key with which a broker proves that it knows the credential."""
     return _hmac(mechanism, salted.reveal(), b"Server Key")
 
 
 def client_proof(mechanism: ScramMechanism, key: bytes, auth_message: bytes) -> bytes:
-    """Return what a client sends to prove that it has ``client_key``."""
+    """Return the proof that a client has ``client_key``."""
     signature = _hmac(mechanism, _hash(mechanism, key), auth_message)
     return _xor(key, signature)
 
 
 def is_proof_of(mechanism: ScramMechanism, credential: ScramCredential, auth_message: bytes, proof: bytes) -> bool:
-    """Whether a proof comes from a client that has the key of a credential."""
+    """Whether a proof was made with the key of a credential."""
     if len(proof) != mechanism.key_bytes:
         return False
     stored_key = credential.stored_key.reveal()
@@ -99,25 +102,29 @@ def is_proof_of(mechanism: ScramMechanism, credential: ScramCredential, auth_mes
 
 
 def server_signature(mechanism: ScramMechanism, key: bytes, auth_message: bytes) -> bytes:
-    """Return what a broker sends to prove that it has ``server_key``."""
+    """Return the proof that a broker has ``server_key``."""
     return _hmac(mechanism, key, auth_message)
 
 
 class Shape(NamedTuple):
-    """What a client sees of a credential at the beginning of a login: how many iterations, and what the salt looks like."""
+    """The part of a credential that a client sees when a login begins: iterations and form of the
+    salt.
+    """
 
     iterations: int = MIN_ITERATIONS
     salt_bytes: int = 26
     is_text: bool = True
-    """Whether the salt is made of lower-case letters and digits, as Apache Kafka's are."""
+    """Whether the salt has only lower-case letters and digits, as Apache Kafka's salts do."""
 
 
 PLAIN_SHAPE = Shape()
-"""Of credentials that are made with Apache Kafka's defaults."""
+"""The shape of credentials made with Apache Kafka's defaults."""
 
 
 def usual_shape(credentials: Iterable[ScramCredential]) -> Shape:
-    """Return the shape that most credentials have, ``PLAIN_SHAPE`` where there are none; of several the smallest."""
+    """Return the most common shape, the smallest of several, or ``PLAIN_SHAPE`` without
+    credentials.
+    """
     counts = Counter(map(_shape_of, credentials))
     return max(sorted(counts), key=counts.__getitem__, default=PLAIN_SHAPE)
 
@@ -128,10 +135,11 @@ def _shape_of(credential: ScramCredential) -> Shape:
 
 
 def decoy_credential(mechanism: ScramMechanism, name: str, shape: Shape, secret: bytes) -> ScramCredential:
-    """Return a credential that no password fits, for a name that is not known.
+    """Return a credential for an unknown name, which no password matches.
 
-    The same name gets the same salt each time, and on every node with the same ``secret``; so a client cannot tell by asking twice. Under
-    another shape it gets another salt, as a user who gets a new password does.
+    The same name gets the same salt each time, and on every node with the same ``secret``. A client
+    therefore cannot tell by asking twice. Another shape gives another salt, just as a new password
+    does.
     """
     about = f"{mechanism.mechanism_name}\0{shape.iterations}\0{shape.salt_bytes}\0{name}"
     stream = hashlib.shake_256(hmac.digest(secret, about.encode(), "sha512")).digest(shape.salt_bytes)
@@ -146,7 +154,7 @@ def decoy_credential(mechanism: ScramMechanism, name: str, shape: Shape, secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFirst:
-    """The first message of a client. ``bare`` is the text behind the header."""
+    """A client's first message. ``bare`` is the text after the header."""
 
     header: str
     bare: str
@@ -158,7 +166,7 @@ class ClientFirst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFirst:
-    """The first message of a broker."""
+    """A broker's first message."""
 
     nonce: str
     salt: bytes = field(repr=False)
@@ -167,7 +175,7 @@ class ServerFirst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFinal:
-    """The last message of a client. ``without_proof`` is the text before the proof."""
+    """A client's last message. ``without_proof`` is the text before the proof."""
 
     without_proof: str
     channel_binding: bytes
@@ -176,7 +184,7 @@ class ClientFinal:
 
 
 def parse_client_first(token: bytes) -> ClientFirst:
-    """Return what a client's first message says.
+    """Parse a client's first message.
 
     Raises:
         MalformedError: it is no such message, or asks for channel binding.
@@ -201,7 +209,7 @@ def parse_client_first(token: bytes) -> ClientFirst:
 
 
 def parse_server_first(token: bytes) -> ServerFirst:
-    """Return what a broker's first message says.
+    """Parse a broker's first message.
 
     Raises:
         MalformedError: it is no such message.
@@ -215,7 +223,7 @@ def parse_server_first(token: bytes) -> ServerFirst:
 
 
 def parse_client_final(token: bytes) -> ClientFinal:
-    """Return what a client's last message says.
+    """Parse a client's last message.
 
     Raises:
         MalformedError: it is no such message.
@@ -231,7 +239,7 @@ def parse_client_final(token: bytes) -> ClientFinal:
 
 
 def parse_server_final(token: bytes) -> bytes:
-    """Return the signature that a broker's last message holds.
+    """Return the signature in a broker's last message.
 
     Raises:
         MalformedError: it is no such message, or says that the login failed.
@@ -243,7 +251,7 @@ def parse_server_final(token: bytes) -> bytes:
 
 
 def to_base64(content: bytes) -> str:
-    """Return bytes as SCRAM writes them."""
+    """Return bytes in base64."""
     return base64.b64encode(content).decode()
 
 
@@ -279,7 +287,7 @@ def _split(text: str, count: int) -> list[str]:
 
 
 def _attribute(parts: list[str], index: int, name: str) -> str:
-    """Return the value of the attribute that must stand at a place."""
+    """Return the value of the attribute at an index."""
     if index >= len(parts) or not parts[index].startswith(f"{name}="):
         raise MalformedError(f"attribute {name} is not where it must be")
     return parts[index][2:]

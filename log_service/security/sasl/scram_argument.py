@@ -1,9 +1,10 @@
-"""A SCRAM user as the command line names it: ``SCRAM-SHA-256=[name=alice,password=secret]``, as Apache Kafka's tools take it.
+"""A SCRAM user as given on the command line: ``SCRAM-SHA-256=[name=alice,password=secret]``.
 
-Inside the brackets stand ``key=value`` parts between commas; a value may stand in double quotes. ``name`` is needed, and one of
-``password``, ``passwordfile`` and ``saltedpassword``. ``passwordfile`` is ours: the password is the first line of that file, or of the
-standard input where it is ``-``, so that no list of processes shows it. ``saltedpassword`` and ``salt`` are base64. ``iterations`` is 4096
-where it is not given.
+The form is that of Apache Kafka's tools. Inside the brackets are ``key=value`` parts between
+commas. A value may stand in double quotes. ``name`` is needed, and one of ``password``,
+``passwordfile`` and ``saltedpassword``. ``passwordfile`` is an extension: the password is the first
+line of that file, or of the standard input for ``-``, so that no process list shows it.
+``saltedpassword`` and ``salt`` are base64. ``iterations`` defaults to 4096.
 
 Invariant: no error shows a value.
 """
@@ -34,7 +35,7 @@ EXAMPLE: Final = "SCRAM-SHA-512=[name=alice,passwordfile=alice.txt]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramArgument:
-    """A user to be added. Exactly one of ``password``, ``password_file`` and ``salted`` is set."""
+    """A user to add. Exactly one of ``password``, ``password_file`` and ``salted`` is set."""
 
     mechanism: ScramMechanism
     name: str
@@ -45,7 +46,7 @@ class ScramArgument:
     iterations: int = MIN_ITERATIONS
 
     def credential(self, get_bits: GetBits) -> ScramCredential:
-        """Return what the metadata keeps of the user. Takes milliseconds."""
+        """Return the credential that the metadata stores. Takes milliseconds."""
         salt = self.salt if self.salt is not None else random_text(get_bits).encode()
         salted = self.salted
         if salted is None:
@@ -55,7 +56,7 @@ class ScramArgument:
 
 
 def parse_scram_argument(text: str) -> ScramArgument:
-    """Return the user that an argument names.
+    """Parse the argument of a user.
 
     Raises:
         ConfigError: it is not of that form, or a value is none of its key.

@@ -1,7 +1,8 @@
-"""The client's side of SCRAM: makes its two messages and checks the two of the broker (RFC 5802, section 5).
+"""The client's side of SCRAM: makes two messages and checks the broker's (RFC 5802, section 5).
 
-Decides how many iterations are too few (a broker could learn the password by guessing) and too many (a broker could keep this process
-busy). Salting takes milliseconds, so the caller does it: ``evaluate`` gives back what is wanted, and ``resume`` takes it.
+This module bounds the iterations. With too few a broker could guess the password. With too many it
+could keep this process busy. Salting takes milliseconds, so the caller does it: ``evaluate``
+returns the request, and ``resume`` takes the result.
 """
 
 import hmac
@@ -27,13 +28,16 @@ from log_service.security.sasl.scram import (
 )
 
 MAX_CLIENT_ITERATIONS = 65_536
-"""Four times what a broker may keep; more is a broker that means to keep its clients busy."""
+"""Four times the most that a broker stores.
+
+A broker that asks for more means to keep its clients busy.
+"""
 MAX_SALT_BYTES = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaltingWanted:
-    """The password, salted, is wanted."""
+    """A request to salt the password."""
 
     mechanism: ScramMechanism
     salt: bytes = field(repr=False)
@@ -49,7 +53,12 @@ class _Stage(Enum):
 
 
 class ScramClient:
-    """One login as ``name``; ``nonce`` is fresh for each. A token's id and HMAC log in where ``is_by_token`` (KIP-48)."""
+    """One login as ``name``, with a fresh ``nonce``.
+
+    ``is_by_token``: by delegation token (KIP-48).
+
+    A login by token uses the token's id as the name and its HMAC as the password.
+    """
 
     def __init__(self, mechanism: ScramMechanism, name: str, nonce: str, *, is_by_token: bool = False) -> None:
         self._mechanism = mechanism
@@ -82,10 +91,12 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def evaluate(self, token: bytes) -> bytes | SaltingWanted:
-        """Take the broker's message: return what is wanted for the next message, or nothing after the last.
+        """Take a broker's message, and return a salting request, or empty bytes after the last
+        message.
 
         Raises:
-            LoginError: the broker's message is malformed, weak or absurd, or it does not know the credential.
+            LoginError: the broker's message is malformed, weak or absurd, or it does not know the
+                credential.
         """
         try:
             if self._stage is _Stage.FIRST_SENT:
@@ -97,7 +108,7 @@ class ScramClient:
         raise LoginError(f"the broker sent a SCRAM message where the client waits for {self._stage.value}")
 
     def resume(self, salted: SecretBytes) -> bytes:
-        """Return the last message, made with the salted password that was wanted."""
+        """Return the last message, made with the requested salted password."""
         assert self._stage is _Stage.SALTING
         assert self._server_first is not None
         binding = to_base64(b"n,,")

@@ -1,12 +1,14 @@
-"""The broker's side of SCRAM: decides on the two messages of a client (RFC 5802, section 5).
+"""The broker's side of SCRAM: decides on a client's two messages (RFC 5802, section 5).
 
-Knows no users: ``find`` returns a user's credential, and ``decoy`` one that no password fits, given the name and whether it is a token's. A
-client that says ``tokenauth=true`` logs in by a delegation token (KIP-48): the caller looks its credential up.
+Users are not known here. ``find`` returns a user's credential. ``decoy`` returns a credential that
+no password matches, given the name and whether it is a token's. A client that sends
+``tokenauth=true`` logs in by a delegation token (KIP-48), and the caller looks up the credential.
 
-Invariants: an unknown name gets a first message as a known one does, and is refused at the last one, with the same reason; so is a user who
-has a credential of the other mechanism only. A decoy is made for every name, so that a known one takes no less time. The channel binding of
-the last message must be that of the first, and a credential that has changed or gone by then lets no user in; Apache Kafka checks
-neither. No message is taken twice.
+Invariants: an unknown name gets the same first message as a known one, and is refused at the last
+message with the same reason. So is a user with a credential of the other mechanism only. A decoy is
+made for every name, so that a known name takes as long as an unknown one. The channel binding of
+the last message must equal that of the first. A credential that changed or was deleted in between
+admits no login. Apache Kafka checks neither. No message is accepted twice.
 """
 
 from collections.abc import Callable
@@ -33,7 +35,7 @@ WRONG = "unknown user or wrong password"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenWanted:
-    """A login by a delegation token needs the token's credential."""
+    """A request for the credential of a delegation token."""
 
     token_id: str
     mechanism: ScramMechanism
@@ -41,7 +43,10 @@ class TokenWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogin:
-    """A delegation token as a login sees it; ``expires_at_ms`` is wall time. ``is_there`` says whether the cluster has it still."""
+    """A delegation token as a login sees it.
+
+    ``expires_at_ms`` is wall time. ``is_there`` returns whether the cluster still has the token.
+    """
 
     owner: Principal
     credential: ScramCredential
@@ -111,7 +116,7 @@ class ScramServer:
         return self._challenge(self._first, None if token is None else token.credential)
 
     def _challenge(self, first: ClientFirst, credential: ScramCredential | None) -> Outcome:
-        """Send the salt: of the credential, or of a decoy."""
+        """Send the salt of the credential, or of a decoy."""
         is_usable = credential is not None and credential.iterations >= MIN_ITERATIONS
         self._credential = credential if is_usable else None
         decoy = self._decoy(first.name, self._is_by_token)  # also where it is of no use: it takes time

@@ -1,19 +1,20 @@
-"""What a broker does with each frame of a connection on a SASL listener: before the login, during it, and after it.
+"""The broker's handling of each frame on a SASL listener, before, during and after the login.
 
-One ``LoginSession`` belongs to one connection. It takes a frame and the time, and says what to do: pass the frame on to the broker,
-respond, wait for something that has to be looked up, refuse the login, or close the connection at once. The order of states is that of
-Apache Kafka's SaslServerAuthenticator (KIP-43, KIP-152, KIP-255, KIP-368).
+One ``LoginSession`` belongs to one connection. It takes a frame and the time, and returns the next
+step: pass the frame on to the broker, respond, wait for a lookup, refuse the login, or close the
+connection. The order of states is that of Apache Kafka's SaslServerAuthenticator (KIP-43, KIP-152,
+KIP-255, KIP-368).
 
-    OPENING       ApiVersions (whose good response leads to HANDSHAKE) or SaslHandshake
+    OPENING       ApiVersions (a good response leads to HANDSHAKE) or SaslHandshake
     HANDSHAKE     SaslHandshake
     AUTHENTICATE  SaslAuthenticate after SaslHandshake 1, bare tokens after SaslHandshake 0
-    LOOKUP        nothing: the broker looks something up
-    COMPLETE      whatever the broker serves; SaslHandshake begins the next login, where the login has a lifetime
-    MISMATCH      nothing: the client began its next login with another mechanism
-    ENDED         nothing: the login was refused
+    LOOKUP        no frame, because the broker looks something up
+    COMPLETE      all requests; SaslHandshake begins the next login if the login has a lifetime
+    MISMATCH      no frame, because the client began its next login with another mechanism
+    ENDED         no frame, because the login was refused
 
-Invariants: before the login no body is read but those of SaslHandshake, SaslAuthenticate and ApiVersions; a login that is repeated keeps
-mechanism and principal; lifetimes run on the monotonic clock.
+Invariants: before the login only the bodies of SaslHandshake, SaslAuthenticate and ApiVersions are
+read. A repeated login keeps mechanism and principal. Lifetimes use the monotonic clock.
 """
 
 import struct
@@ -33,18 +34,18 @@ from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Ou
 from log_service.security.sasl.oauthbearer import OAuthServer
 
 MIN_RELOGIN_INTERVAL_NS: Final = 1_000_000_000
-"""A connection may begin to log in again no sooner than this after it began the last time."""
+"""The least time between the beginnings of two repeated logins on a connection."""
 FIRST_VERSION_WITH_REQUESTS: Final = 1
-"""Of SaslHandshake: from here on tokens travel in SaslAuthenticate requests."""
+"""The first version of SaslHandshake after which tokens travel in SaslAuthenticate requests."""
 HANDSHAKE_KEY: Final = int(ApiKey.SASL_HANDSHAKE)
 MAX_TOKENS: Final = 8
-"""Of one login; the longest exchange takes three."""
+"""The most tokens of one login. The longest exchange takes three."""
 
 _SIZE = struct.Struct(">i")
 
 
 class Phase(Enum):
-    """Where a session is."""
+    """The state of a session."""
 
     OPENING = "opening"
     HANDSHAKE = "handshake"
@@ -56,7 +57,7 @@ class Phase(Enum):
 
 
 class Now(NamedTuple):
-    """The time: monotonic for lifetimes, wall for what is left of a credential."""
+    """The time: monotonic for lifetimes, wall for the rest of a credential's life."""
 
     monotonic_ns: int
     wall_ms: int
@@ -64,14 +65,17 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """The frame is for the broker. Where ``is_versions``, the session wants to know whether the response was a good one."""
+    """The frame is for the broker.
+
+    ``is_versions``: report to the session whether the response was good.
+    """
 
     is_versions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Respond:
-    """Send this frame. ``login`` is set where it completes a login."""
+    """Send this frame. ``login`` is set if it completes a login."""
 
     chunks: list[Any] = field(repr=False)
     login: "Login | None" = None
@@ -79,14 +83,19 @@ class Respond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Find what is wanted, and hand it to ``LoginSession.found``."""
+    """Look up ``wanted``, and pass the result to ``LoginSession.found``."""
 
     wanted: Any = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """The login failed: after the delay send this frame, if there is one, and close. ``reason`` is for the log."""
+    """The login failed.
+
+    After the delay send this frame, if any, and close.
+
+    ``reason`` is for the log.
+    """
 
     chunks: list[Any] | None = field(repr=False)
     reason: str
@@ -105,7 +114,10 @@ Step = Pass | Respond | Wait | Refuse | Close
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A login that is complete. ``expires_ns`` is on the monotonic clock, None where the login does not end."""
+    """A complete login.
+
+    ``expires_ns`` is on the monotonic clock, None if the login does not end.
+    """
 
     mechanism: str
     accepted: Accepted
@@ -115,7 +127,11 @@ class Login:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginPolicy:
-    """What a listener offers. ``begin`` starts a login of an enabled mechanism; ``max_reauth_ms`` has the mechanisms whose logins end."""
+    """The mechanisms that a listener offers.
+
+    ``begin`` starts a login of an enabled mechanism. ``max_reauth_ms`` has the mechanisms whose
+    logins end.
+    """
 
     mechanisms: tuple[str, ...]
     begin: Callable[[str], ServerExchange]
@@ -143,7 +159,7 @@ class LoginSession:
         self.phase = Phase.OPENING
         self.login: Login | None = None
         self.expires_ns: int | None = None
-        """When the login ends: a copy for the path of every request."""
+        """The end of the login. A copy, because every request reads it."""
         self._policy = policy
         self._exchange: ServerExchange | None = None
         self._mechanism = ""
@@ -158,12 +174,15 @@ class LoginSession:
 
     @property
     def mechanism(self) -> str:
-        """The mechanism of the newest login, one of those that the listener offers; empty where the client has not chosen one."""
+        """The offered mechanism of the newest login, empty before the client has chosen one."""
         return self._mechanism
 
     @property
     def untold_refusal(self) -> str | None:
-        """Why a login is refused whose client has not asked for the refusal yet; None of others. Who leaves by then was refused, too."""
+        """Why a login is refused, while the client has not fetched the refusal yet; else None.
+
+        A client that leaves before it asks was refused, too.
+        """
         return self._exchange.untold_refusal if isinstance(self._exchange, OAuthServer) else None
 
     def receive(self, frame: Buffer, now: Now) -> Step:
@@ -181,12 +200,12 @@ class LoginSession:
         return self._open(frame)
 
     def versions_told(self, *, is_good: bool) -> None:
-        """Take note of the response to ApiVersions that was passed on. After a good one only a handshake may come."""
+        """Record the response to ApiVersions. After a good one only a handshake may follow."""
         if is_good and self.phase is Phase.OPENING:
             self.phase = Phase.HANDSHAKE
 
     def found(self, what: object, now: Now) -> Step:
-        """Go on with what was looked up."""
+        """Go on with the result of the lookup."""
         assert self._resume is not None
         resume, self._resume = self._resume, None
         self.phase = Phase.AUTHENTICATE
@@ -252,7 +271,7 @@ class LoginSession:
         return self._conclude(self._exchange.evaluate(token), now)
 
     def _conclude(self, outcome: Outcome, now: Now) -> Step:
-        """Turn what a mechanism says into what the broker does."""
+        """Turn a mechanism's outcome into the broker's next step."""
         if isinstance(outcome, Challenge):
             return Respond(chunks=self._token(outcome.token))
         if isinstance(outcome, Lookup):
@@ -286,7 +305,7 @@ class LoginSession:
         return self._refuse(chunks, refused.reason)
 
     def _token(self, token: bytes, lifetime_ms: int = 0) -> list[Any]:
-        """Return the frame of a token: a response, or the token alone."""
+        """Return the frame of a token: a response, or the bare token."""
         if self._request is None:
             return [_SIZE.pack(len(token)) + token]
         response = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
@@ -295,7 +314,10 @@ class LoginSession:
     # After the login
 
     def _after_login(self, frame: Buffer, now: Now) -> Step:
-        """Pass a frame on while the login holds. A handshake begins the next login, also when this one has just ended."""
+        """Pass a frame on while the login holds.
+
+        A handshake begins the next login, even just after expiry.
+        """
         if self.expires_ns is None:
             return Pass()
         if _key_of(frame) == HANDSHAKE_KEY and self._may_begin_again(now):
@@ -318,7 +340,7 @@ class LoginSession:
 
 
 def _lifetime_ms(accepted: Accepted, max_reauth_ms: int, wall_ms: int) -> int | None:
-    """Return for how long a login holds: the shorter of what the listener and the credential say, None where neither says anything."""
+    """Return the lifetime of a login: the lesser of the listener's and the credential's."""
     lifetimes = [max_reauth_ms] if max_reauth_ms > 0 else []
     if accepted.expires_at_ms is not None:
         lifetimes.append(max(0, accepted.expires_at_ms - wall_ms))
@@ -334,7 +356,10 @@ def _encoded(header: RequestHeader, response: Any) -> list[Any]:
 
 
 def _state_error(header: RequestHeader) -> list[Any] | None:
-    """Return an API's own response that carries ILLEGAL_SASL_STATE, as far as its version has a place for it; None where it has none."""
+    """Return an API's own response with ILLEGAL_SASL_STATE, None if it cannot be encoded.
+
+    A response class without an error code is sent with its defaults.
+    """
     response: Any = response_class(header.api_key)()
     if hasattr(response, "error_code"):
         response.error_code = ErrorCode.ILLEGAL_SASL_STATE

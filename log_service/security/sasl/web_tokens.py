@@ -1,10 +1,12 @@
-"""JSON web tokens (RFC 7519): whether a token is one of an issuer that this broker trusts, and who it is about.
+"""The validation of JSON web tokens (RFC 7519): issuer, signature, times, subject.
 
-Decides by keys, rules and the time, which are arguments. PyJWT checks signatures; it is imported when the first token comes.
+Keys, rules and the time are arguments. PyJWT checks signatures. It is imported when the first token
+arrives.
 
-Invariants: the algorithms that a key may be used with follow from the key (RFC 7517), never from the token, so that neither ``none`` nor an
-HMAC with a public key is taken; the rules may allow fewer of them, and never more. Symmetric keys and keys for encryption are left out; RSA
-keys have at least 2048 bits. A token expires, and says when it was issued. A token for an audience is taken only where that audience is
+Invariants: a key's algorithms follow from the key (RFC 7517) and never from the token, so neither
+``none`` nor an HMAC with a public key is accepted. The rules may allow fewer algorithms, never
+more. Symmetric keys and encryption keys are ignored. RSA keys have at least 2048 bits. A token has
+an expiry time and an issue time. A token with an audience is accepted only if that audience is
 expected.
 """
 
@@ -23,7 +25,7 @@ MAX_KEY_ID_LENGTH: Final = 1_000
 
 
 class UnknownKeyError(TokenRefusedError):
-    """No key of that id is known: it may be new."""
+    """No key with that id is known. It may be new."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__("the token is signed with a key that is not known")
@@ -32,22 +34,25 @@ class UnknownKeyError(TokenRefusedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebTokenRules:
-    """What a token has to say, by Kafka's ``sasl.oauthbearer.*`` keys; ``skew_s`` is how far clocks may differ, in seconds."""
+    """The rules for tokens, from the ``sasl.oauthbearer.*`` keys.
+
+    ``skew_s`` is the allowed clock skew.
+    """
 
     issuer: str | None = None
     audiences: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
-    """Those that signatures may be of; empty: each that the token's key takes."""
+    """The allowed signature algorithms. Empty allows each algorithm of the token's key."""
     skew_s: float = 30.0
     scope_claim: str = "scope"
     subject_claim: str = "sub"
     required_scopes: frozenset[str] = frozenset()
-    """Those that every token has to have."""
+    """The scopes that every token must have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicKey:
-    """A key of an issuer, with the algorithms that it may be used with."""
+    """A public key of an issuer, with its algorithms."""
 
     key_id: str | None
     algorithms: tuple[str, ...]
@@ -77,7 +82,9 @@ def parse_key_set(content: bytes) -> KeySet:
 
 
 def validate_algorithms(keys: KeySet, allowed: Sequence[str]) -> None:
-    """Check that some token can be taken at all; nothing ``allowed`` is everything.
+    """Check that the keys take at least one allowed algorithm.
+
+    An empty ``allowed`` allows all.
 
     Raises:
         ValueError: no key takes an algorithm that is allowed.
@@ -87,7 +94,7 @@ def validate_algorithms(keys: KeySet, allowed: Sequence[str]) -> None:
 
 
 def validate_token(token: str, keys: KeySet, rules: WebTokenRules, now_s: float) -> ValidToken:
-    """Return what a token says.
+    """Validate a token.
 
     Raises:
         UnknownKeyError: no key of its id is known.
@@ -100,7 +107,7 @@ def validate_token(token: str, keys: KeySet, rules: WebTokenRules, now_s: float)
 
 
 def check_claims(claims: Mapping[str, Any], rules: WebTokenRules, now_s: float) -> ValidToken:
-    """Return what claims say whose signature was checked.
+    """Validate the claims of a token whose signature was checked.
 
     Raises:
         TokenRefusedError: they are not as the rules want them.
@@ -125,7 +132,7 @@ def check_claims(claims: Mapping[str, Any], rules: WebTokenRules, now_s: float) 
 
 
 def unsigned_claims(token: str) -> Mapping[str, Any]:
-    """Return the claims of a token without a signature: for trials alone, where a node is told to take such tokens.
+    """Return the claims of an unsigned token, for test setups that accept such tokens.
 
     Raises:
         TokenRefusedError: it is no such token.
@@ -166,7 +173,10 @@ def _bounded(token: str) -> str:
 
 
 def _choose(header: Mapping[str, Any], keys: KeySet, allowed: Sequence[str]) -> PublicKey:
-    """Return the key that a token was signed with. A token without a key's id is taken where one key alone fits its algorithm."""
+    """Return the key that signed a token.
+
+    Without a key id, exactly one key must fit the algorithm.
+    """
     key_id, algorithm = header.get("kid"), header.get("alg")
     if key_id is not None and (not isinstance(key_id, str) or len(key_id) > MAX_KEY_ID_LENGTH):
         raise TokenRefusedError("the token's key id is no text of a sane length")
@@ -182,7 +192,7 @@ def _choose(header: Mapping[str, Any], keys: KeySet, allowed: Sequence[str]) -> 
 
 
 def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
-    """Return a key of a JWKS, None for one that must not be used."""
+    """Return a key of a JWKS, None if it must not be used."""
     from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm  # noqa: PLC0415 - as above
     from jwt.exceptions import PyJWTError  # noqa: PLC0415 - as above
 
@@ -215,7 +225,7 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float:
 
 
 def _is_encodable(text: str) -> bool:
-    """Whether a text can be sent: JSON writes halves of characters, too, which UTF-8 has no bytes for."""
+    """Whether a text has a UTF-8 encoding. JSON can hold lone surrogates, which have none."""
     try:
         text.encode()
     except UnicodeEncodeError:

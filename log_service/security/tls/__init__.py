@@ -1,9 +1,14 @@
-"""TLS: what listeners and clients show and trust, and the byte stream between them.
+"""TLS: keys, certificates and trust of listeners and clients, and the encrypted byte stream.
 
-- ``material``: keys and certificates out of PEM, PKCS12 and JKS. ``java_key_store``: the last of these. ``contexts``: what OpenSSL is told.
-  ``cipher_suites``: Java's names for them.
-- ``connection``: ``TlsConnection``, a byte stream over another one. ``failures``: what a handshake that failed is called.
-- ``listener``: the handshakes of clients, their number and time, and who they are. ``outgoing``: the handshakes of our own connections.
-- ``replacement``: whether new certificates may take the place of old ones while a node runs.
-- ``distinguished_names``, ``principal_mapping``: the name in a certificate, as Java writes it, and the user that it stands for.
+- ``material``: keys and certificates from PEM, PKCS12 and JKS.
+- ``java_key_store``: the JKS format.
+- ``contexts``: OpenSSL contexts.
+- ``cipher_suites``: Java's names of cipher suites.
+- ``connection``: ``TlsConnection``, an encrypted byte stream over another byte stream.
+- ``failures``: error texts of failed handshakes.
+- ``listener``: the handshakes of clients, their limits, and the clients' principals.
+- ``outgoing``: the handshakes of connections that we open.
+- ``replacement``: the check of new certificates that replace old ones while a node runs.
+- ``distinguished_names``: the name in a certificate, as Java writes it.
+- ``principal_mapping``: the mapping from the name in a certificate to a user.
 """

@@ -1,7 +1,7 @@
-"""Cipher suites: ``ssl.cipher.suites`` names them as Java does, OpenSSL has names of its own.
+"""Cipher suites: the mapping from Java's names in ``ssl.cipher.suites`` to OpenSSL's names.
 
-Decides which protocols and which suites of OpenSSL a list of Java's names stands for. A list is exact, as in Java: protocols for which it
-names no suite are not spoken. Python's ``ssl`` cannot choose among the suites of TLS 1.3, so that a list names all of them or none.
+A list is exact, as in Java. A protocol without a suite in the list is not spoken. Python's ``ssl``
+cannot choose among the suites of TLS 1.3, so a list must name all of them or none.
 """
 
 from collections.abc import Sequence
@@ -37,22 +37,25 @@ OPENSSL_NAMES = {
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
 }
-"""Of TLS 1.2. The names of TLS 1.3 are the same in both worlds."""
+"""The suites of TLS 1.2. Those of TLS 1.3 have the same names in Java and OpenSSL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CipherChoice:
-    """Which protocols are spoken, and with which suites of TLS 1.2; ``openssl_names`` None is OpenSSL's own choice."""
+    """The protocols, and the suites of TLS 1.2. ``openssl_names`` None is OpenSSL's own choice."""
 
     protocols: tuple[str, ...]
     openssl_names: str | None = None
 
 
 def choose_ciphers(protocols: Sequence[str], suites: Sequence[str]) -> CipherChoice:
-    """Return what the enabled protocols and a list of suites mean together; an empty list leaves the suites to OpenSSL.
+    """Return the choice for the enabled protocols and suites.
+
+    No suites means OpenSSL's choice.
 
     Raises:
-        ConfigError: a suite is not known, the list names some suites of TLS 1.3 and not all, or no protocol is left.
+        ConfigError: a suite is not known, the list names some suites of TLS 1.3 and not all, or no
+            protocol is left.
     """
     if not suites:
         return CipherChoice(protocols=tuple(protocols))

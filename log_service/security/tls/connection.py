@@ -1,18 +1,20 @@
-"""A byte stream with TLS over another byte stream: a ``Connection`` over any ``Connection``, with OpenSSL between two memory buffers.
+"""A TLS byte stream over another byte stream, with OpenSSL between two memory buffers.
 
-Decides how bytes pass between OpenSSL and the stream below. OpenSSL is given no socket, so that the same code runs over sockets and over
-the network of the simulation. A memory buffer of OpenSSL's never gives back what its largest write took: writes are ``CHUNK_BYTES`` at
-most, and a connection that is idle holds a receive buffer of ``IDLE_BYTES``.
+OpenSSL is given no socket, so the same code runs over sockets and over the simulated network.
+OpenSSL's memory buffers never shrink after a large write. Writes are therefore at most
+``CHUNK_BYTES``, and an idle connection holds a receive buffer of ``IDLE_BYTES``.
 
-A slice of a file is read and encrypted chunk by chunk; what is sent before it goes with the first. The kernel's own TLS is not used: Python
-cannot tell whether it is on, and a sendfile without it would put the records in the clear on the wire.
+A file slice is read and encrypted chunk by chunk, and the bytes before it travel with the first
+chunk. Kernel TLS is not used. Python cannot tell whether it is on, and a sendfile without it would
+put the records in the clear on the wire.
 
-A connection that is closed between two sends tells its peer so (``close_notify``), as far as the stream below takes it at once: no peer is
-waited for, and none has to respond.
+A connection that is closed between two sends sends ``close_notify``, if the stream below takes it
+at once. It does not wait for the peer, and the peer need not respond.
 
-Invariants: one task receives and one task sends at a time (the callers see to that). What OpenSSL wants to send by itself, while one task
-receives and another sends, leaves in order: one task at a time empties the outgoing buffer. A send that is cancelled or fails closes the
-connection, because a record may have left in part. Every failure is an ``OSError``.
+Invariants: one task receives and one task sends at a time (the callers ensure that). OpenSSL may
+itself have bytes to send while one task receives and another sends. They leave in order, because
+only one task at a time empties the outgoing buffer. A cancelled or failed send closes the
+connection, because part of a record may have left. Every failure is an ``OSError``.
 """
 
 import contextlib
@@ -32,21 +34,29 @@ from log_service.security.tls.failures import TlsError, named
 
 CHUNK_BYTES: Final = 128 << 10
 JOIN_BYTES: Final = 16 << 10
-"""Buffers smaller than this are joined: each write to OpenSSL becomes a record of its own, of at most 16 KiB."""
+"""Smaller buffers are joined, because each write to OpenSSL makes a record of at most 16 KiB."""
 IDLE_BYTES: Final = 4 << 10
 BUSY_BYTES: Final = 64 << 10
 MAX_HANDSHAKE_BYTES: Final = 256 << 10
-"""What a peer may send before a handshake is complete; a chain of certificates has some thousands."""
+"""The most bytes from a peer before the handshake is complete.
+
+A certificate chain has some thousands.
+"""
 RECORD_TYPES: Final = (21, 22)
-"""An alert, a handshake: what the other side's first record may be."""
+"""The types of a peer's first record: alert or handshake."""
 MAX_UNASKED_BYTES: Final = 64 << 10
-"""What may wait that no one asked to send: OpenSSL's own responses to a peer that asks for new keys and reads nothing."""
+"""The most pending bytes of OpenSSL's own, such as responses to a peer that asks for new keys and
+reads nothing.
+"""
 READ_NOW: Final[int] = getattr(os, "RWF_NOWAIT", 0)
-"""Reads what the page cache holds, and nothing else; 0 where the system cannot."""
+"""Restricts reads to the page cache. 0 if the system cannot do that."""
 
 
 class TlsConnection:
-    """One TLS stream. ``handshake`` comes first; ``run_in_pool`` is where files are read that are not in memory."""
+    """One TLS stream.
+
+    Call ``handshake`` first. ``run_in_pool`` reads files that are not in memory.
+    """
 
     __slots__ = (
         "_encrypted",
@@ -108,35 +118,40 @@ class TlsConnection:
 
     @property
     def local_host(self) -> str:
-        """The address on our side."""
+        """The local address."""
         return self._inner.local_host
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that the transport took, encrypted."""
+        """Encrypted bytes that the transport took."""
         return self._inner.bytes_sent
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The certificate that the peer has shown, DER; None where it has shown none."""
+        """The peer's certificate in DER, None if it has shown none."""
         return self._tls.getpeercert(binary_form=True)
 
     @property
     def is_resumed(self) -> bool:
-        """Whether the handshake took up an earlier session (TLS 1.2): the peer showed its certificate then, and not now."""
+        """Whether the handshake resumed a session (TLS 1.2), so that the peer showed no certificate
+        now.
+        """
         return bool(self._tls.session_reused)
 
     @property
     def version(self) -> str | None:
-        """The protocol that was agreed on, such as TLSv1.3."""
+        """The negotiated protocol, such as TLSv1.3."""
         return self._tls.version()
 
     async def handshake(self) -> None:
-        """Agree on keys with the peer; the caller sets the deadline and closes on failure.
+        """Perform the handshake.
+
+        The caller sets the deadline, and closes the stream on failure.
 
         Raises:
             TlsError: the two sides do not come together; the text says why.
-            ConnectionAbortedError: the peer left before it said anything, as what only looks whether a port is open does.
+            ConnectionAbortedError: the peer left before it said anything, as what only looks
+                whether a port is open does.
             OSError: the peer is gone.
         """
         received = 0
@@ -159,7 +174,7 @@ class TlsConnection:
             return
 
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
-        """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
+        """Wait for bytes and put them at the front of ``buffer``. 0 is the end of the stream."""
         while True:
             received = self._decrypt_into(buffer)
             if self._outgoing.pending and not self._is_ended:
@@ -177,7 +192,8 @@ class TlsConnection:
         """Send ``header`` and then a leased range, chunk by chunk.
 
         Raises:
-            OSError: the peer is gone, or the file was shorter than the lease; the connection must then be closed.
+            OSError: the peer is gone, or the file was shorter than the lease; the connection must
+                then be closed.
         """
         if not has_descriptor(file_slice):
             await self.send_gathered([*header, file_slice.read()])
@@ -202,7 +218,7 @@ class TlsConnection:
             filled = 0
 
     def close(self) -> None:
-        """Close at once, also while another task waits on it (that task gets OSError); idempotent."""
+        """Close at once; idempotent. A task that waits on the connection gets OSError."""
         if not self._is_closed:
             self._is_closed = True
             self._notify_peer()
@@ -210,7 +226,11 @@ class TlsConnection:
         self._lot.unpark_all()
 
     def _notify_peer(self) -> None:
-        """Say that nothing follows (RFC 8446, 6.1), unless a record has left in part, or the peer is gone. A stream may be unable to."""
+        """Send ``close_notify`` (RFC 8446, 6.1), unless part of a record has left or the peer is
+        gone.
+
+        Not every stream below can send it.
+        """
         if not self._is_secured or self._is_broken or self._is_flushing or self._is_ended:
             return
         send_nowait: Callable[[Buffer], None] | None = getattr(self._inner, "send_nowait", None)
@@ -220,7 +240,10 @@ class TlsConnection:
             send_nowait(self._outgoing.read())
 
     def _decrypt_into(self, buffer: bytearray | memoryview) -> int | None:
-        """Put what OpenSSL has at the front of ``buffer``; return how much, 0 at the end of the stream, None where more has to come."""
+        """Put decrypted bytes into ``buffer``.
+
+        Return their number, 0 at the end, None if more must come.
+        """
         read_into, incoming, view, received = self._read_into, self._incoming, memoryview(buffer), 0
         size = len(view)
         try:
@@ -241,7 +264,7 @@ class TlsConnection:
         return received
 
     async def _receive_encrypted(self) -> int:
-        """Wait for bytes of the stream below and give them to OpenSSL; return how many, 0 at its end."""
+        """Wait for encrypted bytes and pass them to OpenSSL. Return their number, 0 at the end."""
         encrypted = self._encrypted
         if len(encrypted) != self._read_bytes:
             encrypted = self._encrypted = bytearray(self._read_bytes)
@@ -268,7 +291,7 @@ class TlsConnection:
         await self._flush()
 
     async def _flush(self) -> None:
-        """Send what OpenSSL has written, after what another task is sending."""
+        """Send the pending bytes of OpenSSL, after those that another task is sending."""
         while self._is_flushing:
             await self._lot.park()
         if self._is_broken:
@@ -286,7 +309,9 @@ class TlsConnection:
             self._lot.unpark()
 
     async def _flush_unasked(self) -> None:
-        """Send what OpenSSL wrote while we received, unless a task that sends takes it along."""
+        """Send the bytes that OpenSSL wrote during a receive, unless a sending task takes them
+        along.
+        """
         if not self._is_flushing:
             await self._flush()
         elif self._outgoing.pending > MAX_UNASKED_BYTES + CHUNK_BYTES:
@@ -294,7 +319,10 @@ class TlsConnection:
             raise TlsError("the peer asks for new keys and reads nothing")
 
     async def _read_into_chunk(self, descriptor: int, position: int, chunk: memoryview) -> int:
-        """Read from the page cache at once, and from the disk in the pool; return how many bytes there were."""
+        """Read from the page cache at once, or from the disk in the pool.
+
+        Return the number of bytes.
+        """
         if READ_NOW:
             try:
                 return os.preadv(descriptor, [chunk], position, READ_NOW)
@@ -306,7 +334,7 @@ class TlsConnection:
 
 
 def _chunks(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
-    """Yield the bytes of all buffers in order, in chunks that OpenSSL's buffer may keep; small ones are joined."""
+    """Yield the bytes of all buffers in order, in chunks of limited size. Small ones are joined."""
     small: list[Buffer] = []
     small_bytes = 0
     for buffer in buffers:

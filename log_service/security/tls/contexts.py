@@ -1,12 +1,14 @@
-"""TLS contexts: what OpenSSL is told for a listener, and for connections that we open.
+"""TLS contexts: the OpenSSL settings of listeners and of connections that we open.
 
-Decides protocols, suites, what is shown and what is trusted (``material``), and what is never allowed: renegotiation, compression, anything
-older than TLS 1.2. Python takes keys from files only, so that a key that is a text stands in a file without a name for the moment.
+This module decides protocols, suites, the certificates shown and trusted (``material``), and what
+is never allowed: renegotiation, compression, and versions before TLS 1.2. Python loads keys only
+from files, so a key that is a text goes into a nameless file for the moment.
 
-A listener whose store holds several keys has a context for each. The name that a client asks for (SNI) chooses the first whose certificate
-is for that host; a client that asks for none of them, or names no host, is shown the first of all.
+A listener whose store holds several keys has a context for each. The name that a client asks for
+(SNI) selects the first certificate for that host. A client that names no host, or an unknown one,
+is shown the first certificate.
 
-Invariant: a context that is returned works: its key fits its certificate, which is valid now.
+Invariant: a returned context works. Its key fits its certificate, which is valid now.
 """
 
 import os
@@ -25,21 +27,24 @@ from log_service.security.tls.material import KeyMaterial, Read, TrustMaterial, 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 VERIFY_MODES = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 TICKETS = 0
-"""Of TLS 1.3, with which a client comes back without a full handshake: it would show no certificate then, also where that has expired."""
+"""The number of TLS 1.3 session tickets.
+
+A resumed client would show no certificate, even if its own has expired.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """One side's context, and what it was made of."""
+    """The context of one side, with its keys and trust."""
 
     context: ssl.SSLContext
     keys: tuple[KeyMaterial, ...]
-    """The first is shown where no host is asked for, and to servers."""
+    """The first is shown to servers, and to clients that ask for no known host."""
     trust: TrustMaterial | None
 
     @property
     def key(self) -> KeyMaterial | None:
-        """The first key, None where there is none."""
+        """The first key, None if there is none."""
         return self.keys[0] if self.keys else None
 
 
@@ -47,8 +52,9 @@ def server_context(config: TlsConfig, read: Read) -> Contexts:
     """Return the context of a listener.
 
     Raises:
-        ConfigError: a store cannot be read, or holds not what a listener needs; the certificate has expired, or does not fit its key; a
-            suite is not known; clients have to show certificates and nothing is said of whom to trust.
+        ConfigError: a store cannot be read, or holds not what a listener needs; the certificate has
+            expired, or does not fit its key; a suite is not known; clients have to show
+            certificates and nothing is said of whom to trust.
     """
     keys, trust = read_keys(config, read), read_trust(config, read)
     if not keys:
@@ -82,14 +88,16 @@ def _chooser(named: Sequence[tuple[frozenset[str], ssl.SSLContext]]) -> Callable
 
 
 def is_for_host(names: frozenset[str], host: str) -> bool:
-    """Whether one of a certificate's names is a host's, by itself or with ``*`` for the host's first label (RFC 6125, 6.4.3)."""
+    """Whether a certificate's names include a host, also as ``*`` for its first label (RFC 6125,
+    6.4.3).
+    """
     wanted = host.lower().rstrip(".")
     _, _, domain = wanted.partition(".")
     return wanted in names or (bool(domain) and f"*.{domain}" in names)
 
 
 def host_names(certificate: bytes) -> Iterator[str]:
-    """Yield the host names of a certificate in DER, in small letters: those it lists, or else its common name."""
+    """Yield the lower-case host names of a certificate in DER, or else its common name."""
     from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
 
     parsed = x509.load_der_x509_certificate(certificate)
@@ -103,10 +111,13 @@ def host_names(certificate: bytes) -> Iterator[str]:
 
 
 def client_context(config: TlsConfig, read: Read) -> Contexts:
-    """Return the context of connections that we open. Without a trust store the system's authorities are trusted.
+    """Return the context of connections that we open.
+
+    The default trust is the system's authorities.
 
     Raises:
-        ConfigError: a store cannot be read; the certificate has expired, or does not fit its key; a suite is not known.
+        ConfigError: a store cannot be read; the certificate has expired, or does not fit its key; a
+            suite is not known.
     """
     keys, trust = read_keys(config, read), read_trust(config, read)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -119,7 +130,7 @@ def client_context(config: TlsConfig, read: Read) -> Contexts:
 
 
 def _settle(context: ssl.SSLContext, config: TlsConfig, key: KeyMaterial | None, trust: TrustMaterial | None) -> None:
-    """Tell a context what both sides have in common."""
+    """Apply the settings that both sides share."""
     choice = choose_ciphers(config.enabled_protocols, config.cipher_suites)
     versions = [VERSIONS[protocol] for protocol in choice.protocols]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -158,7 +169,7 @@ def _load_trust(context: ssl.SSLContext, trust: TrustMaterial) -> None:
         context.load_verify_locations(cadata="".join(map(pem_of, trust.certificates)))
     except ssl.SSLError as error:
         raise ConfigError(f"{trust.where} holds what is no certificate ({error.reason or error})") from error
-    # each is trusted by itself, as in Java, also one that others have signed which are not in the store
+    # Each certificate is trusted by itself, as in Java, even if its signer is not in the store.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
@@ -182,14 +193,14 @@ def validate_times(key: KeyMaterial) -> None:
 
 
 def end_of(key: KeyMaterial) -> datetime:
-    """Return when the certificate that stands first in a chain ends, in UTC. The key was loaded, so that it is a certificate."""
+    """Return the end of a key's certificate in UTC. The key must have been loaded."""
     from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
 
     return x509.load_der_x509_certificate(key.chain[0]).not_valid_after_utc
 
 
 def has_ended(certificate: bytes, now: datetime) -> bool:
-    """Whether a certificate in DER is not valid any more at ``now``."""
+    """Whether a certificate in DER has expired at ``now``."""
     from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
 
     return now > x509.load_der_x509_certificate(certificate).not_valid_after_utc
@@ -197,7 +208,7 @@ def has_ended(certificate: bytes, now: datetime) -> bool:
 
 @contextmanager
 def _nameless_file(content: bytes) -> Iterator[str]:
-    """Yield a path under which OpenSSL finds some bytes; they are in memory where the system can, else in a file of ours for the moment."""
+    """Yield a path to some bytes for OpenSSL, in memory if possible, else in a temporary file."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("tidelog-key", os.MFD_CLOEXEC)
         try:

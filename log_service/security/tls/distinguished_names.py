@@ -1,14 +1,16 @@
-"""The text of the name in a certificate, letter for letter as Java writes it: ``X500Principal.getName()``, RFC 2253.
+"""The name in a certificate, exactly as Java writes it: ``X500Principal.getName()``, RFC 2253.
 
-ACLs name clients by this text, and rules rewrite it. A text that differs from Java's in one letter matches no ACL that was copied from
-Apache Kafka, and a DENY that does not match lets everybody in. Therefore the text is made from the DER, and not by a library that writes
-names differently.
+ACLs name clients by this text, and mapping rules rewrite it. A text that differs from Java's in one
+letter matches no ACL copied from Apache Kafka, and a DENY that does not match lets everybody in.
+The text is therefore made from the DER, and not by a library that writes names differently.
 
-What Java does, and other libraries do not: the parts come in reverse order, the values of one part in the order of the DER; only CN, L,
-ST, O, OU, C, STREET, DC and UID have names, every other attribute is its number with the value's DER in hexadecimal; the bytes of every
-text are read as UTF-8, whatever their type says.
+Java differs from other libraries as follows. The parts come in reverse order, but the values of one
+part keep the order of the DER. Only CN, L, ST, O, OU, C, STREET, DC and UID have names; every other
+attribute is its number with the value's DER in hexadecimal. The bytes of every text are read as
+UTF-8, whatever their type.
 
-Invariants: lengths in the DER are checked before anything is sliced; bytes that are no name raise ``ValueError``.
+Invariants: lengths in the DER are checked before anything is sliced. Bytes that are not a name
+raise ``ValueError``.
 """
 
 from collections.abc import Iterator
@@ -16,7 +18,9 @@ from typing import NamedTuple
 
 SEQUENCE, SET, OBJECT_IDENTIFIER, EXPLICIT_VERSION = 0x30, 0x31, 0x06, 0xA0
 TEXT_TAGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: what Java writes as text."""
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: the types that Java
+writes as text.
+"""
 KEYWORDS = {
     bytes.fromhex("550403"): "CN",
     bytes.fromhex("550406"): "C",
@@ -33,7 +37,7 @@ BLANKS = " \r"
 
 
 class Element(NamedTuple):
-    """One element of DER: its tag, its content, and all of its bytes."""
+    """One element of DER: its tag, its content, and all its bytes."""
 
     tag: int
     content: bytes
@@ -65,7 +69,7 @@ def name_text(name: bytes) -> str:
 
 
 def elements(content: bytes) -> Iterator[Element]:
-    """Yield the elements of DER that stand one behind the other.
+    """Yield the consecutive elements of DER.
 
     Raises:
         ValueError: a length goes beyond the end, or is none.
@@ -134,7 +138,7 @@ def _dotted(content: bytes) -> str:
 
 
 def _escaped(content: bytes) -> str:
-    """Return a value with what RFC 2253 escapes, and blanks at either end."""
+    """Escape a value as RFC 2253 asks, including blanks at either end."""
     text = content.decode("utf-8", errors="replace")
     text = "".join("\\" + letter if letter in ESCAPED else "\\00" if letter == "\0" else letter for letter in text)
     lead, trail = len(text) - len(text.lstrip(BLANKS)), len(text.rstrip(BLANKS))

@@ -1,4 +1,4 @@
-"""What a TLS failure is called: the words of OpenSSL become a sentence that says which side is at fault, and what to look at."""
+"""Error texts of TLS failures, which say which side is at fault and what to check."""
 
 import errno
 import ssl
@@ -20,14 +20,17 @@ REASONS = {
 
 
 class TlsError(OSError):
-    """A handshake failed, or bytes are no TLS. The text is a sentence about why."""
+    """A handshake failed, or bytes are not TLS. The text says why."""
 
     def __init__(self, text: str) -> None:
         super().__init__(errno.EPROTO, text)
 
 
 def named(error: ssl.SSLError, *, is_server: bool, is_tls: bool = True) -> TlsError:
-    """Return a failure of OpenSSL's in our words. ``is_tls``: the first byte that came was one of TLS."""
+    """Return an OpenSSL failure as a TlsError.
+
+    ``is_tls``: the first received byte was one of TLS.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsError(f"the certificate of the {'client' if is_server else 'server'} is not accepted: {error.verify_message}")
     if isinstance(error, ssl.SSLEOFError):

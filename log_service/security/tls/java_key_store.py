@@ -1,11 +1,12 @@
-"""Java's own format of key stores, JKS: what ``keytool`` wrote before Java 9, and what ``ssl.keystore.type`` says by default.
+"""JKS, Java's own key store format: written by ``keytool`` before Java 9.
 
-Decides what a file holds: keys with their chains, and certificates that are trusted. The format is Sun's and was never published as a
-standard: a header, entries in big-endian order, a SHA-1 of a password and everything. A key is hidden by the XOR with a chain of SHA-1;
-the cipher protects little, so that ``keytool`` itself advises to convert the file.
+JKS is the default of ``ssl.keystore.type``. A file holds keys with their chains, and trusted
+certificates. The format is Sun's and was never published as a standard. It has a header, big-endian
+entries, and a SHA-1 over a password and all bytes. A key is hidden by XOR with a chain of SHA-1.
+That protects little, so ``keytool`` itself advises to convert the file.
 
-Invariants: every length is checked against the bytes that are there; a wrong password and a damaged file are ``ConfigError``, told apart
-where the format allows it.
+Invariants: every length is checked against the bytes that are there. A wrong password and a damaged
+file are ``ConfigError``, distinguished where the format allows it.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ KEY_PROTECTOR = bytes.fromhex("2b060104012a02110101")  # 1.3.6.1.4.1.42.2.17.1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaKeyEntry:
-    """A private key (PKCS#8, DER, still hidden) and its chain, certificates in DER, its own first."""
+    """A hidden private key (PKCS#8, DER) and its certificate chain in DER, its own first."""
 
     alias: str
     hidden_key: bytes
@@ -46,7 +47,7 @@ class JavaKeyEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaKeyStore:
-    """What a file holds."""
+    """The entries of a file."""
 
     keys: tuple[JavaKeyEntry, ...]
     trusted: tuple[bytes, ...]
@@ -59,7 +60,9 @@ def is_java_key_store(content: bytes) -> bool:
 
 
 def read_java_key_store(content: bytes, password: SecretText | None) -> JavaKeyStore:
-    """Return what a JKS file holds. Without a password its integrity is not checked, as in Java.
+    """Return the entries of a JKS file.
+
+    Without a password its integrity is not checked, as in Java.
 
     Raises:
         ConfigError: it is damaged, or the password is wrong.

@@ -1,10 +1,12 @@
-"""The handshakes of clients on one listener: how many at once, how long each, and who the client is afterwards.
+"""The handshakes of clients on one listener: limits, deadlines, and the clients' principals.
 
-Decides when a handshake has taken too long, how many half-open connections there may be (also from one address), and which principal a
-client's certificate stands for. A half-open connection counts against the limits of connections like any other: the server has counted it
-before it comes here.
+This module decides when a handshake has taken too long, how many half-open connections there may be
+(in total and from one address), and which principal a client's certificate stands for. A half-open
+connection counts against the connection limits like any other. The server has counted it before it
+arrives here.
 
-The context is a reference that ``replace`` changes: connections that are open keep the old one, handshakes that begin get the new one.
+``replace`` swaps the context. Open connections keep the old one, and new handshakes use the new
+one.
 """
 
 import errno
@@ -29,7 +31,9 @@ MAX_HALF_OPEN_COUNT_PER_HOST = 256
 
 
 class TlsListener:
-    """One listener's side of TLS. ``is_client_named`` says whether certificates name clients: on SASL listeners logins do.
+    """One listener's side of TLS.
+
+    ``is_client_named`` says whether certificates name clients. On SASL listeners logins do.
 
     Raises:
         ConfigError: the configuration cannot be honoured.
@@ -48,18 +52,21 @@ class TlsListener:
 
     @property
     def half_open_count(self) -> int:
-        """Handshakes that are under way."""
+        """The number of handshakes under way."""
         return self._half_open_count
 
     def replace(self, contexts: Contexts) -> None:
-        """Have handshakes from now on use these contexts."""
+        """Use these contexts for handshakes from now on."""
         self.contexts = contexts
 
     async def secure(self, stream: Connection, context: ConnectionContext) -> Connection:
-        """Shake hands with a client, and return the stream to speak on; the principal of ``context`` is then the client's.
+        """Perform the handshake with a client, and return the stream to use.
+
+        It also sets the principal of ``context`` to the client's.
 
         Raises:
-            TlsError: the client does not speak TLS, or not ours; its certificate is not accepted; it takes too long; there are too many.
+            TlsError: the client does not speak TLS, or not ours; its certificate is not accepted;
+                it takes too long; there are too many.
             OSError: the client is gone.
         """
         self._admit(stream, context.peer_host)
@@ -85,7 +92,10 @@ class TlsListener:
             raise TlsError(f"its certificate names no user: {error}") from error
 
     def _admit(self, stream: Connection, host: str) -> None:
-        """Count a handshake. Where all places are taken, the address that holds the most of them loses the one that it took first."""
+        """Count a handshake.
+
+        At the limit, close the oldest handshake of the address that has the most.
+        """
         own_count = len(self._half_open.get(host, ()))
         if own_count >= MAX_HALF_OPEN_COUNT_PER_HOST or (
             self._half_open_count >= MAX_HALF_OPEN_COUNT and not self._has_made_room(own_count)
@@ -96,7 +106,7 @@ class TlsListener:
         self._half_open.setdefault(host, {})[stream] = None
 
     def _has_made_room(self, own_count: int) -> bool:
-        """Close the oldest of the address with the most handshakes, if it has more than one that asks with ``own_count`` would have."""
+        """Close the oldest handshake of the busiest address, if that has over ``own_count + 1``."""
         busiest = max(self._half_open, key=lambda host: len(self._half_open[host]))
         if len(self._half_open[busiest]) <= own_count + 1:
             return False
@@ -106,7 +116,7 @@ class TlsListener:
         return True
 
     def _release(self, stream: Connection, host: str) -> None:
-        """Count a handshake no more; again is nothing."""
+        """Stop counting a handshake; idempotent."""
         streams = self._half_open.get(host)
         if streams is None or stream not in streams:
             return
@@ -117,12 +127,14 @@ class TlsListener:
 
 
 def utc_now() -> datetime:
-    """Return the time by the machine's clock, as OpenSSL goes by it."""
+    """Return the machine's current time, which OpenSSL also uses."""
     return datetime.now(UTC)
 
 
 def _check_resumed(secured: TlsConnection) -> None:
-    """Refuse a client that takes up an earlier session with a certificate that has expired since: OpenSSL does not look at it again.
+    """Refuse a client that resumes a session with a certificate that has expired since.
+
+    OpenSSL does not check the certificate again on resumption.
 
     Raises:
         TlsError: it has expired.

@@ -1,12 +1,14 @@
-"""Keys and certificates out of what the ``ssl.*`` keys name: PEM files, PEM texts, PKCS12 and JKS stores.
+"""Keys and certificates from the ``ssl.*`` keys: PEM files, PEM texts, PKCS12 and JKS stores.
 
-Decides which keys and which chains a side may show, in which order, and which certificates it trusts. What is read becomes PEM, because
-OpenSSL takes nothing else. A complaint is a ``ConfigError`` that names the key, the file, and what to do.
+This module decides which keys and chains a side may show, in which order, and which certificates it
+trusts. All content is converted to PEM, because OpenSSL takes nothing else. Errors are
+``ConfigError``, and name the configuration key, the file, and the remedy.
 
-``Read`` gives the bytes of a file; a listener's files are read again for every reload. ``cryptography`` is imported with the first store
-that needs it.
+``Read`` returns the bytes of a file. A listener's files are read again for every reload.
+``cryptography`` is imported with the first store that needs it.
 
-Invariants: private keys are secrets from the first byte on; the certificate of the key stands first in its chain.
+Invariants: private keys are secrets from the first byte on. The key's own certificate stands first
+in its chain.
 """
 
 import base64
@@ -32,16 +34,19 @@ CERTIFICATE, ENCRYPTED_KEY = "CERTIFICATE", "ENCRYPTED PRIVATE KEY"
 KEY_LABELS = frozenset({"PRIVATE KEY", ENCRYPTED_KEY, "RSA PRIVATE KEY", "EC PRIVATE KEY"})
 MAX_STORE_BYTES = 8 << 20
 MAX_KEYS = 100
-"""Of one store: a listener has a context of OpenSSL's for each."""
+"""The most keys of one store. A listener has an OpenSSL context for each."""
 LINE_LETTERS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyMaterial:
-    """A private key with its chain; ``key`` is PEM, encrypted with ``key_password`` where there is one."""
+    """A private key with its chain.
+
+    ``key`` is PEM, encrypted with ``key_password`` if that is set.
+    """
 
     where: str
-    """What it was read from, for messages."""
+    """The source, for messages."""
     key: SecretText
     key_password: SecretText | None
     chain: tuple[bytes, ...]
@@ -55,19 +60,21 @@ class KeyMaterial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustMaterial:
-    """The certificates that are trusted to sign others', in DER."""
+    """The certificates that are trusted to sign others, in DER."""
 
     where: str
     certificates: tuple[bytes, ...]
 
 
 def read_keys(config: TlsConfig, read: Read) -> tuple[KeyMaterial, ...]:
-    """Return the keys that a side may show, none where no key store is configured.
+    """Return the keys that a side may show, empty without a key store.
 
-    Those of a PEM file stand in its order, those of a JKS store in the order of their aliases. A PKCS12 store gives one.
+    Keys of a PEM file keep its order. Keys of a JKS store are ordered by alias. A PKCS12 store
+    gives one key.
 
     Raises:
-        ConfigError: the store cannot be read, its password is wrong, or it does not hold keys with their certificates.
+        ConfigError: the store cannot be read, its password is wrong, or it does not hold keys with
+            their certificates.
     """
     if config.keystore_key is not None and config.keystore_certificate_chain is not None:
         text = f"{config.keystore_key.reveal()}\n{config.keystore_certificate_chain.reveal()}"
@@ -84,7 +91,7 @@ def read_keys(config: TlsConfig, read: Read) -> tuple[KeyMaterial, ...]:
 
 
 def read_trust(config: TlsConfig, read: Read) -> TrustMaterial | None:
-    """Return what a side trusts, None where no trust store is configured.
+    """Return the trusted certificates, None without a trust store.
 
     Raises:
         ConfigError: the store cannot be read, its password is wrong, or it holds no certificate.
@@ -131,7 +138,9 @@ def _content(location: str, key: str, read: Read) -> bytes:
 
 
 def _pem_keys(text: str, where: str, password: SecretText | None) -> tuple[KeyMaterial, ...]:
-    """Return the keys of a text: one with its chain anywhere, or several, each followed by its own chain."""
+    """Return the keys of a text: one with its chain anywhere, or several, each before its own
+    chain.
+    """
     keys = [match for match in BLOCK.finditer(text) if match["label"] in KEY_LABELS]
     _validate_count(len(keys), f"{where} holds {len(keys)} private keys in PEM")
     if len(keys) == 1:
@@ -157,7 +166,7 @@ def _validate_count(count: int, found: str) -> None:
 
 
 def _normalized(block: re.Match[str], where: str) -> str:
-    """Return a block with line ends where they belong: a text out of a properties file may have lost them."""
+    """Return a block with proper line ends, because a properties file may have lost them."""
     if ":" in block["body"]:  # the headers of an older format
         return block.group().strip() + "\n"
     letters = "".join(block["body"].replace("\\n", "").replace("\\r", "").split())
@@ -194,7 +203,7 @@ def _java_store(content: bytes, password: SecretText | None, where: str) -> Java
 
 
 def _java_keys(store: JavaKeyStore, where: str, config: TlsConfig) -> tuple[KeyMaterial, ...]:
-    """Return the keys of a store. A store keeps its entries in no order, so that their aliases make one."""
+    """Return the keys of a store, ordered by alias because a store keeps no order."""
     _validate_count(len(store.keys), f"{where} holds {len(store.keys)} private keys")
     password = config.key_password or config.keystore_password
     assert password is not None, "config.tls refuses a location without a password"
@@ -234,7 +243,7 @@ def _pkcs12_key(store: "PKCS12KeyAndCertificates", where: str) -> KeyMaterial:
 
 
 def _chain(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
-    """Return the chain in its order: a store keeps what is above the key's certificate in any order."""
+    """Return the chain in order, because a store may hold the upper certificates in any order."""
     from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - as above
 
     assert store.cert is not None

@@ -1,7 +1,7 @@
 """TLS for the connections that we open: a client's, and those between nodes.
 
-Decides that a stream is spoken on only after a handshake in which the other side has proved to be the host that was dialled. The context is
-a reference that ``replace`` changes: connections that are open keep theirs.
+A stream is used only after a handshake in which the other side has proved to be the dialled host.
+``replace`` swaps the context. Open connections keep theirs.
 """
 
 import logging
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class OutgoingTls:
-    """One side's connections with TLS: an ``rpc.Security`` without a login.
+    """TLS for outgoing connections: an ``rpc.Security`` without a login.
 
     Raises:
         ConfigError: the configuration cannot be honoured.
@@ -33,14 +33,17 @@ class OutgoingTls:
         return f"<OutgoingTls key={self.contexts.key is not None}>"
 
     def replace(self, contexts: Contexts) -> None:
-        """Have connections from now on use these contexts."""
+        """Use these contexts for connections from now on."""
         self.contexts = contexts
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
-        """Shake hands with a node, and return the stream to speak on. The caller sets the deadline, and closes the stream on failure.
+        """Perform the handshake with a node, and return the stream to use.
+
+        The caller sets the deadline, and closes the stream on failure.
 
         Raises:
-            TlsError: the node does not speak TLS, or is not the host that was dialled, or does not accept us.
+            TlsError: the node does not speak TLS, or is not the host that was dialled, or does not
+                accept us.
             OSError: the node is gone.
         """
         secured = TlsConnection(stream, self.contexts.context, server_hostname=destination.host)
@@ -51,13 +54,14 @@ class OutgoingTls:
         return secured
 
     async def authenticate(self, connection: RpcConnection) -> None:
-        """Do nothing: the certificate has said who we are."""
+        """Do nothing, because the certificate has identified us."""
 
 
 class RenewedTls(OutgoingTls):
-    """The connections of a client: each is made with what its files hold by then, so that certificates may be renewed while it runs.
+    """TLS for a client's connections, each made from the current content of the files.
 
-    Files that cannot be used leave what was there before, with a warning.
+    Certificates may therefore be renewed while the client runs. Unusable files leave the old
+    contexts in place, with a warning.
 
     Raises:
         ConfigError: the configuration cannot be honoured.
@@ -69,7 +73,7 @@ class RenewedTls(OutgoingTls):
         super().__init__(config, read)
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
-        """Read files that have changed, and shake hands. Raises as ``OutgoingTls.secure``."""
+        """Reload changed files and perform the handshake. Raises as ``OutgoingTls.secure``."""
         found = self._marks_now()
         if found != self._marks:
             self._marks = found

@@ -1,13 +1,15 @@
-"""Rules that make the name of a user from the name in a certificate: ``ssl.principal.mapping.rules`` (KIP-371).
+"""Rules that map a certificate's name to a user: ``ssl.principal.mapping.rules`` (KIP-371).
 
-The rules stand one behind the other, with commas or line ends between them. The first one that matches decides. ``DEFAULT`` takes the name
-as it is. ``RULE:pattern/replacement/`` matches the whole name, and replaces; ``$1`` is a group; ``/L`` and ``/U`` change the case of the
-result. A name that no rule matches is refused: rules end with ``DEFAULT`` where every certificate is welcome.
+Rules are separated by commas or line ends. The first match decides. ``DEFAULT`` takes the name
+unchanged. ``RULE:pattern/replacement/`` matches the whole name and replaces it. ``$1`` is a group.
+``/L`` and ``/U`` change the case of the result. A name that matches no rule is refused, so rules
+end with ``DEFAULT`` where every certificate is welcome.
 
-Patterns are compiled by RE2 where Apache Kafka uses Java's expressions. RE2 takes time in proportion to the name. An expression that needs
-more than RE2 has (a look ahead, a back reference) is refused at the start.
+Patterns are compiled by RE2, while Apache Kafka uses Java's expressions. RE2 takes time in
+proportion to the name. An expression that RE2 lacks (look-ahead, back reference) is refused at the
+start.
 
-Invariant: parsing refuses what is wrong; applying a rule never fails for another reason than that no rule matches.
+Invariant: parsing refuses every error. Applying rules fails only if no rule matches.
 """
 
 import re
@@ -23,19 +25,19 @@ DEFAULT = "DEFAULT"
 
 
 class NoRuleMatchesError(Exception):
-    """No rule matches a name: the client has no principal here."""
+    """No rule matches a name, so the client has no principal here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. ``pattern`` None takes every name as it is."""
+    """One rule. ``pattern`` None takes every name unchanged."""
 
     pattern: Any = None
     replacement: str = ""
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return what the rule makes of a name, None where it does not match."""
+        """Return the rule's result for a name, None if it does not match."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -46,7 +48,7 @@ class Rule:
 
 
 class PrincipalMapping:
-    """The rules of one listener. Made from the text of the key.
+    """The rules of one listener, parsed from the text of the key.
 
     Raises:
         ConfigError: the text is no list of rules.
@@ -75,7 +77,8 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     """Return the rules of a text, at least one.
 
     Raises:
-        ConfigError: what stands there is neither DEFAULT nor RULE:pattern/replacement/, or a pattern is none.
+        ConfigError: what stands there is neither DEFAULT nor RULE:pattern/replacement/, or a
+            pattern is none.
     """
     rules, text, position = [], text.strip(), 0
     while position < len(text):
@@ -110,9 +113,10 @@ def _compiled(pattern: str) -> Any:
 
 
 def expanded(replacement: str, group: Callable[[int], str | None], group_count: int) -> str:
-    """Return a replacement with its groups filled in, as Java does: ``\\x`` is x, ``$12`` is group 1 and a 2 where there are two groups.
+    """Return a replacement with its groups filled in, as Java does.
 
-    A group that the pattern does not have stays as it is written.
+    ``\\x`` is x. ``$12`` is group 1 followed by a 2 if the pattern has two groups. A group that the
+    pattern lacks stays as written.
     """
     parts, position = [], 0
     while position < len(replacement):

@@ -1,8 +1,9 @@
-"""Whether new keys and authorities may take the place of a listener's old ones while it runs (KIP-226, 519, 978).
+"""The check of new keys and authorities that replace a running listener's (KIP-226, 519, 978).
 
-Decides what would cut clients or other nodes off: another name in the certificate, host names that are missing from it, an authority where
-there was none, and, on the listener between nodes, two sides that no longer come together. The caller decides what is done about it; the
-old contexts stay where the new ones are refused.
+It refuses changes that would cut off clients or other nodes: another name in the certificate,
+missing host names, an authority where there was none, and, on the listener between nodes, two sides
+that can no longer connect. The caller decides what follows. The old contexts stay if the new ones
+are refused.
 """
 
 import ssl
@@ -12,11 +13,11 @@ from log_service.security.tls.contexts import Contexts
 from log_service.security.tls.distinguished_names import subject_text
 
 MAX_ROUNDS = 10
-"""Flights of a handshake; there are at most four."""
+"""The most flights of a handshake. There are at most four."""
 
 
 def validate_replacement(old: Contexts, new: Contexts, *, are_names_free: bool = False, are_hosts_free: bool = False) -> None:
-    """Compare what a listener shows and trusts with what it is to show and trust.
+    """Check that a listener's new keys and trust may replace the old ones.
 
     ``are_names_free`` is ``ssl.allow.dn.changes``, ``are_hosts_free`` is ``ssl.allow.san.changes``.
 
@@ -42,9 +43,10 @@ def _validate_certificate(old: bytes, new: bytes, *, are_names_free: bool, are_h
 
 
 def validate_both_ways(old: tuple[ssl.SSLContext, ssl.SSLContext], new: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    """Let nodes with the old and the new contexts shake hands, either of them as the server: both are there while nodes change one by one.
+    """Try handshakes between the old and the new contexts, with either as the server.
 
-    Each pair is a listener's context and that of a connecting node, which compares no host.
+    Both exist at once while nodes change one by one. Each pair is a listener's context and that of
+    a connecting node, which compares no host.
 
     Raises:
         ConfigError: they do not come together.
