@@ -1,17 +1,31 @@
-"""Configuration: every key declared once (name, type, default, validator, reason), read from Kafka's own server properties.
+"""Configuration keys, each declared once, and the views that are built from them.
 
-Code never sees keys: it receives one of the small frozen views of ``views``.
+A key has a name, type, default, validator and reason. Values come from Kafka's own server
+properties. Other code never sees keys, but receives one of the small frozen views of ``views``.
 
-- ``definition``: what a key is. ``properties``: Kafka's properties files. ``resolve``: which value of a topic's key holds.
-  ``describe``: how values are shown.
-- The keys: ``server_keys`` (with ``broker_log_keys``, ``quorum_keys``, ``tls_keys``, ``sasl_keys``, ``authorizer_keys``), ``topic_keys``,
-  ``resource_keys``. ``accepted_keys``: those without effect. ``dynamic_keys``: those that change while a node runs.
-- What the keys of a node mean together: ``server``, over ``server_values``, with a module for each subject: ``listeners`` and
-  ``host_limits``, ``quorum``, ``authorizer``, ``group_times``, ``share_groups``, ``internal_topics``, ``heartbeats``.
-  ``open_doors``: what they leave open.
-- ``topic``: what a topic's own values make of those. ``dynamic_broker_config``: what of a node's configuration changes while it runs;
-  ``broker``: which changes are acceptable.
-- Encryption and logins: ``security`` holds the values that both nodes and clients have of them. ``tls`` makes them of the keys ``ssl.*``,
-  ``sasl`` of the keys ``sasl.*`` of a node, ``oauth`` of those of OAUTHBEARER. ``client_security`` makes them of a client's settings.
-- ``client``: the settings of clients; ``client_properties``: where they may stand in a file or in the environment.
+- ``definition``: the parts of a key.
+- ``properties``: Kafka's properties files.
+- ``resolve``: the value in effect for a topic key.
+- ``describe``: values as DescribeConfigs shows them.
+- ``server_keys``, ``broker_log_keys``, ``quorum_keys``, ``tls_keys``, ``sasl_keys``,
+  ``authorizer_keys``: the keys of a node.
+- ``topic_keys``: the keys of topics.
+- ``resource_keys``: the keys of groups and of client metrics.
+- ``accepted_keys``: keys without effect.
+- ``dynamic_keys``: keys that may change while a node runs.
+- ``server``: the configuration of a node, built from all its keys, over ``server_values``.
+- ``listeners``, ``host_limits``, ``quorum``, ``authorizer``, ``group_times``, ``share_groups``,
+  ``internal_topics``, ``heartbeats``: parts of ``server``, one for each subject.
+- ``open_doors``: warnings about access that a configuration leaves open.
+- ``topic``: the topic's own values over the broker's defaults.
+- ``dynamic_broker_config``: the values of a node that change while it runs.
+- ``broker``: the check of such changes.
+- ``security``: values of encryption and logins, for nodes and clients.
+- ``tls``: those values from the ``ssl.*`` keys.
+- ``sasl``: those values from a node's ``sasl.*`` keys.
+- ``oauth``: those values from the keys of OAUTHBEARER.
+- ``client_security``: those values from a client's settings.
+- ``client``: the settings of clients.
+- ``client_properties``: the settings of clients from a file or the environment.
+- ``views``: the frozen views.
 """

@@ -1,11 +1,12 @@
-"""Keys of Kafka's server properties that have no meaning on a node of this kind, so that a file that names them is understood.
+"""Keys of Kafka's server properties that have no effect here, but are accepted in a file.
 
-This module decides names, types, defaults and bounds as facts of Apache Kafka 4.3, and why each family has no effect here. A key that is
-set to something else than its default is named in one warning at the start. A value of type PASSWORD is never shown.
+This module declares their names, types, defaults and bounds as in Apache Kafka 4.3, and why each
+family has no effect here. Keys with other values than their defaults are named in one warning at
+the start. A value of type PASSWORD is never shown.
 
-Keys that would weaken a promise if they were passed over are refused: ``config.authorizer_keys`` refuses an authorizer in Java,
-``config.server`` a policy, ``config.listeners`` what a listener cannot be. So none of the keys here can be taken for protection that is not
-there.
+Keys that would weaken a promise if ignored are refused elsewhere. ``config.authorizer_keys``
+refuses an authorizer in Java, ``config.server`` a policy, and ``config.listeners`` what a listener
+cannot be. No key here can therefore be mistaken for protection.
 """
 
 from log_service.config.definition import (

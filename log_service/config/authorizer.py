@@ -1,4 +1,4 @@
-"""The authorizer of a node: what its keys (``authorizer_keys``) mean together."""
+"""The configuration of a node's authorizer, from its keys (``authorizer_keys``)."""
 
 from pathlib import Path
 
@@ -12,12 +12,13 @@ AUDIT_KEYS = ("audit.log.path", "audit.log.topic", "audit.log.allowed.enable")
 
 
 def authorizer_config(values: ServerValues, early: frozenset[str]) -> AuthorizerConfig | None:
-    """Return who decides what clients may do; None where every client may do everything.
+    """Return the authorizer's configuration, None if every client may do everything.
 
     ``early`` are the names of the listeners that start early.
 
     Raises:
-        ConfigError: another listener shall start early; there is an audit log, and no authorizer whose decisions it could have.
+        ConfigError: another listener shall start early; there is an audit log, and no authorizer
+            whose decisions it could have.
     """
     for name in values.items("early.start.listeners"):
         if name.upper() not in early:
@@ -39,7 +40,7 @@ def authorizer_config(values: ServerValues, early: frozenset[str]) -> Authorizer
 
 
 def _audit_config(values: ServerValues) -> AuditConfig | None:
-    """Return where decisions are written, None where no key asks for it."""
+    """Return the configuration of the audit log, None if no key asks for one."""
     path, topic = values.optional_text("audit.log.path"), values.optional_text("audit.log.topic")
     is_allowed_written = values.flag("audit.log.allowed.enable")
     if path is None and topic is None and not is_allowed_written:

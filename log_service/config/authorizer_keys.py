@@ -1,8 +1,9 @@
-"""The keys of the authorizer: who decides what clients may do, who may do everything, what holds where no rule is, and the audit log.
+"""The keys of the authorizer: its class, super users, the default without ACLs, and the audit log.
 
-This module decides names, types, defaults and bounds; ``config.authorizer`` decides what they mean together. ``authorizer.class.name``
-names Apache Kafka's StandardAuthorizer, whose rules this node follows; without it every client may do everything. Any other class would be
-Java and is refused: a node that passed it over would protect nothing.
+This module declares names, types, defaults and bounds. ``config.authorizer`` decides what they mean
+together. ``authorizer.class.name`` names Apache Kafka's StandardAuthorizer, whose rules this node
+follows. Without it every client may do everything. Any other class would be Java and is refused,
+because a node that ignored it would protect nothing.
 """
 
 import re
@@ -14,11 +15,11 @@ from log_service.config.definition import ConfigKey, ConfigType, Importance, Val
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OF_ZOOKEEPER: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
 ANOTHER_PRINCIPAL: Final = re.compile(r",\s*(?=[A-Za-z]+:)")
-"""What stands before a principal that a comma has made part of the one before it."""
+"""The separator before a principal that a comma has made part of the previous one."""
 
 
 def _authorizer_class(value: Value) -> str | None:
-    """Accept nothing, and the one authorizer that there is."""
+    """Accept an empty text and the supported authorizer."""
     if value in ("", STANDARD_AUTHORIZER):
         return None
     if value in OF_ZOOKEEPER:
@@ -35,7 +36,7 @@ def _principals(value: Value) -> str | None:
 
 
 def _audit_topic(value: Value) -> str | None:
-    """Accept nothing, and a topic that brokers do not keep for themselves."""
+    """Accept an empty text and any topic that is not internal."""
     if value in INTERNAL_TOPICS:
         return "brokers keep this topic for themselves; name another"
     return topic_name_fault(str(value)) if value else None
@@ -47,9 +48,9 @@ def split_principals(text: str) -> list[str]:
 
 
 def comma_warning(text: str) -> str | None:
-    """Return one sentence where ``super.users`` names what looks like several principals and is one; None where it does not.
+    """Return a warning if a principal of ``super.users`` looks like several, else None.
 
-    A comma alone is no sign: the name in a certificate has some, as in User:CN=node,OU=log.
+    A comma alone is no sign, because names in certificates have commas, as in User:CN=node,OU=log.
     """
     read = next((user for user in split_principals(text) if ANOTHER_PRINCIPAL.search(user)), None)
     if read is None:

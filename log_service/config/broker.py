@@ -1,11 +1,12 @@
-"""Changes of a running broker's configuration: which are acceptable, as Apache Kafka 4.3 judges them (KIP-226).
+"""The check of changes to a running broker's configuration, as in Apache Kafka 4.3 (KIP-226).
 
-A change is judged in three steps. Its names: the key may change while a broker runs, and at this level. Its values: each is a value of its
-key. What the broker would then go by: some keys bound each other, and some move in small steps only. A name that no version of Kafka knows
-is accepted and kept, because it may belong to a plug-in.
+A change is checked in three steps. The names: each key may change while a broker runs, and at this
+level. The values: each is valid for its key. The resulting configuration: some keys bound each
+other, and some may only move in small steps. A name that is not a key of Kafka's is accepted and
+kept, because it may belong to a plug-in.
 
-This module decides validity. ``config.describe`` decides how values are shown, and the broker applies them. Complaints are ``KafkaError``
-INVALID_REQUEST, because they become responses.
+This module decides validity. ``config.describe`` decides how values are shown, and the broker
+applies them. Errors are ``KafkaError`` INVALID_REQUEST, because they become responses.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -31,47 +32,52 @@ from log_service.config.server_keys import DEFAULT_LISTENERS, SERVER_KEYS
 
 NEEDS_RESTART = frozenset({"listeners", "listener.security.protocol.map"})
 POSITIVE = frozenset({"max.connections", "max.connection.creation.rate"})
-"""Keys that may be 0 in the file and not become 0: no client could connect to change them back."""
+"""Keys that may be 0 in the file but not become 0, because then no client could connect to change
+them back.
+"""
 LISTS_OF_CLASSES = frozenset({"config.providers", "metric.reporters"})
-"""Lists that name Java classes, as keys of type CLASS do. A broker here runs none of them: no other than the defaults may be named."""
+"""Lists that name Java classes, like keys of type CLASS.
+
+None runs here, so only the defaults may be named.
+"""
 OF_LISTENERS = frozenset({"num.network.threads", *POSITIVE})
-"""Keys whose override for a listener of this broker is judged like the key itself."""
+"""Keys whose override for a listener of this broker is checked like the key itself."""
 CLEANER_THREADS, DEDUPE_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 MIN_DEDUPE_BYTES = 1 << 20
 ALL_DIRECTORIES = "*"
-"""What ``cordoned.log.dirs`` says for all of ``log.dirs`` (KIP-1066)."""
+"""The value of ``cordoned.log.dirs`` that means all of ``log.dirs`` (KIP-1066)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChange:
-    """A change of the configuration of one broker, or of the default of all."""
+    """A change to the configuration of one broker, or to the default of all."""
 
     result: Mapping[str, str]
-    """All that will be set."""
+    """All texts after the change."""
     set_names: frozenset[str]
-    """What of it is set by this request."""
+    """The names in ``result`` that this request sets."""
     layers: Layers
-    """What holds now, for this broker."""
+    """The current layers of this broker."""
     is_default: bool
 
     @property
     def layers_after(self) -> Layers:
-        """What will hold for this broker."""
+        """The layers of this broker after the change."""
         return replace(self.layers, cluster=self.result) if self.is_default else replace(self.layers, broker=self.result)
 
     @property
     def changed_names(self) -> frozenset[str]:
-        """What is set or deleted by this request."""
+        """The names that this request sets or deletes."""
         before = self.layers.cluster if self.is_default else self.layers.broker
         return self.set_names | (before.keys() - self.result.keys())
 
 
 def validate_broker_change(change: BrokerChange) -> None:
-    """Check a change, all of it.
+    """Check a whole change.
 
     Raises:
-        KafkaError: INVALID_REQUEST, a key cannot change while a broker runs, or not at this level; a value is none of its key; or the
-            broker cannot go by all values together.
+        KafkaError: INVALID_REQUEST, a key cannot change while a broker runs, or not at this level;
+            a value is none of its key; or the broker cannot go by all values together.
     """
     _validate_names(sorted(change.set_names), is_default=change.is_default)
     own_prefixes = _own_prefixes(change.layers.static)
@@ -106,15 +112,16 @@ def _is_for_all_brokers(name: str) -> bool:
 
 
 def _own_prefixes(static: Texts) -> tuple[str, ...]:
-    """Return what the keys about this broker's own listeners begin with."""
+    """Return the prefixes of the keys about this broker's own listeners."""
     listeners = parse_end_points("listeners", split_list(static.get("listeners", DEFAULT_LISTENERS)))
     return tuple(f"listener.name.{listener.name.lower()}." for listener in listeners)
 
 
 def _judging_key(name: str, *, is_of_own_listener: bool) -> ConfigKey | None:
-    """Return the key that a name's value has to be one of, None where any text will do.
+    """Return the key that checks a name's value, None if any text is valid.
 
-    An override for a listener that this broker does not have is judged only where its key may change: the listener may be another broker's.
+    An override for a listener that this broker lacks is checked only if its key may change, because
+    the listener may belong to another broker.
     """
     key = SERVER_KEYS.get(base_name(name)) or RUNTIME_KEYS.get(base_name(name))
     if key is None or (key.update_mode is UpdateMode.READ_ONLY and not is_of_own_listener):
@@ -137,7 +144,7 @@ def _validate_classes(name: str, key: ConfigKey, value: Value) -> None:
 
 
 def _validate_step(change: BrokerChange, name: str, key: ConfigKey, value: Value) -> None:
-    """Check one value against what holds now."""
+    """Check one value against the current one."""
     current = _current(name, key, change.layers)
     if name in NEEDS_RESTART and value != current:
         raise _refusal(f"{name} cannot change while this broker runs; set it in the file and restart")
@@ -150,7 +157,7 @@ def _validate_step(change: BrokerChange, name: str, key: ConfigKey, value: Value
 
 
 def _current(name: str, key: ConfigKey, layers: Layers) -> Value | None:
-    """Return the value that holds; what is stored and none of the key is passed over."""
+    """Return the current value. Stored texts that the key does not accept are skipped."""
     for texts in (layers.broker, layers.cluster, layers.static):
         for alias in (name, key.name):
             if alias in texts:
@@ -167,14 +174,17 @@ def _validate_thread_count(name: str, value: Value, current: Value | None) -> No
 
 
 def _validate_cordoned(value: Value) -> None:
-    """Check what holds on any disk: which directories there are, only the broker itself knows (``strange_directories``)."""
+    """Check the parts that do not depend on the disk.
+
+    Only the broker itself knows which directories exist (``strange_directories``).
+    """
     assert isinstance(value, tuple)
     if ALL_DIRECTORIES in value and len(value) > 1:
         raise _refusal(f"cordoned.log.dirs names {ALL_DIRECTORIES}, which is all of log.dirs, and others beside it")
 
 
 def strange_directories(names: Iterable[str], log_dirs: Collection[Path]) -> list[str]:
-    """Return which of the names in a ``cordoned.log.dirs`` are of no directory in ``log_dirs``."""
+    """Return the names in a ``cordoned.log.dirs`` that are not in ``log_dirs``."""
     return [name for name in names if name != ALL_DIRECTORIES and Path(name) not in log_dirs]
 
 
@@ -199,7 +209,7 @@ def _hosts(layers: Layers) -> str | None:
 
 
 def _local_retention(unit: str, layers: Layers) -> str | None:
-    """Complain where more would be kept on the local disk than altogether; -2 is as much as altogether."""
+    """Complain if the local disk would keep more than the total. -2 means as much as the total."""
     kept: Any = holding(f"retention.{unit}", layers).value
     kept_here = _number(f"log.local.retention.{unit}", layers)
     if kept < 0 or kept_here == -2 or 0 <= kept_here <= kept:
@@ -223,7 +233,7 @@ _TOGETHER: tuple[tuple[frozenset[str], Callable[[Layers], str | None]], ...] = (
     (frozenset({"group.share.assignment.interval.ms"}), lambda layers: _assignment_interval("share", layers)),
     (frozenset({"group.streams.assignment.interval.ms"}), lambda layers: _assignment_interval("streams", layers)),
 )
-"""Keys, and what may be wrong with their values together."""
+"""Keys, and the check of their values together."""
 
 
 def _refusal(text: str) -> KafkaError:

@@ -1,8 +1,8 @@
 """The broker's keys about logs: defaults of topic keys, and the upkeep of the log directories.
 
-Most are derived from the topic key whose default they give: the type, bounds and meaning are the same. Declared here are those that differ
-in unit or bounds, and the intervals of upkeep. A key that gives a topic's default may change while the broker runs; one in another unit may
-not.
+Most are derived from the topic key whose default they give, with the same type, bounds and meaning.
+Keys that differ in unit or bounds are declared here, and so are the intervals of upkeep. A key that
+gives a topic's default may change while the broker runs, unless it has another unit.
 """
 
 from dataclasses import replace
@@ -11,12 +11,12 @@ from log_service.config.definition import MAX_LONG, ConfigKey, ConfigType, Impor
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
 WITHOUT_VALUE = frozenset({"log.flush.interval.ms", "log.roll.ms", "log.roll.jitter.ms"})
-"""Finer units of another key, which decides as long as they are not set."""
+"""Finer units of another key. That key applies while they are not set."""
 DECLARED_BELOW = frozenset({"log.flush.scheduler.interval.ms", "log.retention.ms"})
 
 
 def not_zero(value: Value) -> str | None:
-    """Accept every other number."""
+    """Accept every number except 0."""
     return None if value != 0 else "it must be at least 1, or negative for no limit"
 
 

@@ -1,7 +1,8 @@
-"""The settings of producer, consumer and admin: Kafka's names in snake_case, Kafka's defaults, and bounds, each declared once.
+"""The settings of producer, consumer and admin, with Kafka's names in snake_case and its defaults.
 
-Decides what a client may be asked for and says so at the start, naming the setting; knows nothing of what the settings do. A setting is
-a field: its default, its bounds and the reason for it stand together. Code receives one frozen object.
+This module checks settings at the start and names the wrong one in the error. It does not know what
+settings do. Each setting is one field, which holds its default, bounds and reason together. Code
+receives one frozen object.
 """
 
 import re
@@ -36,26 +37,28 @@ def _choice(default: str, reason: str, *choices: str) -> Any:
 
 
 def _plain(default: Any, reason: str, *kinds: type) -> Any:
-    """A setting of the default's type, or of one of ``kinds``."""
+    """Return a field of the default's type, or of one of ``kinds``."""
     return field(default=default, metadata={"reason": reason, "kinds": kinds or (type(default),)})
 
 
 def _text(reason: str) -> Any:
-    """A setting that is a text, or not given."""
+    """Return a field of a text, or None."""
     return field(default=None, metadata={"reason": reason, "kinds": (str, NoneType)})
 
 
 def _secret(reason: str) -> dict[str, Any]:
-    """Return what is said of a text that is never shown; it is given as a text or as a ``SecretText``."""
+    """Return the metadata of a secret text, given as a text or as a ``SecretText``."""
     return {"reason": reason, "kinds": (SecretText, NoneType)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What every client needs: where the cluster is, the client's name, and how long it waits.
+    """The settings of every client: the cluster's addresses, the client's name, times, and
+    security.
 
     Raises:
-        ConfigError: a value is out of its bounds, or ``bootstrap_servers`` is not a list of ``host:port``.
+        ConfigError: a value is out of its bounds, or ``bootstrap_servers`` is not a list of
+            ``host:port``.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...] = field(metadata={"reason": "no cluster can be guessed"})
@@ -120,7 +123,7 @@ class ClientConfig:
         self.security()
 
     def security(self) -> ClientSecurity:
-        """Return what the security settings say together. Raises ConfigError: they contradict each other."""
+        """Return the combined security settings. Raises ConfigError: they contradict each other."""
         return client_security({name: getattr(self, name) for name in SECURITY_SETTINGS})
 
     @classmethod
@@ -128,7 +131,8 @@ class ClientConfig:
         """Build from keyword settings.
 
         Raises:
-            ConfigError: there is no such setting (the nearest name is suggested), or as the constructor.
+            ConfigError: there is no such setting (the nearest name is suggested), or as the
+                constructor.
         """
         names = [declared.name for declared in fields(cls)]
         for name in settings:
@@ -170,7 +174,8 @@ class ProducerConfig(ClientConfig):
     )
 
     def __post_init__(self) -> None:
-        # dataclass(slots=True) makes a new class: super() without arguments would look for the old one.
+        # dataclass(slots=True) makes a new class, and super() without arguments would look for the
+        # old one.
         object.__setattr__(self, "acks", str(self.acks))
         ClientConfig.__post_init__(self)
         if self.enable_idempotence and ACKS[self.acks] != -1:
@@ -190,7 +195,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def required_acks(self) -> int:
-        """The wire's number: 0, 1, or -1 for all."""
+        """The number in requests: 0, 1, or -1 for all."""
         return ACKS[self.acks]
 
 
@@ -199,7 +204,7 @@ CLASSIC_ONLY = {
     "heartbeat_interval_ms": "the broker decides it: group.consumer.heartbeat.interval.ms, or consumer.heartbeat.interval.ms of the group",
     "partition_assignment_strategy": "the broker assigns: name one of its assignors as group_remote_assignor",
 }
-"""Settings that mean nothing with ``group_protocol="consumer"``, and what decides instead."""
+"""Settings without effect under ``group_protocol="consumer"``, and what applies instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,19 +259,24 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def reset_duration_ms(self) -> int | None:
-        """How long ago reading begins where there is no offset; None where ``auto_offset_reset`` names another place."""
+        """How long ago reading begins without an offset, None unless ``auto_offset_reset`` is
+        by_duration.
+        """
         kind, _, text = str(self.auto_offset_reset).partition(":")
         return parse_duration_ms(text) if kind == "by_duration" else None
 
     @property
     def isolation(self) -> int:
-        """The wire's number: 0 read_uncommitted, 1 read_committed."""
+        """The number in requests: 0 read_uncommitted, 1 read_committed."""
         return int(self.isolation_level == "read_committed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareConsumerConfig(ClientConfig):
-    """Settings of a ShareConsumer (KIP-932). Where reading begins and how long locks last are settings of the group, on the brokers."""
+    """Settings of a ShareConsumer (KIP-932).
+
+    The start of reading and the duration of locks are settings of the group, on the brokers.
+    """
 
     group_id: str = _plain("", "the share group; it has to be named")
     acknowledgement_mode: str = _choice(
@@ -290,17 +300,20 @@ class ShareConsumerConfig(ClientConfig):
 
     @property
     def is_implicit(self) -> bool:
-        """Whether records are accepted without a word of the application."""
+        """Whether records are accepted without an explicit acknowledgement."""
         return self.acknowledgement_mode == ACKNOWLEDGEMENTS[0]
 
     @property
     def acquire_mode(self) -> int:
-        """The wire's number: 0 batch_optimized, 1 record_limit."""
+        """The number in requests: 0 batch_optimized, 1 record_limit."""
         return ACQUIRE_MODES.index(self.share_acquire_mode)
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """Return the milliseconds of an ISO 8601 duration of days, hours, minutes and seconds, such as P1DT12H; None if it is none."""
+    """Return the milliseconds of an ISO 8601 duration such as P1DT12H, None if it is none.
+
+    Days, hours, minutes and seconds are allowed.
+    """
     match = DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         return None
@@ -309,7 +322,8 @@ def parse_duration_ms(text: str) -> int | None:
 
 
 def parse_servers(servers: Any) -> tuple[tuple[str, int], ...]:
-    """Return (host, port) of ``"host:port,host:port"``, of an iterable of such texts, or of what this function returned before.
+    """Return (host, port) pairs of ``"host:port,host:port"``, or of an iterable of such texts or
+    pairs.
 
     Raises:
         ConfigError: nothing is listed, or an entry is not ``host:port``.
@@ -350,14 +364,14 @@ def _validate(declared: "Field[Any]", value: Any) -> None:
 
 
 def _names(given: Any) -> Any:
-    """Return the names that a list gives, or a text with commas between them, as Kafka writes lists."""
+    """Return the names of a list, or of a comma-separated text, as Kafka writes lists."""
     if isinstance(given, str):
         return tuple(name.strip() for name in given.split(",") if name.strip())
     return tuple(given) if isinstance(given, Iterable) else given
 
 
 def _validate_group_protocol(config: ConsumerConfig) -> None:
-    """Refuse settings that the group's protocol does not heed."""
+    """Refuse settings that have no effect under the group's protocol."""
     if config.group_protocol == "classic":
         if config.group_remote_assignor is not None:
             raise ConfigError("group_remote_assignor needs group_protocol='consumer': members of classic groups assign by themselves")

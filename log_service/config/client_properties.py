@@ -1,8 +1,9 @@
-"""A client's settings as Kafka's tools take them: a properties file (``--command-config``), or variables of the environment.
+"""A client's settings from a properties file (``--command-config``) or from environment variables.
 
-Decides which setting a key of the file means, and which variable: ``TIDELOG_`` and the setting in capitals. The keys are Apache Kafka's; a
-few of librdkafka's mean the same. Keys of other clients are left aside, as Kafka's tools do; those that no client has are told. Opens no
-file: its text is handed in.
+This module maps keys and variables to settings. A variable is ``TIDELOG_`` and the setting in
+capitals. The keys are Apache Kafka's, with a few aliases from librdkafka. Keys of other clients are
+ignored, as Kafka's tools do. Keys that no client has are reported. No file is opened here, because
+the text is passed in.
 
 Invariant: errors name keys, never values.
 """
@@ -19,7 +20,9 @@ from log_service.config.properties import parse_properties
 
 PREFIX: Final = "TIDELOG_"
 FILE_VARIABLE: Final = "TIDELOG_CLIENT_CONFIG"
-"""Names a properties file that holds for every client of the command line and of the platform."""
+"""The variable that names a properties file for every client of the command line and of the
+platform.
+"""
 ALIASES: Final = {
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.oauthbearer.client.id": "sasl_oauthbearer_client_credentials_client_id",
@@ -31,25 +34,31 @@ ALIASES: Final = {
     "ssl.key.pem": "ssl_keystore_key",
     "ssl.certificate.pem": "ssl_keystore_certificate_chain",
 }
-"""librdkafka's keys that mean one of ours."""
+"""librdkafka's names for our settings."""
 CLASSES_OF_LOGINS: Final = {
     "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
     "sasl.oauthbearer.jwt.retriever.class": ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever"),
 }
-"""Keys that name a class of Java which gets the token of OAUTHBEARER, and the classes whose work is done here, too."""
+"""Keys that name a Java class which gets the OAUTHBEARER token, and the classes with a counterpart
+here.
+"""
 UNHEEDED_KEYS: Final = frozenset(
     {f"sasl.login.{name}.ms" for name in ("connect.timeout", "read.timeout", "retry.backoff", "retry.backoff.max")}
     | {f"sasl.login.refresh.{name}" for name in ("buffer.seconds", "min.period.seconds", "window.factor", "window.jitter")}
     | {"sasl.oauthbearer.method"}
 )
-"""Keys of logins whose defaults hold here."""
+"""Keys of logins that are ignored; their defaults apply here."""
 CODE_KEYS: Final = frozenset({f"{part}.{kind}" for part in ("key", "value") for kind in ("serializer", "deserializer")})
-"""Keys of Apache Kafka's clients that name Java code for records, which the commands have no use for."""
+"""Keys of Apache Kafka's clients that name Java code for records. The commands do not need them."""
 BOOLEANS: Final = {"true": True, "false": False}
 
 
 def settings_of_file(text: str, name: str) -> dict[str, Any]:
-    """Return the settings of every client that a properties file says; ``name`` is what errors call it. Other keys are left aside.
+    """Return the settings of every client that a properties file sets.
+
+    Other keys are ignored.
+
+    ``name`` stands for the file in errors.
 
     Raises:
         ConfigError: it is no properties file, or a value is none of its key.
@@ -58,7 +67,11 @@ def settings_of_file(text: str, name: str) -> dict[str, Any]:
 
 
 def settings_of_properties(properties: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Return the settings of every client among properties; ``name`` is what errors call them. Other keys are left aside.
+    """Return the settings of every client among properties.
+
+    Other keys are ignored.
+
+    ``name`` stands for the properties in errors.
 
     Raises:
         ConfigError: a value is none of its key.
@@ -75,9 +88,10 @@ def settings_of_properties(properties: Mapping[str, str], name: str) -> dict[str
 
 
 def unknown_warning(text: str) -> str | None:
-    """Return one sentence that names the keys of a properties file that no client has; None where there are none.
+    """Return a warning that names the keys of a properties file that no client has, else None.
 
-    Keys of producers and consumers, as a client's own file has them, are known, and mean nothing to the others.
+    Keys of producers and consumers, as in a client's own file, are known, and have no effect on
+    other clients.
     """
     kinds = (AdminConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig)
     known = {declared.name.replace("_", ".") for kind in kinds for declared in fields(kind)} | ALIASES.keys()
@@ -87,7 +101,7 @@ def unknown_warning(text: str) -> str | None:
 
 
 def settings_of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the security settings that variables such as ``TIDELOG_SECURITY_PROTOCOL`` and ``TIDELOG_SASL_PASSWORD`` say.
+    """Return the security settings from variables such as ``TIDELOG_SECURITY_PROTOCOL``.
 
     Raises:
         ConfigError: a value is none of its setting.
@@ -101,7 +115,7 @@ def settings_of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def servers_of_file(text: str) -> str | None:
-    """Return the ``bootstrap.servers`` of a properties file; None where it names none."""
+    """Return the ``bootstrap.servers`` of a properties file, None if it names none."""
     return parse_properties(text).get("bootstrap.servers", "").strip() or None
 
 
@@ -123,7 +137,7 @@ def _kinds() -> dict[str, Any]:
 
 
 def _validate_classes(properties: Mapping[str, str], name: str) -> None:
-    """Refuse a class of Java that would get the token: without it the login is another one."""
+    """Refuse a Java class that would get the token, because without it the login would differ."""
     for key, known in CLASSES_OF_LOGINS.items():
         named = properties.get(key, "").strip()
         if named and named.rpartition(".")[2] not in known:

@@ -1,8 +1,8 @@
-"""What a client was told about encryption and logins: the settings ``security_protocol``, ``ssl_*`` and ``sasl_*``, checked together.
+"""A client's settings of encryption and logins: ``security_protocol``, ``ssl_*`` and ``sasl_*``.
 
-The names are Kafka's in snake_case; ``sasl_username`` and ``sasl_password`` are librdkafka's, for those who have no JAAS text. Decides
-which combinations contradict each other, and says so before anything is connected. Opens no file and reads no JAAS text: that is for
-``security.outgoing``.
+The names are Kafka's in snake_case. ``sasl_username`` and ``sasl_password`` are librdkafka's, for
+use without a JAAS text. This module refuses contradictory combinations before anything is
+connected. It opens no file and parses no JAAS text; ``security.outgoing`` does that.
 
 Invariant: no error and no ``repr`` shows a secret.
 """
@@ -37,7 +37,7 @@ CREDENTIALS: Final = (
     "sasl_oauthbearer_header_urlencode",
     "sasl_oauthbearer_ca",
 )
-"""What is shown to, and expected of, the endpoint that gives tokens."""
+"""The settings of the token endpoint: the client's credentials, and whom to trust."""
 OAUTH_SETTINGS: Final = ("sasl_oauthbearer_token", ENDPOINT, *CREDENTIALS)
 SASL_SETTINGS: Final = ("sasl_mechanism", "sasl_jaas_config", "sasl_username", "sasl_password", *OAUTH_SETTINGS)
 SSL_SETTINGS: Final = (
@@ -60,26 +60,31 @@ SECURITY_SETTINGS: Final = ("security_protocol", *SASL_SETTINGS, *SSL_SETTINGS)
 PEM_BEGINNING: Final = "-----BEGIN"
 
 TokenSource = Callable[[], str] | str
-"""Where a client's OAuth token comes from: a function without arguments, or the path of a file, read anew for each login."""
+"""The source of a client's OAuth token: a function, or the path of a file that each login reads
+again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEndpointConfig:
-    """Where tokens are given for a client's id and secret. What is None may stand in the JAAS text, as ``clientId`` and its like."""
+    """The endpoint that gives tokens for a client's id and secret.
+
+    A field that is None may be set in the JAAS text instead, such as ``clientId``.
+    """
 
     url: str
     client_id: str | None = None
     client_secret: SecretText | None = None
     scope: str | None = None
     is_header_encoded: bool = False
-    """Whether id and secret are encoded as in URLs before they are joined (RFC 6749, 2.3.1)."""
+    """Whether id and secret are URL-encoded before they are joined (RFC 6749, 2.3.1)."""
     ca: str | None = None
-    """PEM, or the path of a PEM file: whose certificates are trusted there."""
+    """The trusted certificates of the endpoint: PEM, or the path of a PEM file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginConfig:
-    """How a client, or a node that connects to another one, proves who it is."""
+    """The login of a client, or of a node that connects to another node."""
 
     mechanism: str
     jaas: SecretText | None = None
@@ -92,7 +97,7 @@ class LoginConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
-    """What a client does with a fresh connection: nothing, TLS, a login, or both."""
+    """The security of a fresh connection: nothing, TLS, a login, or both."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsConfig | None = None
@@ -100,7 +105,9 @@ class ClientSecurity:
 
 
 def client_security(given: Mapping[str, Any]) -> ClientSecurity:
-    """Return what the security settings say together; settings that are None were not given.
+    """Return the combined security settings.
+
+    Settings that are None were not given.
 
     Raises:
         ConfigError: settings contradict each other, or one is missing that another needs.
@@ -118,7 +125,10 @@ def client_security(given: Mapping[str, Any]) -> ClientSecurity:
 
 
 def _refuse_unused(protocol: str, texts: Mapping[str, Any]) -> None:
-    """Refuse settings that the protocol does not heed: a password that is given and not used is a mistake that nothing else would tell."""
+    """Refuse settings that the protocol ignores.
+
+    An unused password, for example, is a mistake that would otherwise go unnoticed.
+    """
     for names, is_heeded, better in (
         (SASL_SETTINGS, protocol.startswith("SASL"), "SASL_SSL"),
         (SSL_SETTINGS, protocol.endswith("SSL"), "SASL_SSL" if protocol.startswith("SASL") else "SSL"),
@@ -181,7 +191,7 @@ def _validate_password(login: LoginConfig) -> None:
 
 
 def _with_token(login: LoginConfig, texts: Mapping[str, Any]) -> LoginConfig:
-    """Return a login by tokens: from a function, a file or an endpoint."""
+    """Return a login by tokens from a function, a file or an endpoint."""
     if login.username is not None or login.password is not None:
         raise ConfigError("OAUTHBEARER logs in with a token: leave out sasl_username and sasl_password")
     token, url = texts.get("sasl_oauthbearer_token"), texts.get(ENDPOINT)
@@ -216,7 +226,9 @@ def _endpoint(url: str, login: LoginConfig, texts: Mapping[str, Any]) -> TokenEn
 
 
 def validate_web_url(url: str, key: str) -> None:
-    """Refuse what no document can be fetched from. The URL is not shown: a secret may stand in it.
+    """Refuse a URL from which no document can be fetched.
+
+    The URL is not shown, as it may hold a secret.
 
     Raises:
         ConfigError: it is no http or https URL of a host, or has a user in it.
@@ -233,5 +245,5 @@ def validate_web_url(url: str, key: str) -> None:
 
 
 def file_of_url(url: str) -> str:
-    """Return the path that a file URL names."""
+    """Return the path of a file URL."""
     return unquote(urlsplit(url).path)

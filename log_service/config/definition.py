@@ -1,9 +1,11 @@
-"""What a configuration key is: name, type, default, bounds, documentation and the reason for its default, declared once.
+"""The definition of a configuration key: name, type, default, bounds, documentation and reason.
 
-A key decides whether a text is one of its values, and says what is wrong with a text that is not. This module knows no particular key, no
-file and no request: a complaint is a ``ConfigError``, and the handler of a request turns it into a code of the protocol.
+A key decides whether a text is one of its values, and explains why a text is not. This module knows
+no particular key, no file and no request. Errors are ``ConfigError``, and the handler of a request
+turns them into a code of the protocol.
 
-Invariants: a default is a text like any other and passes its own key's check; ``parse`` raises nothing but ``ConfigError``.
+Invariants: a default is a text like any other and passes its own key's check. ``parse`` raises
+nothing but ``ConfigError``.
 """
 
 import math
@@ -15,16 +17,16 @@ from enum import Enum, IntEnum
 from log_service.common.errors import ConfigError
 
 Value = bool | int | float | str | tuple[str, ...]
-"""A parsed value; a key without a value has None."""
+"""A parsed value. A key without a value has None."""
 Validator = Callable[[Value], str | None]
-"""Returns what is wrong with a value, or None."""
+"""Returns the fault of a value, or None."""
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 
 
 class ConfigType(IntEnum):
-    """Kafka's types of configuration, by their numbers in DescribeConfigs."""
+    """Kafka's configuration types, by their numbers in DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -42,13 +44,16 @@ BOOLEAN, STRING, INT, SHORT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, Confi
 DOUBLE, LIST, CLASS, PASSWORD = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD
 
 Row = tuple[str, ConfigType, str | None] | tuple[str, ConfigType, str | None, Validator]
-"""Name, type, default and perhaps bounds of a key that has no effect."""
+"""Name, type, default, and optionally bounds of a key without effect."""
 Family = tuple[str, tuple[Row, ...]]
-"""What keys belong to that have no effect here, and the keys."""
+"""The reason why a family of keys has no effect here, and the keys."""
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers in DescribeConfigs; up to DEFAULT a lower number wins over a higher one."""
+    """The source of a value, by Kafka's numbers in DescribeConfigs.
+
+    Up to DEFAULT the lower number wins.
+    """
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -61,7 +66,7 @@ class ConfigSource(IntEnum):
 
 
 class Importance(Enum):
-    """How much a reader has to care."""
+    """How important a key is to readers."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -85,7 +90,7 @@ WHOLE_NUMBER_BOUNDS: Mapping[ConfigType, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One key. ``default`` is a text, or None for a key that has no value unless it is set."""
+    """One key. ``default`` is a text, or None for a key that has no value unless set."""
 
     name: str
     type: ConfigType
@@ -97,9 +102,12 @@ class ConfigKey:
     validator: Validator | None = None
     is_acting: bool = True
     is_internal: bool = False
-    """Known, and shown only where it is set."""
+    """The key is known, and listed only if it is set."""
     is_about_access: bool = False
-    """It decides who may log in, as whom, or who is a super user. To set it takes ALTER on the cluster."""
+    """The key decides who may log in, as whom, or who is a super user.
+
+    Setting it takes ALTER on the cluster.
+    """
 
     @property
     def is_sensitive(self) -> bool:
@@ -113,10 +121,11 @@ class ConfigKey:
         return f"{self.documentation} Default: {self.reason}.{idle}"
 
     def parse(self, text: str) -> Value:
-        """Return the value that ``text`` stands for.
+        """Return the value of a text.
 
         Raises:
-            ConfigError: it stands for none of this key; the message names the key, the text and what would be accepted.
+            ConfigError: it stands for none of this key; the message names the key, the text and
+                what would be accepted.
         """
         value = self._convert(text.strip())
         complaint = self.validator(value) if self.validator else None
@@ -179,12 +188,12 @@ def medium_key(
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Return the items of a comma-separated list without surrounding blanks; an empty text is an empty list."""
+    """Return the stripped items of a comma-separated list. An empty text is an empty list."""
     return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
 
 
 def keyed(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
-    """Return keys by name; a name that is declared twice is our own bug."""
+    """Return keys by name. A name that is declared twice is our own bug."""
     by_name: dict[str, ConfigKey] = {}
     for key in keys:
         assert key.name not in by_name, f"{key.name} is declared twice"
@@ -193,13 +202,13 @@ def keyed(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that ``name`` may be a slip of."""
+    """Return the known name closest to a mistyped ``name``, or None."""
     found = get_close_matches(name, list(known), n=1, cutoff=0.8)
     return found[0] if found else None
 
 
 def unknown_keys_warning(unknown: Sequence[str], known: Collection[str]) -> str | None:
-    """Return one sentence that names the unknown keys and what may have been meant; None where there are none."""
+    """Return a warning that names the unknown keys and the closest known ones, None without any."""
     if not unknown:
         return None
     named = []
@@ -226,7 +235,7 @@ def between(lowest: float, highest: float) -> Validator:
 
 
 def between_or(lowest: float, highest: float, other: float) -> Validator:
-    """Accept numbers in [lowest, highest], and one number outside."""
+    """Accept numbers in [lowest, highest], and one other number."""
 
     def validate(value: Value) -> str | None:
         if isinstance(value, int | float) and (lowest <= value <= highest or value == other):
@@ -246,7 +255,7 @@ def one_of(*choices: str) -> Validator:
 
 
 def list_of(*choices: str, is_empty_allowed: bool = True) -> Validator:
-    """Accept lists of these texts; one that is repeated counts once."""
+    """Accept lists of these texts. A repeated text counts once."""
 
     def validate(value: Value) -> str | None:
         assert isinstance(value, tuple)
@@ -259,7 +268,7 @@ def list_of(*choices: str, is_empty_allowed: bool = True) -> Validator:
 
 
 def no_empty_item(value: Value) -> str | None:
-    """Accept lists without an empty item; the empty list is one."""
+    """Accept lists without an empty item, including the empty list."""
     assert isinstance(value, tuple)
     return None if all(value) else "an item of the list is empty"
 
@@ -270,5 +279,5 @@ def some_items(value: Value) -> str | None:
 
 
 def not_empty(value: Value) -> str | None:
-    """Accept everything but an empty text or list."""
+    """Accept everything except an empty text or list."""
     return None if value not in {"", ()} else "it must not be empty"

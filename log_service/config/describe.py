@@ -1,10 +1,12 @@
-"""What DescribeConfigs shows: every key of a resource with its value, where that comes from, and what else would set it.
+"""The rows of DescribeConfigs: each key of a resource with its value, source and synonyms.
 
-This module decides the rows; the broker's handler puts them into a response. A sensitive value is never in a row.
+This module decides the rows, and the broker's handler puts them into a response. A sensitive value
+is never in a row.
 
-The rows follow Apache Kafka 4.3 also where that is surprising. The synonyms of a topic's key begin with the finest of the broker's keys: a
-topic whose ``retention.ms`` comes from ``log.retention.hours`` shows the value and no synonym. A name that is no key is shown without its
-value, because the value may be a secret.
+The rows follow Apache Kafka 4.3 even where that is surprising. The synonyms of a topic's key begin
+with the finest unit of the broker's keys. A topic whose ``retention.ms`` comes from
+``log.retention.hours`` therefore shows the value and no synonym. A name that is not a key is shown
+without its value, because the value may be a secret.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,16 +27,19 @@ UNITS = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
 )
-"""Keys that say the same in several units, the one that wins first."""
+"""Keys with the same meaning in several units, highest precedence first."""
 FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 DEMANDED = frozenset({"process.roles", "controller.listener.names"})
-"""Keys that Apache Kafka has no default of. Here they have one for a file that says nothing, which is no synonym of what a file says."""
+"""Keys without a default in Apache Kafka.
+
+Their default here is for an empty file, and is not shown as a synonym of a set value.
+"""
 BROKER_NAMES: Mapping[str, tuple[str, ...]] = {name: names for names in UNITS for name in names} | {FLUSH[0]: FLUSH}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synonym:
-    """One place that sets the value, or would if those before it did not."""
+    """One source that sets the value, or would in the absence of the previous ones."""
 
     name: str
     value: str | None = field(repr=False)
@@ -43,7 +48,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRow:
-    """One key of a resource as it is shown. ``synonyms`` begin with what holds."""
+    """One key of a resource as it is shown. ``synonyms`` begin with the one in effect."""
 
     name: str
     value: str | None = field(repr=False)
@@ -56,7 +61,7 @@ class ConfigRow:
 
 
 def format_value(value: Value) -> str:
-    """Return a value as Kafka writes it; a list without what it repeats."""
+    """Return a value as Kafka writes it, a list without repetitions."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -79,12 +84,15 @@ def _format_double(value: float) -> str:
 
 
 def describe_topic(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return the rows of a topic by name; only those of ``names``, unknown ones are passed over."""
+    """Return a topic's rows by name, or only those of ``names``. Unknown names are skipped."""
     return [_topic_row(key, layers) for key in _wanted(TOPIC_KEYS.values(), names)]
 
 
 def describe_new_topic(layers: Layers) -> list[ConfigRow]:
-    """Return the rows of a topic as CreateTopics tells them (KIP-525): with the true source of each value, and without synonyms."""
+    """Return a new topic's rows for CreateTopics (KIP-525), with each value's true source.
+
+    The rows have no synonyms.
+    """
     rows = []
     for key in _wanted(TOPIC_KEYS.values(), None):
         holds = holding(key.name, layers)
@@ -116,30 +124,35 @@ def _topic_row(key: ConfigKey, layers: Layers) -> ConfigRow:
 
 
 def describe_broker(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return the rows of a broker by name; only those of ``names``, unknown ones are passed over. ``layers.topic`` does not count."""
+    """Return a broker's rows by name, or only those of ``names``.
+
+    Unknown names are skipped.
+
+    ``layers.topic`` is ignored.
+    """
     known = {name for name, key in SERVER_KEYS.items() if not key.is_internal}
     shown = known | layers.static.keys() | layers.broker.keys() | layers.cluster.keys()
     return [_broker_row(name, layers) for name in sorted(shown) if names is None or name in names]
 
 
 def describe_all_brokers(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return the rows of the default that all brokers share: only what was set there."""
+    """Return the rows of the default that all brokers share: only the keys set there."""
     own = Layers(cluster=layers.cluster)
     return [_default_row(name, own) for name in sorted(layers.cluster) if names is None or name in names]
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Return the key of a broker that a name is, or is a listener's override of."""
+    """Return the broker key of a name, which may be a listener's override."""
     return SERVER_KEYS.get(name) or RUNTIME_KEYS.get(name) or SERVER_KEYS.get(base_name(name))
 
 
 def access_keys(names: Iterable[str]) -> list[str]:
-    """Return those of a broker's keys that decide who may log in or who is a super user."""
+    """Return the broker keys among ``names`` that decide who may log in or who is a super user."""
     return [name for name in names if (key := broker_key(name)) is not None and key.is_about_access]
 
 
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
-    """Return what sets a broker's key, from the most specific place on; it begins with the key's own name."""
+    """Return the texts that set a broker's key, most specific first, from the key's own name on."""
     key = broker_key(name)
     is_sensitive = key is None or key.is_sensitive
     found = [
@@ -208,7 +221,7 @@ DEFAULTS: Texts = {name: key.default for name, key in SERVER_KEYS.items() if key
 
 
 def describe_group(own: Texts, layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return the rows of a group, whether or not there is one of that name; ``layers`` are those of the broker."""
+    """Return the rows of a group, which need not exist. ``layers`` are those of the broker."""
     rows = []
     for key in _wanted(GROUP_KEYS.values(), names):
         if names is None and key.is_internal and key.name not in own:
@@ -224,7 +237,7 @@ def _own_default(key: ConfigKey) -> Synonym:
 
 
 def describe_client_metrics(own: Texts, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return the rows of a client metrics subscription, whether or not there is one of that name."""
+    """Return the rows of a client metrics subscription, which need not exist."""
     return [_resource_row(key, own, ConfigSource.CLIENT_METRICS, []) for key in _wanted(CLIENT_METRICS_KEYS.values(), names)]
 
 

@@ -1,8 +1,9 @@
-"""What of a broker's configuration may change while it runs: its keys, read from its file, the default of all brokers and its own values.
+"""The part of a broker's configuration that may change while it runs.
 
-This module decides precedence and the resulting view: the broker's own value wins over the default of all brokers, that over the file, and
-that over Kafka's default. ``config.resolve`` decides the defaults of topics. A text that its key does not accept, because another version
-wrote it, is passed over.
+This module decides precedence and builds the view. The broker's own value wins over the default of
+all brokers, that over the file, and that over Kafka's default. ``config.resolve`` decides the
+defaults of topics. A text that its key does not accept, because another version wrote it, is
+skipped.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from log_service.config.views import CleanerConfig, ConnectionLimits, DynamicBro
 def dynamic_broker_config(
     log_dirs: tuple[Path, ...], static: Texts, cluster: Texts = NO_TEXTS, broker: Texts = NO_TEXTS
 ) -> DynamicBrokerConfig:
-    """Return the view of a broker from its file and the two layers that change while it runs."""
+    """Return the view of a broker from its file and its two dynamic layers."""
     texts = _holding(static, cluster, broker)
     values = ServerValues(texts)
     return DynamicBrokerConfig(
@@ -35,7 +36,7 @@ def dynamic_broker_config(
 
 
 def cleaner_config(values: ServerValues) -> CleanerConfig:
-    """Return what the cleaner goes by."""
+    """Return the configuration of the log cleaner."""
     return CleanerConfig(
         is_enabled=values.flag("log.cleaner.enable"),
         thread_count=values.number("log.cleaner.threads"),
@@ -48,12 +49,15 @@ def cleaner_config(values: ServerValues) -> CleanerConfig:
 
 
 def _holding(*layers: Texts) -> dict[str, str]:
-    """Return the texts that hold; a later layer wins."""
+    """Return the texts in effect. A later layer wins."""
     return {name: text for layer in layers for name, text in layer.items() if is_value(name, text)}
 
 
 def is_value(name: str, text: str) -> bool:
-    """Whether a name is a broker's key and the text one of its values. What another version wrote may be neither."""
+    """Whether a name is a broker's key and the text is valid.
+
+    Another version may have written either.
+    """
     key = broker_key(name)
     if key is None:
         return False

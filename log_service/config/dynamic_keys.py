@@ -1,7 +1,7 @@
-"""Which keys of a broker may change while it runs, and at which level, as in Apache Kafka 4.3 (KIP-226).
+"""Keys of a broker that may change while it runs, and at which level (Apache Kafka 4.3, KIP-226).
 
-These lists decide nothing about values. A key that is in no list is read-only. A name that is no key of Kafka's is accepted and kept, as
-Kafka does, because it may belong to a plug-in.
+These lists decide nothing about values. A key in no list is read-only. A name that is not a key of
+Kafka's is accepted and kept, as in Kafka, because it may belong to a plug-in.
 """
 
 import re
@@ -77,7 +77,7 @@ CLUSTER_WIDE = frozenset(
         "unclean.leader.election.enable",
     }
 )
-"""May be set for one broker, and as the default of all."""
+"""Keys that may be set for one broker, and as the default of all."""
 
 PER_BROKER = frozenset(
     {
@@ -120,7 +120,7 @@ PER_BROKER = frozenset(
         "ssl.truststore.type",
     }
 )
-"""May be set for one broker only."""
+"""Keys that may be set for one broker only."""
 
 INTERNAL = frozenset(
     {
@@ -146,7 +146,10 @@ INTERNAL = frozenset(
         "unstable.feature.versions.enable",
     }
 )
-"""Keys that are shown only where they are set or named: a request for all keys of a broker leaves them out."""
+"""Keys that are listed only if they are set or named.
+
+A request for all keys of a broker omits them.
+"""
 
 STORES = frozenset(
     {
@@ -162,10 +165,10 @@ STORES = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Keys about a listener's key store and trust store. They change with that listener's prefix only."""
+"""Keys of a listener's key store and trust store. They change only with that listener's prefix."""
 
 CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""Keys whose override for one listener may be the default of all brokers, as well as one broker's."""
+"""Keys whose override for one listener may be set for all brokers, as well as for one."""
 
 PER_LISTENER_ACTING = frozenset(
     {
@@ -196,7 +199,7 @@ PER_LISTENER_ACTING = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Keys whose override for one listener acts here."""
+"""Keys whose override for one listener has an effect here."""
 
 FILE_ALONE = frozenset(
     {
@@ -213,7 +216,10 @@ FILE_ALONE = frozenset(
         "ssl.principal.mapping.rules",
     }
 )
-"""Keys that count from the file alone. A request changes nothing; in Apache Kafka, too, listeners that run stay as they are."""
+"""Keys that are read from the file only, so requests change nothing.
+
+Apache Kafka's running listeners do not change either.
+"""
 
 THREAD_COUNTS = frozenset(
     {
@@ -229,7 +235,7 @@ THREAD_COUNTS = frozenset(
         "remote.log.reader.threads",
     }
 )
-"""May at most double or halve in one step."""
+"""Keys that may at most double or halve in one step."""
 
 OUR_OWN = frozenset(
     {
@@ -249,7 +255,10 @@ OUR_OWN = frozenset(
         "super.users",
     }
 )
-"""Keys that Apache Kafka does not have, or that its authorizer reads and its broker does not know; shown where they are set."""
+"""Keys that Apache Kafka's broker does not know; its authorizer reads some.
+
+They are listed only if set.
+"""
 
 ABOUT_ACCESS = frozenset(
     {
@@ -273,7 +282,10 @@ ABOUT_ACCESS = frozenset(
         "super.users",
     }
 )
-"""Keys that decide who may log in, as whom, or who is a super user; and every key of OAUTH_PREFIX."""
+"""Keys that decide who may log in, as whom, or who is a super user.
+
+Every key of OAUTH_PREFIX does so, too.
+"""
 
 OAUTH_PREFIX = "sasl.oauthbearer."
 
@@ -298,7 +310,7 @@ QUOTA_KEYS = {
     )
     for name in _QUOTAS
 }
-"""Keys of a broker that are no key of its file. They are set while it runs, and listed only where they are set."""
+"""Broker keys that cannot be set in the file. They are set at run time, and listed only if set."""
 
 OBSERVER, OBSERVER_PROMOTION = "tidelog.observer", "tidelog.observer.promotion"
 OBSERVER_KEYS = {
@@ -319,12 +331,15 @@ OBSERVER_KEYS = {
         update_mode=UpdateMode.CLUSTER_WIDE,
     ),
 }
-"""As QUOTA_KEYS, and not Apache Kafka's; the controller judges their values, because they depend on the cluster."""
+"""Like QUOTA_KEYS, but not Apache Kafka's.
+
+The controller checks their values, which depend on the cluster.
+"""
 RUNTIME_KEYS = {**QUOTA_KEYS, **OBSERVER_KEYS}
 
 
 def with_update_modes(keys: Iterable[ConfigKey]) -> list[ConfigKey]:
-    """Return the keys with the modes and the visibility that the lists here say."""
+    """Return the keys with the update modes and visibility from these lists."""
     return [
         replace(
             key,
@@ -343,18 +358,21 @@ def _mode(name: str) -> UpdateMode:
 
 
 def base_name(name: str) -> str:
-    """Return the key that a listener's override is one of, or the name itself."""
+    """Return the key that a listener's override belongs to, or the name itself."""
     match = LISTENER_KEY.fullmatch(name)
     return match["key"] if match else name
 
 
 def counts_from_file_alone(name: str) -> bool:
-    """Whether a request that sets the key for a broker changes nothing. A JAAS text of PLAIN does change something: the users."""
+    """Whether a request that sets the key for a broker changes nothing.
+
+    A JAAS text of PLAIN does change the users.
+    """
     base = base_name(name)
     return base in FILE_ALONE or (base == "sasl.jaas.config" and not name.endswith(".plain.sasl.jaas.config"))
 
 
 def listener_name(name: str) -> str | None:
-    """Return the listener, in upper case, that a key is about; None for a key without its prefix."""
+    """Return the upper-case listener of a key, None for a key without a listener's prefix."""
     match = LISTENER_KEY.fullmatch(name)
     return match["listener"].upper() if match else None

@@ -1,7 +1,7 @@
-"""The times of groups whose members send heartbeats: ``group.consumer.*`` (KIP-848), ``group.share.*`` (KIP-932) and ``group.streams.*``
-(KIP-1071).
+"""The times of groups whose members send heartbeats, and the check of their combinations.
 
-Decides what combinations mean. The keys are declared in ``server_keys``.
+The keys are ``group.consumer.*`` (KIP-848), ``group.share.*`` (KIP-932) and ``group.streams.*``
+(KIP-1071). They are declared in ``server_keys``.
 """
 
 from typing import Any, TypeVar
@@ -14,10 +14,11 @@ T = TypeVar("T", bound=HeartbeatTimes)
 
 
 def with_times(config: type[T], values: ServerValues, protocol: str, **more: Any) -> T:
-    """Return the configuration of a protocol's groups: the times that the file says, and ``more``.
+    """Return the configuration of a protocol's groups, from the file's times and ``more``.
 
     Raises:
-        ConfigError: a value is not between its bounds, or heartbeats are no more frequent than sessions end.
+        ConfigError: a value is not between its bounds, or heartbeats are no more frequent than
+            sessions end.
     """
     prefix = f"group.{protocol}"
 

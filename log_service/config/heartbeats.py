@@ -1,7 +1,7 @@
-"""How often a broker tells the controller that it is there, against how long it may be silent.
+"""The heartbeat interval of brokers, checked against the session timeout of the controller.
 
-Brokers go by ``broker.heartbeat.interval.ms`` and controllers by ``broker.session.timeout.ms``. The files of a cluster may differ: a
-file is refused only where it decides both.
+Brokers use ``broker.heartbeat.interval.ms``, and controllers use ``broker.session.timeout.ms``. The
+files of a cluster may differ, so a file is refused only if it decides both.
 """
 
 from log_service.common.errors import ConfigError
@@ -13,7 +13,10 @@ SESSION = "broker.session.timeout.ms"
 
 
 def refuse_too_rare(values: ServerValues, roles: frozenset[str]) -> None:
-    """Raise ConfigError where brokers would be fenced between any two of their heartbeats. Apache Kafka starts and logs an error."""
+    """Raise ConfigError if brokers would be fenced between any two heartbeats.
+
+    Apache Kafka starts and logs an error instead.
+    """
     interval_ms, session_ms = values.number(INTERVAL), values.number(SESSION)
     is_decided_here = roles >= {"broker", "controller"} or (values.is_set(INTERVAL) and values.is_set(SESSION))
     if is_decided_here and interval_ms >= session_ms:
@@ -24,7 +27,7 @@ def refuse_too_rare(values: ServerValues, roles: frozenset[str]) -> None:
 
 
 def rare_heartbeats_warning(config: NodeConfig) -> str | None:
-    """Return one sentence where a single lost heartbeat fences a broker, or None."""
+    """Return a warning if a single lost heartbeat fences a broker, else None."""
     interval_ms, session_ms = config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms
     if interval_ms * 2 <= session_ms:
         return None

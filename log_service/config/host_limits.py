@@ -1,6 +1,6 @@
 """The syntax of ``max.connections.per.ip.overrides``: host:count,host:count.
 
-This module decides what such a text says, and refuses every other text. An IPv6 address may stand in brackets.
+This module parses such a text and refuses every other text. An IPv6 address may stand in brackets.
 """
 
 from log_service.common.errors import ConfigError

@@ -1,10 +1,11 @@
-"""Listeners: what the listener keys together mean.
+"""The listeners of a node, from its listener keys.
 
-This module decides which listeners clients connect to, what address they are told, and which listeners are the controller's. It binds
-nothing. On the controller's listeners are other nodes of the cluster, and admin clients (KIP-919).
+This module decides which listeners clients connect to, which addresses are advertised, and which
+listeners are the controller's. It binds nothing. Other nodes of the cluster and admin clients
+(KIP-919) connect to the controller's listeners.
 
-A combination that cannot be honoured is a ``ConfigError``: an unknown protocol, an advertised address that no client can connect to, a
-name or a port given twice.
+A combination that cannot be honoured is a ``ConfigError``: an unknown protocol, an advertised
+address that no client can connect to, a name or a port given twice.
 """
 
 import re
@@ -22,7 +23,7 @@ EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - looked for, not
 
 
 class EndPoint(NamedTuple):
-    """One ``NAME://host:port``; names are upper case as Kafka makes them."""
+    """One ``NAME://host:port``. Names are in upper case, as in Kafka."""
 
     name: str
     host: str
@@ -67,7 +68,9 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_metrics_listener(text: str) -> tuple[str, int] | None:
-    """Return host and port of ``metrics.listener``, None where it is empty; an empty host is every address.
+    """Return host and port of ``metrics.listener``, None if empty.
+
+    An empty host is every address.
 
     Raises:
         ConfigError: it is not ``host:port``.
@@ -91,18 +94,18 @@ class ListenerKeys(NamedTuple):
     inter_broker_protocol: str
     host_name: str
     texts: Mapping[str, str]
-    """All keys as they were given, for those that protect a listener."""
+    """All keys as given. Some of them protect a listener."""
 
     def __repr__(self) -> str:
         return f"<ListenerKeys {', '.join(endpoint.name for endpoint in self.listeners)}>"  # there are passwords among the texts
 
 
 def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[ListenerConfig, ...]:
-    """Return the listeners that clients and other brokers connect to, in the order of the file; none of a node that is no broker.
+    """Return the listeners for clients and other brokers, in file order; none without the role.
 
     Raises:
-        ConfigError: there is none, a port is given twice, a listener cannot be protected as its keys say, or an advertised address is none
-            to connect to.
+        ConfigError: there is none, a port is given twice, a listener cannot be protected as its
+            keys say, or an advertised address is none to connect to.
     """
     _validate_ports(keys.listeners)
     brokers = [end_point for end_point in keys.listeners if end_point.name not in keys.controller_names]
@@ -128,7 +131,7 @@ def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[Lis
 
 
 def controller_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
-    """Return the listeners of the controller, in the order of ``controller.listener.names``; none where there is none.
+    """Return the controller's listeners, in the order of ``controller.listener.names``.
 
     Raises:
         ConfigError: a listener cannot be protected as its keys say.
@@ -153,7 +156,8 @@ def inter_broker_listener(keys: ListenerKeys, listeners: tuple[ListenerConfig, .
     """Return the name of the listener between nodes.
 
     Raises:
-        ConfigError: none of the listeners is the one that was named, or has the protocol that was named.
+        ConfigError: none of the listeners is the one that was named, or has the protocol that was
+            named.
     """
     names = [listener.name for listener in listeners]
     if not names:
@@ -204,7 +208,10 @@ def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoi
 
 
 def _protection(name: str, keys: ListenerKeys, *, is_bound: bool = True) -> ListenerSecurity:
-    """Return how a listener is protected; what a listener of other nodes offers is theirs to say."""
+    """Return how a listener is protected.
+
+    Unless ``is_bound``, its SASL offers are another node's.
+    """
     protocol = protocol_of(name, keys.protocols)
     if protocol == "PLAINTEXT":
         return PLAINTEXT_SECURITY
@@ -217,10 +224,13 @@ def _protection(name: str, keys: ListenerKeys, *, is_bound: bool = True) -> List
 
 
 def controller_security(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> ListenerSecurity:
-    """Return how this node connects to controllers: as the first of ``controller.listener.names`` says, also where it is no controller.
+    """Return the security of this node's connections to controllers.
+
+    It follows the first of ``controller.listener.names``, even if this node is no controller.
 
     Raises:
-        ConfigError: that listener has no protocol, though others are protected; or its keys contradict each other.
+        ConfigError: that listener has no protocol, though others are protected; or its keys
+            contradict each other.
     """
     name = keys.controller_names[0]
     if name not in keys.protocols and all(listener.security is PLAINTEXT_SECURITY for listener in listeners):

@@ -1,8 +1,9 @@
-"""The ``sasl.oauthbearer.*`` keys become one ``OAuthConfig`` for each listener that offers OAUTHBEARER, or that a node logs in to by it.
+"""The ``sasl.oauthbearer.*`` keys of a listener that offers OAUTHBEARER, or of a node's own login.
 
-This is the only reading of these keys. Decides which combinations a node does not start with: no keys to check signatures with, a URL that
-is not allowed, a Java class. Tokens without signatures are taken only where ``sasl.oauthbearer.unsecured.tokens.allowed`` says so, which is
-for trials; Apache Kafka takes them by default. Opens no file and fetches nothing.
+No other module reads these keys. Some combinations prevent a node's start: no keys to check
+signatures with, a URL that is not allowed, a Java class. Unsigned tokens are accepted only with
+``sasl.oauthbearer.unsecured.tokens.allowed``, which is for test setups. Apache Kafka accepts them
+by default. This module opens no file and fetches nothing.
 """
 
 from collections.abc import Mapping
@@ -28,21 +29,21 @@ CREDENTIALS: Final = (
     f"{PREFIX}client.credentials.client.secret",
     f"{PREFIX}scope",
 )
-"""What this node shows to the endpoint that gives it a token."""
+"""The credentials that this node shows to the token endpoint."""
 SCHEMES: Final = ("http", "https", "file")
 
 OF_MECHANISM: Final = (*(key.name for key in SASL_KEYS if key.name.startswith(PREFIX)), "sasl.server.callback.handler.class")
-"""Keys that hold for the mechanism of a listener, with its prefix."""
+"""Keys of the mechanism on a listener, set with its prefix."""
 CLASSES: Final = {
     "sasl.server.callback.handler.class": ("OAuthBearerValidatorCallbackHandler", "OAuthBearerUnsecuredValidatorCallbackHandler"),
     f"{PREFIX}jwt.validator.class": ("DefaultJwtValidator", "BrokerJwtValidator"),
 }
-"""Keys of a listener that name a class of Java, and the classes that are understood."""
+"""Keys of a listener that name a Java class, and the supported classes."""
 CLASSES_OF_LOGINS: Final = {
     "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
     f"{PREFIX}jwt.retriever.class": ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever"),
 }
-"""The same of a node that logs in."""
+"""Keys of a node's own login that name a Java class, and the supported classes."""
 
 _KEYS: Final = {key.name: key for key in SASL_KEYS}
 
@@ -83,10 +84,11 @@ def oauth_config(texts: Mapping[str, str], listener: str) -> OAuthConfig:
 
 
 def node_token(texts: Mapping[str, str], listener: str, jaas: SecretText | None) -> LoginConfig:
-    """Return how a node logs in to other nodes by a token: one that lies in a file, or one that an endpoint gives.
+    """Return a node's login to other nodes by a token, from a file or an endpoint.
 
     Raises:
-        ConfigError: none is named, it is not allowed, or an endpoint is named and nothing to show to it.
+        ConfigError: none is named, it is not allowed, or an endpoint is named and nothing to show
+            to it.
     """
     where = f"the OAUTHBEARER login of this node on listener {listener}"
     _validate_classes(texts, listener, CLASSES_OF_LOGINS, where)
@@ -123,7 +125,7 @@ def _validate_url(url: str, values: Mapping[str, object], key: str) -> None:
 
 
 def _value(texts: Mapping[str, str], name: str, listener: str) -> object:
-    """Return the value that holds for OAUTHBEARER on a listener; an empty text is the same as none."""
+    """Return the value for OAUTHBEARER on a listener. An empty text counts as unset."""
     key = _KEYS[name]
     text = effective_text(texts, name, listener, MECHANISM)
     text = key.default if text is None or not text.strip() else text

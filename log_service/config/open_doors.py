@@ -1,7 +1,8 @@
-"""What a configuration leaves open though it reads as if it were closed: a sentence for each, which the operator is told at the start.
+"""Warnings about access that a configuration leaves open although it looks closed.
 
-Apache Kafka starts such a node, so that these are warnings and no refusals. What the logins of a listener show to an observer of the
-network is told by ``config.sasl``, and who can never log in by ``broker.first_logins``.
+Each warning is one sentence, which the operator sees at the start. They are warnings and not
+refusals, because Apache Kafka starts such a node. ``config.sasl`` warns of logins that an observer
+of the network can read, and ``broker.first_logins`` of users that can never log in.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +15,14 @@ CLIENT_AUTH: Final = "ssl.client.auth"
 
 
 def open_doors(config: NodeConfig, texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield one sentence for each door; ``texts`` are the keys that were set."""
+    """Yield one warning for each finding. ``texts`` are the keys that were set."""
     listeners = (*config.listeners, *config.controller_listeners)
     yield from _nameless_super_users(config, listeners)
     yield from _unheeded_client_auth(listeners, texts)
 
 
 def _nameless_super_users(config: NodeConfig, listeners: Sequence[ListenerConfig]) -> Iterator[str]:
-    """Warn where clients without a name come in, and those without a name are super users."""
+    """Warn if unnamed clients can connect and the anonymous principal is a super user."""
     if config.authorizer is None or str(ANONYMOUS) not in config.authorizer.super_users:
         return
     nameless = [each.name for each in listeners if _lets_in_without_a_name(each)]
@@ -39,7 +40,7 @@ def _lets_in_without_a_name(listener: ListenerConfig) -> bool:
 
 
 def _unheeded_client_auth(listeners: Sequence[ListenerConfig], texts: Mapping[str, str]) -> Iterator[str]:
-    """Warn where certificates are asked of clients by a key that none of the node's listeners heeds (KIP-684)."""
+    """Warn if a key asks clients for certificates, but applies to no listener (KIP-684)."""
     asked = texts.get(CLIENT_AUTH, "").strip().lower()
     with_tls = [each for each in listeners if each.security.tls is not None]
     without_own_key = [each for each in with_tls if f"listener.name.{each.name.lower()}.{CLIENT_AUTH}" not in texts]

@@ -1,8 +1,11 @@
-r"""Java's .properties syntax: ``key=value`` lines with continuations and escapes, as Kafka's own files use it.
+r"""Java's .properties syntax: ``key=value`` lines with continuations and escapes, as in Kafka's
+files.
 
-Decides what a file's lines say; knows no key. Blank lines and lines that begin with ``#`` or ``!`` say nothing; a line that ends with an
-odd number of backslashes goes on in the next one, whose leading blanks do not count; ``=``, ``:`` or blanks end the key; each of
-``\t \n \r \f \uXXXX`` stands for one character, any other escaped character for itself. The last of two equal keys wins, as in Java.
+This module parses lines and knows no key. Blank lines and lines that begin with ``#`` or ``!`` are
+skipped. A line that ends with an odd number of backslashes continues in the next one, without that
+line's leading blanks. ``=``, ``:`` or blanks end the key. Each of ``\t \n \r \f \uXXXX`` stands for
+one character, and any other escaped character for itself. The last of two equal keys wins, as in
+Java.
 """
 
 import re
@@ -18,14 +21,17 @@ LINE_END = re.compile(r"\r\n|\n|\r")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedKey:
-    """A key that stands on several lines of a file; the value of the last one holds."""
+    """A key on several lines of a file. The value of the last line counts."""
 
     name: str
     line_numbers: tuple[int, ...]
 
     @property
     def text(self) -> str:
-        """Its name, its lines, and which of them holds; a value may be secret."""
+        """The name, its lines, and the line that counts.
+
+        Values are omitted because they may be secret.
+        """
         *before, last = self.line_numbers
         return f"{self.name} is on line {' and '.join(map(str, before))}, and again on line {last}, whose value holds"
 
@@ -40,7 +46,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def repeated_keys(text: str) -> tuple[RepeatedKey, ...]:
-    """Return the keys that a file's text gives more than once. Raises as ``parse_properties``."""
+    """Return the keys that a file's text sets more than once. Raises as ``parse_properties``."""
     lines: dict[str, list[int]] = {}
     for line_number, name, _ in _pairs(text):
         lines.setdefault(name, []).append(line_number)
@@ -58,7 +64,7 @@ def _pairs(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number of its first line, text) of each line that says something, continuations joined."""
+    """Yield (number of its first line, text) of each property line, with continuations joined."""
     parts: list[str] = []
     first_line = 0
     for number, natural_line in enumerate(LINE_END.split(text), start=1):

@@ -1,10 +1,11 @@
-"""Roles and the quorum: what ``process.roles`` and the ``controller.*`` keys mean together.
+"""The roles of a node and its quorum, from ``process.roles`` and the ``controller.*`` keys.
 
-Decides whether a node is broker, controller or both, who is in its quorum, and whether a fresh directory begins a cluster of its own. The
-checks are Apache Kafka's (KafkaConfig). A node whose file names no quorum is a quorum of one; Kafka refuses such a file.
+This module decides whether a node is broker, controller or both, who is in its quorum, and whether
+a fresh directory begins a cluster of its own. The checks are Apache Kafka's (KafkaConfig). A node
+whose file names no quorum is a quorum of one, while Kafka refuses such a file.
 
-A combination that cannot work is a ``ConfigError``: a controller that is not among the voters, a broker that is, a broker without a quorum,
-controllers without a listener.
+A combination that cannot work is a ``ConfigError``: a controller that is not among the voters, a
+broker that is, a broker without a quorum, controllers without a listener.
 """
 
 from collections.abc import Sequence
@@ -17,12 +18,12 @@ from log_service.config.views import ListenerConfig, QuorumConfig, QuorumServer
 
 VOTERS, SERVERS, NAMES = "controller.quorum.voters", "controller.quorum.bootstrap.servers", "controller.listener.names"
 FIRST_BOOTSTRAP_ID = -2
-"""The first of the servers whose node ids are not known; Kafka numbers them so, too."""
+"""The id of the first server whose node id is unknown, numbered downwards as in Kafka."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def roles(values: ServerValues) -> frozenset[str]:
-    """Return what the node is: ``broker``, ``controller``, or both.
+    """Return the node's roles: ``broker``, ``controller``, or both.
 
     Raises:
         ConfigError: a role is named twice.
@@ -34,7 +35,9 @@ def roles(values: ServerValues) -> frozenset[str]:
 
 
 def quorum_config(values: ServerValues, listener_name: str) -> QuorumConfig:
-    """Return who is in the quorum, and its times and sizes. ``listener_name`` is the listener that controllers talk on.
+    """Return the quorum's members, times and sizes.
+
+    Controllers talk on ``listener_name``.
 
     Raises:
         ConfigError: a voter is named twice.
@@ -89,7 +92,9 @@ def _port(key: str, text: str, port: str) -> int:
 def validate_roles(
     node_id: int, node_roles: frozenset[str], quorum: QuorumConfig, names: Sequence[str], controller_listeners: Sequence[ListenerConfig]
 ) -> None:
-    """Check roles, voters and the listeners of the controller together. ``names`` is ``controller.listener.names``.
+    """Check roles, voters and controller listeners together.
+
+    ``names`` is ``controller.listener.names``.
 
     Raises:
         ConfigError: the node could not take part in its quorum.
@@ -137,7 +142,7 @@ def _validate_controller(
 
 
 def begins_alone(node_roles: frozenset[str], quorum: QuorumConfig, controller_listeners: Sequence[ListenerConfig]) -> bool:
-    """Whether a fresh node of this configuration is a cluster of its own: both roles, and its quorum names no other node."""
+    """Whether a fresh node is a cluster of its own: both roles, and no other node in its quorum."""
     if len(node_roles) < 2:
         return False
     if quorum.voters:

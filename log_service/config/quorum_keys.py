@@ -1,7 +1,8 @@
-"""The keys of Kafka's server properties about the metadata quorum: who is in it, and its times and sizes.
+"""The keys of the metadata quorum in Kafka's server properties: its members, times and sizes.
 
-Decides names, types, defaults and bounds; ``config.quorum`` decides what a combination means. The defaults are Kafka's: voters of both
-products in one quorum must agree on what is late.
+This module declares names, types, defaults and bounds. ``config.quorum`` decides what a combination
+means. The defaults are Kafka's, because voters of both products in one quorum must agree on
+timeouts.
 """
 
 import re
@@ -13,7 +14,7 @@ BOOTSTRAP_SERVER = re.compile(r"(?P<host>.+):(?P<port>\d{1,5})")
 
 
 def _each(pattern: re.Pattern[str], shape: str) -> Validator:
-    """Accept lists whose every item has a shape."""
+    """Accept lists in which every item matches a pattern."""
 
     def validate(value: Value) -> str | None:
         assert isinstance(value, tuple)

@@ -1,9 +1,11 @@
-"""Which value of a topic key holds: the topic's own, the broker's dynamic ones, its file, or Kafka's default.
+"""The value in effect for a topic key: from the topic, the broker, its file, or Kafka's default.
 
-This module decides precedence and units; it knows neither records nor requests. The sources in order: the topic, the broker (dynamic), all
-brokers (dynamic), the broker's file, the default. Within one source the broker's finer unit wins over the coarser.
+This module decides precedence and units. It knows neither records nor requests. The sources in
+order are the topic, the broker (dynamic), all brokers (dynamic), the broker's file, and the
+default. Within one source the broker's finer unit wins over the coarser.
 
-Invariant: every value that is looked at was accepted by its key. A value that was not, such as an older version's, is passed over.
+Invariant: every returned value was accepted by its key. Other texts, such as an older version's,
+are skipped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,14 +25,17 @@ Texts = Mapping[str, str]
 NO_TEXTS: Texts = MappingProxyType({})
 
 FIELDS: Mapping[str, str] = {name: own for name in TOPIC_KEYS if (own := name.replace(".", "_")) in LOG_FIELDS}
-"""The field of the view by topic key: its name with underscores. cleanup.policy is two fields."""
+"""The view's field by topic key: its name with underscores. cleanup.policy sets two fields."""
 TOPIC_DEFAULTS = (*FIELDS, "cleanup.policy")
 """All topic keys of the view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One place that sets a key: the name used there, its text there, where it is, and the value in the topic key's unit."""
+    """One place that sets a key, with its name and text there, and its source.
+
+    The value is in the topic key's unit.
+    """
 
     name: str
     text: str = field(repr=False)
@@ -49,7 +54,7 @@ class Layers:
 
 
 def holding(topic_key: str, layers: Layers) -> Setting:
-    """Return what holds for a topic key."""
+    """Return the setting in effect for a topic key."""
     return next(_settings(topic_key, layers), None) or _default(topic_key)
 
 
@@ -82,7 +87,10 @@ def _broker_setting(name: str, factor: int, source: ConfigSource, texts: Texts) 
 
 
 def in_unit(value: Value, factor: int) -> Value:
-    """Return a coarser unit's value in milliseconds; a negative one means no limit in every unit."""
+    """Return a coarser unit's value in milliseconds.
+
+    A negative value means no limit in every unit.
+    """
     return value * factor if factor != 1 and isinstance(value, int) and value > 0 else value
 
 
@@ -98,12 +106,15 @@ def _default(topic_key: str) -> Setting:
 
 
 def log_defaults(static: Texts) -> LogConfig:
-    """Return what a topic without configuration gets on a broker with that file alone."""
+    """Return the configuration of a topic without its own, on a broker with that file alone."""
     return LogConfig(**_fields(TOPIC_DEFAULTS, Layers(static=static)))
 
 
 def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
-    """Return what a topic without configuration gets where dynamic configurations stand over the file, which gives ``of_file``."""
+    """Return the configuration of a topic without its own, from the file and the dynamic layers.
+
+    The file alone gives ``of_file``.
+    """
     named = [
         topic_key
         for topic_key in TOPIC_DEFAULTS
@@ -113,7 +124,7 @@ def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
 
 
 def _fields(topic_keys: Iterable[str], layers: Layers) -> dict[str, Any]:
-    """Return the fields of the view that some topic keys are."""
+    """Return the view's fields for some topic keys."""
     fields: dict[str, Any] = {}
     for topic_key in topic_keys:
         value = holding(topic_key, layers).value
@@ -122,6 +133,6 @@ def _fields(topic_keys: Iterable[str], layers: Layers) -> dict[str, Any]:
 
 
 def cleanup_fields(policies: Value) -> dict[str, bool]:
-    """Return the two fields that ``cleanup.policy`` is; an empty list keeps everything for ever."""
+    """Return the two fields of ``cleanup.policy``. An empty list keeps everything for ever."""
     assert isinstance(policies, tuple)
     return {"is_compacted": "compact" in policies, "is_deleted": "delete" in policies}

@@ -1,8 +1,9 @@
 """The keys of groups (KIP-848, KIP-932, KIP-1071) and of client metrics subscriptions (KIP-714).
 
-This module decides names, types, defaults and bounds, so that tools that set and list them find what Apache Kafka 4.3 has. The default of a
-group's key is the broker's key of the same name below ``group.``; some have the broker's smallest and largest allowed value. An
-internal key is none of Apache Kafka's: a request for all keys of a group shows it only where it is set.
+This module declares names, types, defaults and bounds, so that tools find the keys of Apache Kafka
+4.3. The default of a group's key is the broker's key of the same name with ``group.`` before it.
+Some keys also have the broker's least and greatest allowed value. An internal key is not Apache
+Kafka's. A request for all keys of a group shows it only if it is set.
 """
 
 import re
@@ -16,7 +17,10 @@ from log_service.config.server_keys import SERVER_KEYS
 
 GROUP_PREFIX = "group."
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
-"""Where records of a share group go that no member could work on; the name is that of KIP-1191."""
+"""The topic for records that no member of a share group could process.
+
+The name follows KIP-1191.
+"""
 MIN_PUSH_INTERVAL_MS, MAX_PUSH_INTERVAL_MS = 100, 3_600_000
 CLIENT_ATTRIBUTES = frozenset(
     {"client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port"}
@@ -32,7 +36,7 @@ def _reset_policy(value: Value) -> str | None:
 
 
 def _dead_letter_topic(value: Value) -> str | None:
-    """Accept the name of a topic that clients may write to, or none."""
+    """Accept the name of a topic that clients may write to, or an empty text."""
     name = str(value)
     if not name:
         return None
@@ -66,7 +70,7 @@ def _key(
 
 
 def _as_of_broker(name: str, documentation: str) -> ConfigKey:
-    """Return a group's key with the default and the bounds of the broker's key; it acts where the broker's does."""
+    """Return a group's key with the broker key's default, bounds, and effect."""
     key = SERVER_KEYS[GROUP_PREFIX + name]
     assert key.default is not None
     return _key(name, INT, key.default, documentation, key.validator, is_acting=key.is_acting)
@@ -133,7 +137,7 @@ CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = keyed(
 
 
 def broker_synonym(group_key: str) -> str | None:
-    """Return the broker's key that gives a group key's default; None where the default is fixed."""
+    """Return the broker key that gives a group key's default, None if the default is fixed."""
     name = GROUP_PREFIX + group_key
     return name if name in SERVER_KEYS else None
 
@@ -176,8 +180,8 @@ def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> No
     """Check all values of one client metrics subscription.
 
     Raises:
-        KafkaError: INVALID_REQUEST, the key is none, or the interval is out of bounds; INVALID_CONFIG, a value is none of its key, or a
-            pattern makes no sense.
+        KafkaError: INVALID_REQUEST, the key is none, or the interval is out of bounds;
+            INVALID_CONFIG, a value is none of its key, or a pattern makes no sense.
     """
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a client metrics subscription needs a name")

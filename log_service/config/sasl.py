@@ -1,10 +1,11 @@
-"""The ``sasl.*`` keys become one ``SaslConfig``: of a listener of a node.
+"""The ``sasl.*`` keys of a listener, as one ``SaslConfig``.
 
-Decides which text holds for a listener and for one of its mechanisms (``config.security.effective_text``), and which mechanisms can be
-enabled. What a JAAS text says is read by ``security.sasl``. An empty text is the same as none, as in Apache Kafka.
+This module decides which text applies to a listener and to each of its mechanisms
+(``config.security.effective_text``), and which mechanisms can be enabled. ``security.sasl`` parses
+JAAS texts. An empty text counts as unset, as in Apache Kafka.
 
-``sasl.jaas.config`` counts with the prefix of a listener and a mechanism only (``listener.name.<listener>.<mechanism>.``): the general key
-is the client's.
+``sasl.jaas.config`` counts only with the prefix of a listener and a mechanism
+(``listener.name.<listener>.<mechanism>.``), because the general key is the client's.
 """
 
 from collections.abc import Mapping
@@ -27,10 +28,11 @@ DEFAULT_FAILED_DELAY_MS: Final = 100
 
 
 def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
-    """Return what the keys say for a listener.
+    """Return the SASL configuration of a listener.
 
     Raises:
-        ConfigError: no mechanism is enabled, one that is not there is, one has no JAAS text, or a value is none of its key.
+        ConfigError: no mechanism is enabled, one that is not there is, one has no JAAS text, or a
+            value is none of its key.
     """
     names = _mechanisms(texts, listener)
     delay_ms = _number(texts, "connection.failed.authentication.delay.ms", listener, DEFAULT_FAILED_DELAY_MS)
@@ -47,11 +49,11 @@ def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
 
 
 def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfig | None) -> LoginConfig:
-    """Return how a node logs in on that listener of other nodes: by the mechanism that ``key`` names.
+    """Return a node's login on a listener of other nodes, by the mechanism that ``key`` names.
 
-    Its user stands in its own JAAS text for the mechanism; its token, for OAUTHBEARER, in a file, or it comes from an endpoint.
-
-    ``own`` is what the node's own listener of that name offers, None where it has none.
+    The node's user comes from its own JAAS text for the mechanism. Its OAUTHBEARER token comes from
+    a file or an endpoint. ``own`` is the SASL configuration of the node's own listener of that
+    name, None if it has none.
 
     Raises:
         ConfigError: the mechanism is not there, is not enabled, or has no JAAS text.
@@ -74,14 +76,14 @@ def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfi
 
 
 def general_jaas_warning(texts: Mapping[str, str]) -> str | None:
-    """Return one sentence where a node's file has a JAAS text that does not count; None where it has none."""
+    """Return a warning if a node's file has a JAAS text without effect, else None."""
     if not texts.get(JAAS_KEY, "").strip():
         return None
     return f"{JAAS_KEY} has no effect on a node; set listener.name.<listener>.<mechanism>.{JAAS_KEY}"
 
 
 def clear_text_warnings(protocol: str, listener: str, mechanisms: Mapping[str, MechanismConfig]) -> list[str]:
-    """Return what an observer of the network learns of a listener's logins: one sentence for each mechanism that shows something."""
+    """Return a warning for each mechanism of a listener whose logins an observer can exploit."""
     if protocol != "SASL_PLAINTEXT":
         return []
     shown = {

@@ -1,7 +1,7 @@
-"""The keys of logins: which mechanisms listeners offer, how long a login holds, and how a node logs in to others.
+"""The keys of logins: mechanisms of listeners, lifetimes, and a node's login to other nodes.
 
-Decides names, types, defaults and bounds, as facts of Apache Kafka 4.3; ``config.sasl`` decides what they mean for a listener. Keys of SASL
-that have no effect here are in ``accepted_keys``.
+This module declares names, types, defaults and bounds, as in Apache Kafka 4.3. ``config.sasl``
+decides what they mean for a listener. SASL keys that have no effect here are in ``accepted_keys``.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from log_service.config.definition import ConfigType, at_least, list_of, no_empt
 from log_service.config.definition import medium_key as _key
 
 TOKEN_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""What tokens may be signed by (RFC 7518, 8037): with a key of which the other half is public, and in no other way."""
+"""The signature algorithms of tokens (RFC 7518, 8037), all of them asymmetric."""
 
 SASL_KEYS = (
     _key("sasl.enabled.mechanisms", ConfigType.LIST, "GSSAPI", "The mechanisms that a listener with SASL offers, some of PLAIN, "

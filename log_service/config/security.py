@@ -1,7 +1,9 @@
-"""What a listener, or a client, was told about encryption and logins: values alone, as Kafka's ``ssl.*`` and ``sasl.*`` keys say them.
+"""The values of encryption and logins for a listener or a client, from ``ssl.*`` and ``sasl.*``
+keys.
 
-This module decides which key holds for one listener: ``listener.name.<name>.<key>`` wins over ``<key>``, and for what belongs to one
-mechanism ``listener.name.<name>.<mechanism>.<key>`` wins over both. It opens no file; passwords and keys are secrets.
+This module decides which key applies to one listener. ``listener.name.<name>.<key>`` wins over
+``<key>``. For keys of one mechanism ``listener.name.<name>.<mechanism>.<key>`` wins over both. It
+opens no file. Passwords and keys are secrets.
 """
 
 from collections.abc import Mapping
@@ -28,15 +30,23 @@ class TlsConfig:
     enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
     client_auth: str = "none"
-    """``none``, ``requested`` or ``required``; of listeners alone."""
+    """``none``, ``requested`` or ``required``; for listeners only."""
     endpoint_identification_algorithm: str = "https"
-    """Empty: the name in the other side's certificate is not compared with the host; of connecting sides alone."""
+    """Empty: the name in the other side's certificate is not compared with the host.
+
+    For connecting sides only.
+    """
     principal_mapping_rules: str = "DEFAULT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthConfig:
-    """How a listener checks tokens: by keys from ``jwks_url``; None takes tokens without signatures. Times are in milliseconds."""
+    """The token checks of a listener, with keys from ``jwks_url``.
+
+    Times are in milliseconds.
+
+    ``jwks_url`` None accepts unsigned tokens.
+    """
 
     jwks_url: str | None = None
     refresh_ms: int = 3_600_000
@@ -45,7 +55,7 @@ class OAuthConfig:
     issuer: str | None = None
     audiences: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
-    """Those that tokens may be signed by; empty: each that the token's key takes."""
+    """The allowed signature algorithms. Empty allows each algorithm of the token's key."""
     skew_s: int = 30
     scope_claim: str = "scope"
     subject_claim: str = "sub"
@@ -53,13 +63,13 @@ class OAuthConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismConfig:
-    """What belongs to one mechanism of a listener or client."""
+    """The keys of one mechanism of a listener or client."""
 
     jaas: SecretText | None = None
     max_reauth_ms: int = 0
-    """How long a login holds; 0 is for ever (KIP-368)."""
+    """How long a login lasts; 0 is for ever (KIP-368)."""
     oauth: OAuthConfig | None = None
-    """How tokens are checked; of OAUTHBEARER alone."""
+    """How tokens are checked; for OAUTHBEARER only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +77,16 @@ class SaslConfig:
     """The ``sasl.*`` keys of one listener."""
 
     mechanisms: Mapping[str, MechanismConfig]
-    """Those that are enabled, by name."""
+    """The enabled mechanisms, by name."""
     max_receive_bytes: int = 524_288
     """The largest frame before a login is complete."""
     failed_delay_ms: int = 100
-    """How long the broker keeps a refused login waiting (KIP-306)."""
+    """How long the broker delays the refusal of a login (KIP-306)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSecurity:
-    """How a listener is protected. ``protocol`` is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+    """The protection of a listener. ``protocol`` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsConfig | None = None
@@ -88,14 +98,16 @@ PROTOCOL_NUMBERS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_
 """Kafka's numbers of protocols, as brokers and controllers register them."""
 PROTOCOLS: Final = tuple(PROTOCOL_NUMBERS)
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-"""The SASL mechanisms that listeners offer and clients log in by."""
+"""The SASL mechanisms of listeners and clients."""
 KERBEROS: Final = "GSSAPI"
-"""Kafka's default mechanism. It is not there."""
+"""Kafka's default mechanism, which is not supported."""
 TLS_NUMBERS = frozenset({1, 3})
 
 
 def effective_text(texts: Mapping[str, str], key: str, listener: str, mechanism: str | None = None) -> str | None:
-    """Return the text that holds for a listener, and there for one mechanism; None where no key sets it."""
+    """Return the text that applies to a listener and, if given, a mechanism; None if no key sets
+    it.
+    """
     prefix = f"listener.name.{listener.lower()}."
     names = [f"{prefix}{mechanism.lower()}.{key}"] if mechanism is not None else []
     names += [f"{prefix}{key}", key]

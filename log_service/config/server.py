@@ -1,12 +1,12 @@
-"""Kafka's server properties become one node's configuration.
+"""The configuration of one node, from Kafka's server properties.
 
-This module decides what the keys of a file mean together. It reads no file and knows no machine. An override wins over the file.
+This module decides what the keys of a file mean together. It reads no file and knows no machine. An
+override wins over the file. A key that asks for a missing feature is a ``ConfigError``: a policy in
+Java, remote storage. A harmless key without effect is accepted. An unknown name goes into
+``ServerSettings.unknown_keys``, for one warning.
 
-A key that asks for what is not there is a ``ConfigError``: a policy in Java, remote storage. A harmless key without meaning is
-accepted. A name that is no key is in ``ServerSettings.unknown_keys``, for one warning.
-
-The file may name a listener of the controller, as Kafka's own sample of a combined node does. Its address goes into the voter record, and
-admin clients that ask a controller connect to it (KIP-919).
+The file may name a listener of the controller, as Kafka's own sample of a combined node does. Its
+address goes into the voter record, and admin clients that ask a controller connect to it (KIP-919).
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,12 +76,12 @@ REFUSED: Mapping[str, str] = {
     "client.quota.callback.class": "quotas in Java, which cannot run here; remove the key only if the cluster can do without",
     "config.providers": "values from elsewhere, which cannot be fetched here; write the values into the file",
 }
-"""Keys that ask for what is not there, and would weaken a promise if they were passed over."""
+"""Keys for missing features that would weaken a promise if they were ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What was set, by key: the texts as given, and which of them are unknown, or known and without meaning here."""
+    """The keys that were set: their texts, and which are unknown, without effect, or repeated."""
 
     texts: Mapping[str, str] = field(repr=False)
     unknown_keys: tuple[str, ...] = ()
@@ -90,31 +90,36 @@ class ServerSettings:
 
     @property
     def warning(self) -> str | None:
-        """One sentence that names the unknown keys and what may have been meant, or None."""
+        """A warning that names the unknown keys and the closest known ones, or None."""
         return unknown_keys_warning(self.unknown_keys, SERVER_KEYS)
 
     @property
     def idle_warning(self) -> str | None:
-        """One sentence that names the keys that were set, are known, and mean nothing here; or None."""
+        """A warning that names the keys that were set but have no effect here, or None."""
         if not self.idle_keys:
             return None
         return f"these keys of Apache Kafka have no effect here (each says why in its documentation): {', '.join(self.idle_keys)}"
 
     @property
     def repeated_warning(self) -> str | None:
-        """One sentence that names the keys that the file gives more than once, and which line holds; or None."""
+        """A warning that names the keys that the file sets more than once, and the line that
+        counts, or None.
+        """
         if not self.repeated_keys:
             return None
         return f"{'; '.join(each.text for each in self.repeated_keys)}. Leave one line of each"
 
     @property
     def jaas_warning(self) -> str | None:
-        """One sentence where a JAAS text was set that does not count on a node, without the text; or None."""
+        """A warning if a JAAS text was set that has no effect on a node, or None.
+
+        The text is not shown.
+        """
         return general_jaas_warning(self.texts)
 
     @property
     def super_users_warning(self) -> str | None:
-        """One sentence where ``super.users`` seems to separate principals by commas; or None."""
+        """A warning if ``super.users`` seems to separate principals by commas, or None."""
         return comma_warning(self.texts.get("super.users", ""))
 
 
@@ -124,13 +129,15 @@ REPLICA_SELECTORS = ("RackAwareReplicaSelector", "LeaderSelector")
 def parse_server_properties(
     source: str | Mapping[str, str], overrides: Sequence[str] = (), *, host_name: str = "localhost"
 ) -> tuple[NodeConfig, ServerSettings]:
-    """Return the node's configuration and what was set.
+    """Return the node's configuration and the keys that were set.
 
-    ``source`` is the text of a .properties file or its properties; ``overrides`` are ``key=value`` texts; ``host_name`` is what clients are
-    told for a listener on every address (``PLAINTEXT://:9092``) where ``advertised.listeners`` says nothing.
+    ``source`` is the text of a .properties file, or its properties. ``overrides`` are ``key=value``
+    texts. ``host_name`` is advertised for a listener on every address (``PLAINTEXT://:9092``) if
+    ``advertised.listeners`` is not set.
 
     Raises:
-        ConfigError: a value is not one of its key, or asks for what is not there; the message says what to do.
+        ConfigError: a value is not one of its key, or asks for what is not there; the message says
+            what to do.
     """
     texts = _texts(source, overrides)
     _refuse_what_is_not_there(texts)
@@ -147,12 +154,12 @@ def parse_server_properties(
 
 
 def _texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
-    """Return what the file says, with the overrides over it."""
+    """Return the texts of the file, with the overrides over them."""
     return {**(parse_properties(source) if isinstance(source, str) else source), **dict(map(parse_override, overrides))}
 
 
 def _repeated_keys(source: str | Mapping[str, str], overrides: Sequence[str]) -> tuple[RepeatedKey, ...]:
-    """Return the keys that the file gives more than once; an override decides without the file."""
+    """Return the keys that the file sets more than once, except overridden ones."""
     overridden = {name for name, _ in map(parse_override, overrides)}
     found = repeated_keys(source) if isinstance(source, str) else ()
     return tuple(each for each in found if each.name not in overridden)
@@ -171,7 +178,10 @@ def parse_override(text: str) -> tuple[str, str]:
 
 
 def idle_keys(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names that are set to something else than their default, and mean nothing here; every text was accepted by its key."""
+    """Return the keys without effect here that are not at their default.
+
+    Every text must be valid.
+    """
     return tuple(sorted(name for name, text in texts.items() if _is_idle(name, text)))
 
 
@@ -269,14 +279,14 @@ def _controller_security(
 
 
 def _broker_login(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> LoginConfig | None:
-    """Return how this node logs in to other brokers, None where the listener between them asks for no login."""
+    """Return this node's login to other brokers, None if their listener has no logins."""
     name = inter_broker_listener(keys, listeners)
     own = next((listener.security.sasl for listener in listeners if listener.name == name), None)
     return None if own is None else node_login(keys.texts, name, "sasl.mechanism.inter.broker.protocol", own)
 
 
 def _controller_login(keys: ListenerKeys, security: ListenerSecurity) -> LoginConfig | None:
-    """Return how this node logs in to controllers, None where their listener asks for no login."""
+    """Return this node's login to controllers, None if their listener has no logins."""
     if not security.protocol.startswith("SASL"):
         return None
     return node_login(keys.texts, keys.controller_names[0], "sasl.mechanism.controller.protocol", security.sasl)

@@ -1,8 +1,9 @@
-"""The keys of Kafka's server properties that have a meaning here: the node's identity, what it listens on, its bounds, groups and topics.
+"""The keys of Kafka's server properties that have an effect here.
 
-Decides names, types, defaults and bounds; ``config.server`` decides what a combination means. The defaults are Kafka's but where the reason
-says otherwise. Keys about logs are in ``broker_log_keys``, keys of the quorum in ``quorum_keys``, keys that are accepted without effect in
-``accepted_keys``.
+They are the node's identity, listeners, bounds, groups and topics. This module declares names,
+types, defaults and bounds. ``config.server`` decides what a combination means. The defaults are
+Kafka's unless the reason says otherwise. Keys about logs are in ``broker_log_keys``, keys of the
+quorum in ``quorum_keys``, and keys without effect in ``accepted_keys``.
 """
 
 from collections.abc import Mapping

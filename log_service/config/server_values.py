@@ -1,6 +1,6 @@
-"""Typed values out of the texts of one node's configuration, defaults included.
+"""Typed values from the texts of one node's configuration, defaults included.
 
-What values mean together is decided by ``config.server``, not here.
+``config.server`` decides what values mean together.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class ServerValues:
         self._texts = texts
 
     def get(self, name: str) -> Value | None:
-        """Return the value that holds, None where there is none."""
+        """Return the value in effect, None if there is none."""
         key = SERVER_KEYS[name]
         text = self._texts.get(name, key.default)
         return None if text is None else key.parse(text)
@@ -32,7 +32,7 @@ class ServerValues:
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """Return the value of a text key; None where it is missing or empty."""
+        """Return the value of a text key, None if it is missing or empty."""
         value = self.get(name)
         assert value is None or isinstance(value, str)
         return value or None
@@ -44,7 +44,7 @@ class ServerValues:
         return value
 
     def fraction(self, name: str) -> float:
-        """Return a number with a fraction."""
+        """Return a number as a float."""
         value = self.get(name)
         assert isinstance(value, int | float)
         return float(value)
@@ -56,7 +56,7 @@ class ServerValues:
         return value
 
     def items(self, name: str) -> tuple[str, ...]:
-        """Return the items of a list, none where it is missing."""
+        """Return the items of a list, none if it is missing."""
         value = self.get(name)
         assert value is None or isinstance(value, tuple)
         return value or ()

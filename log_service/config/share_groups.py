@@ -1,6 +1,6 @@
-"""What a node's file says about share groups (KIP-932): times and bounds of their members, and how their states are kept.
+"""The configuration of share groups (KIP-932): times and bounds of members, and their states.
 
-Decides what combinations mean. The keys are declared in ``server_keys``.
+The keys are declared in ``server_keys``.
 """
 
 from log_service.config.group_times import with_times
@@ -12,13 +12,19 @@ STATE_TOPIC = "share.coordinator.state.topic"
 
 
 def share_groups(values: ServerValues, node_id: int) -> ShareGroupConfig:
-    """Return what holds for the members of share groups. Raises ConfigError as ``with_times``."""
+    """Return the configuration for members of share groups.
+
+    Raises ConfigError as ``with_times``.
+    """
     retry_ms = values.number("group.share.initialize.retry.interval.ms")
     return with_times(ShareGroupConfig, values, "share", node_id=node_id, initialize_retry_interval_ms=retry_ms)
 
 
 def share_states(values: ServerValues, *, is_only_voter: bool) -> ShareStateConfig:
-    """Return how the states of share groups are kept; a node alone makes one replica, unless its file asks for more."""
+    """Return the configuration of share group states.
+
+    A lone node makes one replica, unless its file asks for more.
+    """
     return ShareStateConfig(
         snapshot_update_records=values.number("share.coordinator.snapshot.update.records.per.snapshot"),
         write_timeout_ms=values.number("share.coordinator.write.timeout.ms"),

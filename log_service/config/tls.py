@@ -1,7 +1,8 @@
-"""The ``ssl.*`` keys become one ``TlsConfig``: of a listener of a node, or of a client.
+"""The ``ssl.*`` keys of a listener or a client, as one ``TlsConfig``.
 
-Decides which text holds (``config.security.effective_text``) and which combinations of keys contradict each other. It opens no file: what
-the stores hold is read by ``security.tls``. An empty text is the same as none, as in Apache Kafka.
+This module decides which text applies (``config.security.effective_text``) and which keys
+contradict each other. It opens no file, because ``security.tls`` reads the stores. An empty text
+counts as unset, as in Apache Kafka.
 """
 
 from collections.abc import Mapping
@@ -15,13 +16,14 @@ TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 CLIENT_AUTHS = ("none", "requested", "required")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 JAVA_ONLY = ("ssl.engine.factory.class", "ssl.provider")
-"""Keys that name Java classes; a listener that needs one cannot be served."""
+"""Keys that name Java classes. A listener that needs one cannot be served."""
 
 
 def tls_config(texts: Mapping[str, str], listener: str | None = None, *, is_sasl: bool = False) -> TlsConfig:
-    """Return what the keys say for a listener, or for a client where ``listener`` is None.
+    """Return the TLS configuration of a listener, or of a client if ``listener`` is None.
 
-    On a listener with SASL the general ``ssl.client.auth`` does not count, only the one with the listener's prefix (KIP-684).
+    On a listener with SASL only the ``ssl.client.auth`` with the listener's prefix counts, not the
+    general one (KIP-684).
 
     Raises:
         ConfigError: a value is none of its key, or two keys contradict each other.
@@ -53,38 +55,38 @@ def tls_config(texts: Mapping[str, str], listener: str | None = None, *, is_sasl
 
 
 class _Texts:
-    """The texts that hold for one listener or client."""
+    """The texts that apply to one listener or client."""
 
     def __init__(self, texts: Mapping[str, str], listener: str | None) -> None:
         self._texts = texts
         self._listener = listener
 
     def raw(self, name: str) -> str | None:
-        """Return the text of a key, empty ones too."""
+        """Return the text of a key, even if empty."""
         return self._texts.get(name) if self._listener is None else effective_text(self._texts, name, self._listener)
 
     def text(self, name: str) -> str | None:
-        """Return the text of a key; None where it is missing or empty."""
+        """Return the text of a key, None if it is missing or empty."""
         return (self.raw(name) or "").strip() or None
 
     def own(self, name: str) -> str | None:
-        """Return the text that has the listener's prefix."""
+        """Return the text with the listener's prefix."""
         return self._texts.get(self._prefixed(name))
 
     def secret(self, name: str) -> SecretText | None:
-        """Return a text that is never shown; blanks around it belong to it."""
+        """Return a secret text. Blanks around it belong to it."""
         text = self.raw(name)
         return SecretText(text) if text else None
 
     def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        """Return one of the choices, in any case of letters."""
+        """Return one of the choices, compared case-insensitively."""
         text = (self.text(name) or default).upper()
         if text not in choices:
             raise ConfigError(f"{self.where(name)} is {self.text(name)!r}; it must be one of {', '.join(choices)}")
         return text
 
     def where(self, name: str) -> str:
-        """Return the name of the key that decides, for messages."""
+        """Return the name of the key in effect, for messages."""
         return self._prefixed(name) if self._prefixed(name) in self._texts else name
 
     def _prefixed(self, name: str) -> str:

@@ -1,7 +1,8 @@
-"""The keys of TLS: what a listener shows and trusts, and what it speaks.
+"""The keys of TLS: the keys, trust, protocols and suites of a listener.
 
-Decides names, types, defaults and bounds, as facts of Apache Kafka 4.3; ``config.tls`` decides what they mean for a listener. Keys of TLS
-that have no effect here are in ``accepted_keys``. A value may be wrong for a listener that has none: it is judged where it is used.
+This module declares names, types, defaults and bounds, as in Apache Kafka 4.3. ``config.tls``
+decides what they mean for a listener. TLS keys that have no effect here are in ``accepted_keys``. A
+value is checked only by the listeners that use it.
 """
 
 from log_service.config.definition import ConfigType, no_empty_item, one_of

@@ -1,7 +1,8 @@
-"""Topic configuration: what a topic's own values make of the broker's defaults, and whether a request's values are acceptable.
+"""Topic configuration: the topic's own values over the broker's defaults, and their validation.
 
-This module decides validity and the resulting view. ``config.resolve`` decides which of several values holds, ``config.describe``
-how values are shown. A complaint about a request's value is a ``KafkaError`` INVALID_CONFIG, because it becomes a response.
+This module decides validity and builds the view. ``config.resolve`` decides which of several values
+applies, and ``config.describe`` how values are shown. Errors about a request's value are
+``KafkaError`` INVALID_CONFIG, because they become responses.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,8 @@ from log_service.config.views import LogConfig
 def log_config(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
     """Return a topic's view: the broker's defaults with the topic's own values over them.
 
-    Names and values that are not of this version (written by a newer one) are passed over: a log must open whatever the metadata says.
+    Names and values of a newer version are skipped, because a log must open whatever the metadata
+    says.
     """
     if not overrides:
         return defaults
@@ -38,7 +40,8 @@ def validate_topic_config(name: str, text: str | None) -> None:
     """Check one value of a request.
 
     Raises:
-        KafkaError: INVALID_CONFIG, the key is not one of a topic, the value is missing, or not one of the key.
+        KafkaError: INVALID_CONFIG, the key is not one of a topic, the value is missing, or not one
+            of the key.
     """
     key = TOPIC_KEYS.get(name)
     if key is None:
@@ -59,7 +62,8 @@ def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
     """Check all values of one topic, also against each other.
 
     Raises:
-        KafkaError: INVALID_CONFIG, see ``validate_topic_config``; or compaction can never happen between its two lags.
+        KafkaError: INVALID_CONFIG, see ``validate_topic_config``; or compaction can never happen
+            between its two lags.
     """
     for name, text in configs.items():
         validate_topic_config(name, text)

@@ -1,8 +1,8 @@
 """Every configuration key of a topic, as in Kafka 4.3, and the broker keys that give its default.
 
-This module decides names, types, defaults and bounds. What a key does is decided where its view is received. ``BROKER_SYNONYMS`` lists, for
-each topic key, the broker keys that set its default: the first one that has a value wins. Each has the factor that turns its unit into the
-topic key's.
+This module declares names, types, defaults and bounds. The receivers of the view decide what a key
+does. ``BROKER_SYNONYMS`` lists, for each topic key, the broker keys that set its default. The first
+one with a value wins. Each has the factor that converts its unit to the topic key's.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ WEEK_MS = 7 * 24 * HOUR_MS
 
 
 def throttled_replicas(value: Value) -> str | None:
-    """Accept ``*`` or a list of partition:broker pairs; empty items say nothing."""
+    """Accept ``*`` or a list of partition:broker pairs. Empty items are ignored."""
     assert isinstance(value, tuple)
     items = [item for item in value if item]
     if items == ["*"] or all(_is_pair(item) for item in items):

@@ -1,6 +1,9 @@
-"""The small frozen views that rooms receive instead of keys: one per room, defaults are Kafka's.
+"""The small frozen views that rooms receive instead of keys.
 
-A view knows no key names and reads nothing. ``config.server``, ``config.dynamic_broker_config`` and ``config.topic`` build views from keys.
+The defaults are Kafka's.
+
+A view knows no key names and reads nothing. ``config.server``, ``config.dynamic_broker_config`` and
+``config.topic`` build views from keys.
 """
 
 import math
@@ -19,7 +22,7 @@ FOREVER_MS = 2**63 - 1
 
 
 class NamedPlace(Protocol):
-    """A segment, as far as its name goes."""
+    """The parts of a segment that make its name."""
 
     directory: Path
     base_offset: int
@@ -27,7 +30,7 @@ class NamedPlace(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """How one partition's log behaves: topic keys resolved over the broker's defaults."""
+    """The configuration of one partition's log: topic keys resolved over the broker's defaults."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3_600_000
@@ -55,18 +58,27 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 3_600_000
     min_insync_replicas: int = 1
     roll_ms: int = field(init=False, repr=False)
-    """How old a segment's first records may get before the next append begins another: no record may wait longer to be compacted."""
+    """The age of a segment's first records at which the next append rolls it.
+
+    No record may wait longer for compaction.
+    """
 
     def __post_init__(self) -> None:
         is_bounded = self.is_compacted and self.max_compaction_lag_ms > 0
         object.__setattr__(self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if is_bounded else self.segment_ms)
 
     def with_values(self, changes: Mapping[str, Any]) -> "LogConfig":
-        """Return this with other values of some fields. ``dataclasses.replace`` does the same, and goes through all fields in Python."""
+        """Return a copy with other values of some fields.
+
+        ``dataclasses.replace`` does the same, but slower.
+        """
         return LogConfig(**{**dict(zip(LOG_FIELDS, _values_of_log(self), strict=True)), **changes})
 
     def roll_ms_of(self, segment: NamedPlace) -> int:
-        """Return the age at which a segment is rolled: ``roll_ms`` less its jitter, which its name decides so that it stays the same."""
+        """Return the age at which a segment is rolled: ``roll_ms`` less its jitter.
+
+        The segment's name decides the jitter, so that it stays the same.
+        """
         bound = min(self.segment_jitter_ms, self.roll_ms)
         if bound <= 0:
             return self.roll_ms
@@ -74,13 +86,13 @@ class LogConfig:
 
 
 LOG_FIELDS = tuple(field.name for field in fields(LogConfig) if field.init)
-"""The fields that topic keys set. A key sets the field that has its name with underscores in the place of dots."""
+"""The fields that topic keys set. A field's name is the key's, with underscores for dots."""
 _values_of_log = attrgetter(*LOG_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerConfig:
-    """The cleaner of compacted logs: how many at once, with how much memory and disk, how often it looks."""
+    """The cleaner of compacted logs: threads, memory, disk bandwidth, and pauses."""
 
     is_enabled: bool = True
     thread_count: int = 1
@@ -110,7 +122,7 @@ class LogManagerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many connections may be open, and how many may come in a second; may change while the node runs."""
+    """The limits of open and of new connections per second. They may change while the node runs."""
 
     max_count: int = 10_000
     max_count_per_host: int = 10_000
@@ -122,7 +134,7 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkLimits:
-    """Bounds of one listener; every one is on by default."""
+    """Bounds of one listener. Every one is on by default."""
 
     max_frame_bytes: int = 100 << 20
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -140,7 +152,7 @@ class NetworkLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerConfig:
-    """One listener: where it binds and what clients are told."""
+    """One listener: the address it binds and the advertised one."""
 
     name: str
     host: str
@@ -152,7 +164,7 @@ class ListenerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicBrokerConfig:
-    """What of a broker's configuration may change while it runs, beside the defaults of logs."""
+    """The values of a broker that may change while it runs, besides the defaults of logs."""
 
     connections: ConnectionLimits
     cleaner: CleanerConfig
@@ -164,7 +176,10 @@ class DynamicBrokerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimes:
-    """Times and bounds of groups whose members send heartbeats, in milliseconds, as far as a group has none of its own."""
+    """Times and bounds of groups whose members send heartbeats, unless a group has its own.
+
+    Times are in milliseconds.
+    """
 
     session_timeout_ms: int = 45_000
     min_session_timeout_ms: int = 45_000
@@ -181,7 +196,7 @@ class HeartbeatTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupConfig(HeartbeatTimes):
-    """What holds for groups of the consumer protocol (KIP-848)."""
+    """The configuration of groups of the consumer protocol (KIP-848)."""
 
     regex_refresh_interval_ms: int = 600_000
     assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
@@ -191,9 +206,10 @@ class ConsumerGroupConfig(HeartbeatTimes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupConfig(HeartbeatTimes):
-    """What holds for share groups (KIP-932).
+    """The configuration of share groups (KIP-932).
 
-    An initialization of partitions that was not heard of for ``initialize_retry_interval_ms`` is begun again.
+    An initialization of partitions without a response for ``initialize_retry_interval_ms`` is begun
+    again.
     """
 
     initialize_retry_interval_ms: int = 30_000
@@ -202,7 +218,10 @@ class ShareGroupConfig(HeartbeatTimes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupConfig(HeartbeatTimes):
-    """What holds for streams groups (KIP-1071). An empty group waits ``initial_rebalance_delay_ms`` for more members."""
+    """The configuration of streams groups (KIP-1071).
+
+    An empty group waits ``initial_rebalance_delay_ms`` for more members.
+    """
 
     initial_rebalance_delay_ms: int = 3_000
     standby_count: int = 0  # of each task that has state
@@ -212,9 +231,10 @@ class StreamsGroupConfig(HeartbeatTimes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Bounds and delays of consumer groups, and how their offsets are kept.
+    """Bounds and delays of consumer groups, and the storage of their offsets.
 
-    ``lone_offsets_topic_replication_factor`` holds where no other broker is registered when the topic is created.
+    ``lone_offsets_topic_replication_factor`` applies if no other broker is registered when the
+    topic is created.
     """
 
     min_session_timeout_ms: int = 6_000
@@ -239,10 +259,11 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """How long transactions may take, how long their ids are kept, and the topic that keeps them.
+    """The times of transactions and their ids, and the topic that stores them.
 
-    ``end_patience_ms`` is how long a request waits for the end of the transaction before. ``lone_state_log_replication_factor`` holds where
-    no other broker is registered when the topic is created.
+    ``end_patience_ms`` is how long a request waits for the end of the previous transaction.
+    ``lone_state_log_replication_factor`` applies if no other broker is registered when the topic is
+    created.
     """
 
     max_timeout_ms: int = 900_000
@@ -260,10 +281,12 @@ class TransactionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareStateConfig:
-    """How the states of share groups are kept (KIP-932), and the topic that keeps them; times in milliseconds.
+    """The storage of share group states (KIP-932), and its topic.
 
-    ``snapshot_update_records`` is how many updates lie between two snapshots of a state. The lone values hold where no other broker is
-    registered when the topic is created.
+    Times are in milliseconds.
+
+    ``snapshot_update_records`` is the number of updates between two snapshots of a state. The lone
+    values apply if no other broker is registered when the topic is created.
     """
 
     snapshot_update_records: int = 500
@@ -290,7 +313,9 @@ class FetchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetchConfig:
-    """What leaders of partitions remember of share groups (KIP-932), as far as a group has no setting of its own within these bounds."""
+    """The limits of share groups on partition leaders (KIP-932), unless a group sets its own within
+    them.
+    """
 
     delivery_count_limit: int = 5
     min_delivery_count_limit: int = 2
@@ -306,20 +331,25 @@ class ShareFetchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWindows:
-    """Over how long the use of a quota is measured: so many windows of so many milliseconds."""
+    """The windows that measure the use of a quota: their number and length in milliseconds."""
 
     count: int = 11
     size_ms: int = 1_000
 
     @property
     def burst_s(self) -> float:
-        """The shortest time, in seconds, that a burst is measured over; what a bound allows in it is never throttled."""
+        """The shortest time in seconds over which a burst is measured.
+
+        A burst of what the quota allows in this time is never throttled.
+        """
         return (self.count - 1) * self.size_ms / 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
-    """How followers fetch, how long they may lag, and whether consumers may read from a replica near them."""
+    """The fetching and allowed lag of followers, and whether consumers may read from a near
+    replica.
+    """
 
     fetcher_count: int = 1  # connections per leader
     backoff_ms: int = 1_000
@@ -333,7 +363,9 @@ class ReplicationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationConfig:
-    """Whether a partition asks the transaction coordinator before the first batch of a transaction, and how it asks again (KIP-890)."""
+    """The verification of a transaction's first batch with the coordinator (KIP-890), and its
+    retries.
+    """
 
     is_enabled: bool = True
     retry_backoff_ms: int = 20
@@ -342,10 +374,11 @@ class VerificationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """What a new topic gets where its creator says nothing, and the bounds of a request.
+    """The defaults of a new topic, and the bounds of a request.
 
-    ``asked_partition_count`` and ``asked_replication_factor`` are what this node asks for where a client made it create a topic: -1, the
-    controller's own default, where this node's file says nothing.
+    ``asked_partition_count`` and ``asked_replication_factor`` are requested when a client makes
+    this node create a topic. -1 is the controller's own default, used if this node's file sets
+    none.
     """
 
     partition_count: int = 1
@@ -360,7 +393,7 @@ class TopicDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataLogConfig:
-    """The metadata log: its segments, and when a snapshot is written so that a start reads few records."""
+    """The metadata log: its segments, and the intervals of snapshots, which keep a start short."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3_600_000
@@ -371,7 +404,7 @@ class MetadataLogConfig:
 
 
 class QuorumServer(NamedTuple):
-    """Where a controller is. ``node_id`` is negative where only the address is known."""
+    """The address of a controller. ``node_id`` is negative if only the address is known."""
 
     node_id: int
     host: str
@@ -380,12 +413,14 @@ class QuorumServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumConfig:
-    """The metadata quorum: who is in it, its times and its sizes.
+    """The metadata quorum: its members, times and sizes.
 
-    ``voters`` are those of ``controller.quorum.voters``; they count until the metadata log names others. ``bootstrap_servers`` are asked
-    who leads. Defaults are Kafka's: voters of both products in one quorum must agree on what is late. An election timer runs between one
-    and two times ``election_timeout_ms``; a voter that has fetched nothing for ``fetch_timeout_ms`` prepares an election, and a leader that
-    no majority has fetched from for one and a half times that resigns.
+    ``voters`` are those of ``controller.quorum.voters``. They count until the metadata log names
+    others. ``bootstrap_servers`` are asked for the leader. Defaults are Kafka's, because voters of
+    both products in one quorum must agree on timeouts. An election timer runs between one and two
+    times ``election_timeout_ms``. A voter that has fetched nothing for ``fetch_timeout_ms``
+    prepares an election. A leader that no majority has fetched from for one and a half times that
+    resigns.
     """
 
     voters: tuple[QuorumServer, ...] = ()
@@ -405,47 +440,49 @@ class QuorumConfig:
 
     @property
     def fetch_wait_ms(self) -> int:
-        """How long the leader may hold a fetch while there is nothing new: at most half of the times after which its response is late."""
+        """How long the leader may hold a fetch without news: at most half of the follower's
+        timeouts.
+        """
         return min(self.fetch_max_wait_ms, self.request_timeout_ms // 2, self.fetch_timeout_ms // 2)
 
     @property
     def check_quorum_ms(self) -> int:
-        """How long a leader goes without a majority."""
+        """How long a leader may go without a majority."""
         return self.fetch_timeout_ms * 3 // 2
 
     @property
     def begin_epoch_interval_ms(self) -> int:
-        """How often a leader tells a voter that does not fetch who leads."""
+        """How often a leader announces itself to a voter that does not fetch."""
         return self.fetch_timeout_ms // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditConfig:
-    """Where decisions of the authorizer are written: into a file that rolls, into a topic, or both. None of them: the node's own log."""
+    """The audit log's targets: a rolling file, a topic, both, or else the node's own log."""
 
     path: Path | None = None
     max_file_bytes: int = 16 << 20
     max_files: int = 10
-    """The newest file and those that were rolled away, together."""
+    """The newest file and the rolled ones, together."""
     topic: str | None = None
     is_allowed_written: bool = False
-    """Whether operations that are allowed are written, too."""
+    """Whether allowed operations are written, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizerConfig:
-    """Who decides what clients may do. ``super_users`` are principals as ``Type:name``."""
+    """The authorizer. ``super_users`` are principals as ``Type:name``."""
 
     super_users: frozenset[str] = frozenset()
     is_open: bool = False
-    """Whether everyone may do what no ACL is about."""
+    """Whether everyone may access resources without ACLs."""
     audit: AuditConfig | None = None
-    """None: decisions are written only where the level of the audit log's logger says so."""
+    """None: decisions are written only at the level of the audit log's logger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenConfig:
-    """Delegation tokens (KIP-48): the secret that makes them, None where there are none, and how long they hold."""
+    """Delegation tokens (KIP-48): their secret, None if there are none, and their lifetimes."""
 
     secret: SecretText | None = None
     max_lifetime_ms: int = 604_800_000
@@ -457,8 +494,9 @@ class TokenConfig:
 class NodeConfig:
     """One node: its identity and the views of its rooms.
 
-    ``listeners`` are those of the broker, empty without that role; ``controller_listeners`` those of the controller, in the order of
-    ``controller.listener.names``: the first is where the quorum talks. ``is_alone`` says that a fresh node begins a cluster of its own.
+    ``listeners`` are those of the broker, empty without that role. ``controller_listeners`` are
+    those of the controller, in the order of ``controller.listener.names``. The quorum talks on the
+    first. ``is_alone`` says that a fresh node begins a cluster of its own.
     """
 
     node_id: int
@@ -507,11 +545,11 @@ class NodeConfig:
 
     @property
     def inter_broker_security(self) -> ListenerSecurity:
-        """With which other brokers are connected to: as their listener between brokers is protected, which has the name of ours."""
+        """The security of connections to other brokers, whose listener has the name of ours."""
         of_name = (listener.security for listener in self.listeners if listener.name == self.inter_broker_listener_name)
         return next(of_name, PLAINTEXT_SECURITY)
 
     @property
     def controller_listener(self) -> ListenerConfig | None:
-        """Where other nodes and admin clients ask the controller (KIP-919), None where there is no such listener."""
+        """The controller's listener for other nodes and admin clients (KIP-919), or None."""
         return self.controller_listeners[0] if self.controller_listeners else None

@@ -41,8 +41,9 @@ NO_HEADERS: Final[Mapping[str, str]] = {}
 PASSING_STATUSES: Final = frozenset({408, 425, 429})
 """The statuses below 500 after which a later request may succeed."""
 NOT_OF_TRUST: Final = frozenset({9, 10, 62, 63, 64})
-"""OpenSSL's error numbers for certificates that are bad whoever signed them: not yet valid,
-expired, wrong host.
+"""OpenSSL's errors of certificates that are bad under any signer.
+
+The certificate is not yet valid, has expired, or is for another host.
 """
 
 
