@@ -32,8 +32,9 @@ from log_service.config.server_keys import DEFAULT_LISTENERS, SERVER_KEYS
 
 NEEDS_RESTART = frozenset({"listeners", "listener.security.protocol.map"})
 POSITIVE = frozenset({"max.connections", "max.connection.creation.rate"})
-"""Keys that may be 0 in the file but not become 0, because then no client could connect to change
-them back.
+"""Keys that may be 0 in the file but not become 0.
+
+No client could connect to change them back.
 """
 LISTS_OF_CLASSES = frozenset({"config.providers", "metric.reporters"})
 """Lists that name Java classes, like keys of type CLASS.

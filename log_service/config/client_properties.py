@@ -39,9 +39,7 @@ CLASSES_OF_LOGINS: Final = {
     "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
     "sasl.oauthbearer.jwt.retriever.class": ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever"),
 }
-"""Keys that name a Java class which gets the OAUTHBEARER token, and the classes with a counterpart
-here.
-"""
+"""Keys that name a Java class which gets the OAUTHBEARER token, and the classes known here."""
 UNHEEDED_KEYS: Final = frozenset(
     {f"sasl.login.{name}.ms" for name in ("connect.timeout", "read.timeout", "retry.backoff", "retry.backoff.max")}
     | {f"sasl.login.refresh.{name}" for name in ("buffer.seconds", "min.period.seconds", "window.factor", "window.jitter")}

@@ -97,7 +97,7 @@ class ListenerKeys(NamedTuple):
     """All keys as given. Some of them protect a listener."""
 
     def __repr__(self) -> str:
-        return f"<ListenerKeys {', '.join(endpoint.name for endpoint in self.listeners)}>"  # there are passwords among the texts
+        return f"<ListenerKeys {', '.join(endpoint.name for endpoint in self.listeners)}>"  # omits the texts, which include passwords
 
 
 def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[ListenerConfig, ...]:

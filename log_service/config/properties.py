@@ -69,7 +69,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     first_line = 0
     for number, natural_line in enumerate(LINE_END.split(text), start=1):
         line = natural_line.lstrip(BLANKS)
-        if not any(parts):  # also after a line that held nothing but its continuation
+        if not any(parts):  # even after a line with only a continuation mark
             parts = []
             if not line or line[0] in "#!":
                 continue

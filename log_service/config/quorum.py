@@ -148,7 +148,7 @@ def begins_alone(node_roles: frozenset[str], quorum: QuorumConfig, controller_li
     if quorum.voters:
         return len(quorum.voters) == 1
     if not controller_listeners:
-        return True  # validate_roles has seen that its servers name this host alone
+        return True  # validate_roles ensured that its servers name only this host
     return all(any(_is_at(server, listener) for listener in controller_listeners) for server in quorum.bootstrap_servers)
 
 

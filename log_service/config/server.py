@@ -211,7 +211,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
     refuse_too_rare(values, node_roles)
     listeners = broker_listeners(keys, is_broker="broker" in node_roles)
     is_alone = begins_alone(node_roles, quorum, own_controllers)
-    if is_alone and not own_controllers:  # its voter is known by a listener of its broker
+    if is_alone and not own_controllers:  # its voter record names a listener of its broker
         quorum = replace(quorum, listener_name=listeners[0].name)
     to_controllers = _controller_security(keys, listeners, own_controllers, is_alone=is_alone)
     has_peers = not is_alone or bool(own_controllers)

@@ -142,7 +142,7 @@ class NetworkLimits:
     frame_deadline_ms: int = 60_000
     login_deadline_ms: int = 60_000  # from the connection to the end of its login, on a listener with SASL
     max_requests_in_flight_per_connection: int = 64
-    max_unanswered_bytes_per_connection: int = 256 << 10  # one request may be larger
+    max_unanswered_bytes_per_connection: int = 256 << 10  # a single request may be larger
     max_request_bytes_in_flight: int = 512 << 20
     receive_buffer_bytes: int = 64 << 10
     socket_send_buffer_bytes: int = -1  # the system's default
@@ -191,7 +191,7 @@ class HeartbeatTimes:
     min_assignment_interval_ms: int = 0
     max_assignment_interval_ms: int = 15_000
     max_size: int = 2**31 - 1
-    node_id: int = -1  # whose dynamic configuration holds
+    node_id: int = -1  # the broker whose dynamic configuration applies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ class StreamsGroupConfig(HeartbeatTimes):
     """
 
     initial_rebalance_delay_ms: int = 3_000
-    standby_count: int = 0  # of each task that has state
+    standby_count: int = 0  # for each task with state
     max_standby_count: int = 2
     is_enabled: bool = True
 
@@ -251,7 +251,7 @@ class GroupConfig:
     offsets_topic_segment_bytes: int = 100 << 20
     offsets_topic_compression_codec: int = 0
     offsets_commit_timeout_ms: int = 5_000
-    max_metadata_record_bytes: int = 1_000_000  # of one group; what the internal topic accepts
+    max_metadata_record_bytes: int = 1_000_000  # of one group; the limit of the internal topic
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
     streams: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
@@ -399,8 +399,8 @@ class MetadataLogConfig:
     segment_ms: int = 7 * 24 * 3_600_000
     max_record_bytes_between_snapshots: int = 20 << 20
     max_snapshot_interval_ms: int = 3_600_000  # 0: never by time
-    max_batch_bytes: int = 8 << 20  # one decision has to fit
-    is_directory_apart: bool = False  # none of the log directories, so that it needs a lock of its own
+    max_batch_bytes: int = 8 << 20  # the records of one decision have to fit
+    is_directory_apart: bool = False  # outside the log directories, so it needs its own lock
 
 
 class QuorumServer(NamedTuple):
@@ -436,7 +436,7 @@ class QuorumConfig:
     snapshot_max_bytes: int = 1 << 20
     is_auto_join_enabled: bool = False
     max_idle_interval_ms: int = 500  # 0: never
-    death_grace_ms: int = 200  # a voter whose leader refuses connections stands within this time; 0 or less: only silence tells
+    death_grace_ms: int = 200  # a voter stands this soon if its leader refuses connections; 0 or less: only silence counts
 
     @property
     def fetch_wait_ms(self) -> int:
@@ -511,9 +511,9 @@ class NodeConfig:
     inter_broker_listener_name: str = "PLAINTEXT"
     metrics_listener: tuple[str, int] | None = None  # host and port of the metrics page
     controller_listeners: tuple[ListenerConfig, ...] = ()
-    inter_broker_login: LoginConfig | None = None  # by which this node logs in to other brokers
-    controller_login: LoginConfig | None = None  # and to controllers
-    controller_security: ListenerSecurity = PLAINTEXT_SECURITY  # with which controllers are connected to
+    inter_broker_login: LoginConfig | None = None  # this node's login to other brokers
+    controller_login: LoginConfig | None = None  # and its login to controllers
+    controller_security: ListenerSecurity = PLAINTEXT_SECURITY  # of connections to controllers
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: LogConfig = field(default_factory=LogConfig)
     metadata_log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
@@ -528,19 +528,19 @@ class NodeConfig:
     tokens: TokenConfig = field(default_factory=TokenConfig)
     telemetry_max_bytes: int = 1 << 20
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
-    mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)  # of partitions that are created and deleted
+    mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)  # of created and deleted partitions
     verification: VerificationConfig = field(default_factory=VerificationConfig)
     authorizer: AuthorizerConfig | None = None
     """None: every client may do everything."""
     disk_pool_threads: int = 4
     max_partitions_described: int = 2_000  # in one response of DescribeTopicPartitions
     broker_heartbeat_interval_ms: int = 2_000
-    initial_registration_timeout_ms: int = 60_000  # how long a broker that starts looks for a controller that takes it
-    log_dir_failure_timeout_ms: int = 30_000  # how long a broker whose log directory has failed may fail to say so
-    leader_balance_interval_ms: int | None = 300_000  # how often partitions go back to their preferred leaders, None for never
+    initial_registration_timeout_ms: int = 60_000  # how long a starting broker tries to register with a controller
+    log_dir_failure_timeout_ms: int = 30_000  # how long a broker may fail to report a failed log directory
+    leader_balance_interval_ms: int | None = 300_000  # of preferred leader elections, None: never
     unclean_election_interval_ms: int = 300_000
     broker_session_timeout_ms: int = 9_000
-    death_grace_ms: int = 200  # a broker that refuses connections for so long after its own has ended is dead; 0 or less: none is
+    death_grace_ms: int = 200  # a broker is dead if it refuses connections this long after its own has ended; 0 or less: never
     high_watermark_checkpoint_interval_ms: int = 5_000
 
     @property

@@ -23,4 +23,4 @@ def file_mark(path: Path, read: Callable[[Path], bytes]) -> FileMark:
     try:
         return hashlib.sha256(read(path)).digest()
     except OSError:
-        return None  # using the file says what is wrong
+        return None  # a later use of the file reports the error

@@ -157,8 +157,8 @@ def _exchanged(parts: SplitResult, tls: IssuerTls, body: bytes | None, headers: 
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     with closing(_secured(_connected(host, port, deadline), host, tls if parts.scheme == "https" else None, deadline)) as stream:
         connection = http.client.HTTPConnection(host, port)
-        connection.default_port = DEFAULT_PORTS[parts.scheme]  # which the header Host does not name
-        connection.sock = _Bounded(stream, deadline)  # it uses no more of a socket than this has
+        connection.default_port = DEFAULT_PORTS[parts.scheme]  # the Host header omits this port
+        connection.sock = _Bounded(stream, deadline)  # it needs only these parts of a socket
         connection.request("GET" if body is None else "POST", target, body, {**headers, "Connection": "close"})
         response = connection.getresponse()
         content = response.read(MAX_DOCUMENT_BYTES + 1)
@@ -194,7 +194,7 @@ def _secured(stream: socket.socket, host: str, tls: IssuerTls | None, deadline: 
     if tls is None:
         return stream
     try:
-        stream.settimeout(_left(deadline))  # of the whole handshake
+        stream.settimeout(_left(deadline))  # limits the whole handshake
         return tls.context().wrap_socket(stream, server_hostname=host)
     except BaseException:
         stream.close()

@@ -58,7 +58,7 @@ class TokenEndpoint:
         self._config = _completed(config, entry)
         self._tls = _tls(config, entry)
         if config.url.startswith("https:"):
-            self._tls.context()  # what cannot be used is told before anything is connected
+            self._tls.context()  # report unusable certificates before anything is connected
         else:
             text = "The secret of this client goes to %s in the clear, and its tokens come back so; use an https URL"
             logger.warning(text, shown_url(config.url))

@@ -1,13 +1,14 @@
-"""SCRAM (RFC 5802, RFC 7677, KIP-84): keys, proofs and the texts of its four messages, for both sides.
+"""SCRAM (RFC 5802, RFC 7677, KIP-84), both sides: keys, proofs and its four messages.
 
     client-first   n,[a=<authorization id>],n=<user name>,r=<nonce>[,<extension>=<value>]...
     server-first   r=<both nonces>,s=<salt>,i=<iterations>
     client-final   c=<channel binding>,r=<both nonces>[,<extension>=<value>]...,p=<proof>
     server-final   v=<signature>
 
-Passwords and names are taken as they are, in UTF-8, without SASLprep, as Apache Kafka takes them.
+Passwords and names are used unchanged, in UTF-8, without SASLprep, as in Apache Kafka.
 
-Invariants: the auth message is made of the very texts that were received; keys and proofs are compared in constant time.
+Invariants: the auth message is made of the received texts, byte for byte. Keys and proofs are
+compared in constant time.
 """
 
 import base64

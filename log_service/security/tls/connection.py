@@ -34,7 +34,7 @@ from log_service.security.tls.failures import TlsError, named
 
 CHUNK_BYTES: Final = 128 << 10
 JOIN_BYTES: Final = 16 << 10
-"""Smaller buffers are joined, because each write to OpenSSL makes a record of at most 16 KiB."""
+"""Smaller buffers are joined, because each write becomes a record, of at most 16 KiB."""
 IDLE_BYTES: Final = 4 << 10
 BUSY_BYTES: Final = 64 << 10
 MAX_HANDSHAKE_BYTES: Final = 256 << 10
@@ -45,8 +45,9 @@ A certificate chain has some thousands.
 RECORD_TYPES: Final = (21, 22)
 """The types of a peer's first record: alert or handshake."""
 MAX_UNASKED_BYTES: Final = 64 << 10
-"""The most pending bytes of OpenSSL's own, such as responses to a peer that asks for new keys and
-reads nothing.
+"""The most pending bytes that OpenSSL wrote by itself.
+
+A peer may keep asking for new keys, and read none of the responses.
 """
 READ_NOW: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """Restricts reads to the page cache. 0 if the system cannot do that."""
@@ -97,10 +98,10 @@ class TlsConnection:
         self._encrypted = bytearray(IDLE_BYTES)
         self._is_flushing = False
         self._is_broken = False
-        self._is_secured = False  # once the handshake is complete
+        self._is_secured = False  # the handshake is complete
         self._is_closed = False
-        self._is_tls = False  # once the first byte that came was that of a record
-        self._is_ended = False  # the stream below
+        self._is_tls = False  # the first received byte began a TLS record
+        self._is_ended = False  # the stream below has ended
         self._lot = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
@@ -167,7 +168,7 @@ class TlsConnection:
             except ssl.SSLError as error:
                 if self._is_ended and not received:
                     raise ConnectionAbortedError(errno.ECONNABORTED, "the peer left before it said anything of TLS") from error
-                await self._flush()  # the alert that says why
+                await self._flush()  # send the alert that says why
                 raise named(error, is_server=self._is_server, is_tls=self._is_tls) from error
             await self._flush()
             self._is_secured = True
@@ -234,7 +235,7 @@ class TlsConnection:
         if not self._is_secured or self._is_broken or self._is_flushing or self._is_ended:
             return
         send_nowait: Callable[[Buffer], None] | None = getattr(self._inner, "send_nowait", None)
-        with contextlib.suppress(ssl.SSLError):  # the peer's own word is still to come
+        with contextlib.suppress(ssl.SSLError):  # raised until the peer's close_notify arrives
             self._tls.unwrap()
         if send_nowait is not None and self._outgoing.pending:
             send_nowait(self._outgoing.read())
@@ -247,7 +248,7 @@ class TlsConnection:
         read_into, incoming, view, received = self._read_into, self._incoming, memoryview(buffer), 0
         size = len(view)
         try:
-            while received < size:  # once for each record: clients make records of less than a KiB
+            while received < size:  # loop over records, because clients make small ones (under 1 KiB)
                 count = read_into(size - received, view[received:] if received else view)
                 if not count:
                     return received
@@ -257,7 +258,7 @@ class TlsConnection:
         except ssl.SSLWantReadError:
             return received or None
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            return received  # closed with or without a word: frames tell whether all of them came
+            return received  # closed with or without close_notify; frames show truncation
         except ssl.SSLError as error:
             if not received:
                 raise named(error, is_server=self._is_server) from error

@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 SEQUENCE, SET, OBJECT_IDENTIFIER, EXPLICIT_VERSION = 0x30, 0x31, 0x06, 0xA0
 TEXT_TAGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: the types that Java
-writes as text.
+"""The types that Java writes as text.
+
+They are UTF8String, PrintableString, T61String, IA5String, GeneralString and BMPString.
 """
 KEYWORDS = {
     bytes.fromhex("550403"): "CN",

@@ -106,7 +106,7 @@ def _entries(reader: _Reader) -> JavaKeyStore:
     keys, trusted = [], []
     for _ in range(count):
         tag, alias = reader.number(), reader.text()
-        reader.take(8)  # when it was made
+        reader.take(8)  # creation time
         if tag == KEY_ENTRY:
             hidden_key = reader.take(reader.number())
             chain = tuple(_certificate(reader, version) for _ in range(min(reader.number(), MAX_ENTRIES)))
@@ -120,7 +120,7 @@ def _entries(reader: _Reader) -> JavaKeyStore:
 
 def _certificate(reader: _Reader, version: int) -> bytes:
     if version > 1:
-        reader.text()  # X.509
+        reader.text()  # certificate type, X.509
     return reader.take(reader.number())
 
 
