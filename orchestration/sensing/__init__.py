@@ -1,11 +1,21 @@
-"""Sensors: what starts runs and what tells of lag, drift and failures. Each has one pure ``decide_...`` function and a thin shell.
+"""Sensors, which start runs and report lag, drift and failures.
 
-``new_records`` decides which tables have something to read, ``topic_sensor`` waits for it; ``progress`` decides what of watermarks and lag
-is worth an event; ``objectives`` judges whether tables keep up; ``automation`` evaluates the conditions of everything downstream;
-``sources`` looks at sources; ``schema_drift`` and ``run_failures`` watch the lake and the runs; ``watchdog`` watches the sensors and,
-with ``topic_drift``, whether topics are as they are declared;
-``groups`` tells how far the groups of other programs are behind. ``alert_hooks`` sends alerts to where the settings say, ``failing_assets``
-tells the terminal what fails now, ``standard`` is what a project gets that declares no sensors.
+Each sensor has one pure ``decide_...`` function and a thin shell.
+
+- ``new_records``: the decision which tables have something to read.
+- ``topic_sensor``: the sensor that waits for new records and starts runs.
+- ``progress``: the decision which watermarks and lags are worth an event.
+- ``objectives``: the checks that tables keep up with their topics.
+- ``automation``: the automation conditions of everything downstream.
+- ``sources``: the sensor that looks at sources and starts their runs.
+- ``schema_drift``: changes in the shape of tables and records.
+- ``run_failures``: alerts for failed runs.
+- ``watchdog``: the check of the sensors, of lag objectives, and of declared topics.
+- ``topic_drift``: the differences between topics and their declarations.
+- ``groups``: the lag of other programs' groups.
+- ``alert_hooks``: the webhook and e-mail that send alerts.
+- ``failing_assets``: the assets that fail now, for the terminal.
+- ``standard``: the sensors of a project that declares none.
 """
 
 from orchestration.sensing.alert_hooks import send_alert

@@ -1,10 +1,11 @@
-"""Sends alerts to where the settings say: a webhook, e-mail, both, or nowhere.
+"""Sends alerts to the webhook and the e-mail addresses of the settings, if any.
 
-Decides what is sent, and that no hook fails a tick: what cannot be sent is logged, with the host and never with the URL, because that is
+No hook fails a tick. A failed alert is logged with the host and never with the URL, because that is
 often a secret. Settings are read with each alert.
 
-Decides how long a tick waits, too: each hook has a thread of its own, and all alerts together have ``HOOKS_WITHIN_S`` of waiting per
-``WINDOW_S``, however many there are. A hook that takes longer goes on beside the ticks, and its thread logs how it ended.
+The waiting time of ticks is bounded. Each hook has a thread of its own. All alerts together may
+wait ``HOOKS_WITHIN_S`` per ``WINDOW_S``, however many there are. A slower hook goes on beside the
+ticks, and its thread logs the outcome.
 """
 
 import json
@@ -26,16 +27,28 @@ from orchestration.settings import Settings, load_settings
 logger = logging.getLogger(__name__)
 
 HOOKS_WITHIN_S = 15.0
-"""What ticks wait for the hooks of all alerts within ``WINDOW_S``: far below a tick's limit, enough for a mail server of the network."""
+"""The most that ticks wait for all hooks within ``WINDOW_S``.
+
+It is far below a tick's limit, and enough for a mail server of the network.
+"""
 WINDOW_S = 60.0
-"""The limit of a tick, after which Dagster cuts it off, forgets what it told, and tells it again."""
+"""The limit of a tick.
+
+Beyond it Dagster cuts the tick off, forgets what it told, and tells it again.
+"""
 SOCKET_WITHIN_S = 10.0
 MOST_UNDER_WAY = 64
-"""Hooks of this process that run at the same time; one that drips its response for ever holds its place."""
+"""The most hooks of this process at the same time.
+
+One whose response never ends keeps its place.
+"""
 
 
 class Patience:
-    """How long the callers of this process may still wait, in seconds; ``clock_s`` only goes forward."""
+    """The remaining time that callers in this process may wait, in seconds.
+
+    ``clock_s`` is monotonic.
+    """
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -43,14 +56,14 @@ class Patience:
         self._lock = Lock()
 
     def left_s(self) -> float:
-        """Return what is left of ``HOOKS_WITHIN_S`` after the waits that ended within ``WINDOW_S``."""
+        """Return ``HOOKS_WITHIN_S`` less the waits that ended within ``WINDOW_S``."""
         now_s = self._clock_s()
         with self._lock:
             self._waits = [(began_s, ended_s) for began_s, ended_s in self._waits if ended_s > now_s - WINDOW_S]
             return max(HOOKS_WITHIN_S - sum(ended_s - began_s for began_s, ended_s in self._waits), 0.0)
 
     def wait_for(self, threads: Sequence[Thread]) -> None:
-        """Wait until all threads have ended, or until nothing is left."""
+        """Wait until all threads have ended, or until no time is left."""
         began_s = self._clock_s()
         until_s = began_s + self.left_s()
         for thread in threads:
@@ -64,19 +77,23 @@ PLACES = BoundedSemaphore(MOST_UNDER_WAY)
 
 
 class NoRedirects(HTTPRedirectHandler):
-    """Leaves every redirect to be an error: to follow it would be a GET without the alert, which counts as sent."""
+    """Turns every redirect into an error.
+
+    Following it would be a GET without the alert, which would count as sent.
+    """
 
     def http_error_302(self, *_: Any, **__: Any) -> None:
-        """Return no response, and do not read where the redirect leads."""
+        """Return no response, and do not follow the redirect."""
 
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def send_alert(alert: Alert) -> None:
-    """Send ``alert`` to the webhook of ``TIDELOG_ALERT_WEBHOOK`` and to the addresses of ``TIDELOG_ALERT_EMAIL_TO``, where they are set.
+    """Send ``alert`` to ``TIDELOG_ALERT_WEBHOOK`` and to ``TIDELOG_ALERT_EMAIL_TO``, if they are
+    set.
 
-    Raises nothing: what cannot be sent, or not in time, is logged. All alerts of a minute together wait 15 seconds at most; an alert that
-    takes longer is still sent while the process lives.
+    It never raises. An alert that cannot be sent, or not in time, is logged. All alerts of a minute
+    together wait at most 15 seconds. A slower alert is still sent while the process lives.
     """
     try:
         hooks = list(hooks_of(load_settings(), alert))
@@ -91,7 +108,7 @@ def send_alert(alert: Alert) -> None:
 
 
 def hooks_of(settings: Settings, alert: Alert) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield what sends an alert, each with the place to name where that fails."""
+    """Yield functions that send an alert, each with the name of its target for error messages."""
     if (webhook := settings.alert_webhook) is not None:
         yield f"the webhook at {urlsplit(webhook.reveal()).hostname}", lambda: post(webhook.reveal(), alert)
     if (server := settings.alert_smtp) is not None and settings.alert_email_to:
@@ -99,16 +116,22 @@ def hooks_of(settings: Settings, alert: Alert) -> Iterator[tuple[str, Callable[[
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a hook failed: of errors whose text may hold the URL, only what they are."""
+    """Return why a hook failed.
+
+    Errors whose text may hold the URL are described by their type only.
+    """
     if isinstance(error, HTTPError):
         return f"HTTP Error {error.code}" + (", a redirect: name the URL where it ends" if 300 <= error.code < 400 else "")
     return (str(error).strip() if isinstance(error, OSError) else "") or type(error).__name__
 
 
 def post(url: str, alert: Alert) -> None:
-    """Post an alert as JSON; ``text`` is what chats show.
+    """Post an alert as JSON.
 
-    Raises OSError, HTTPException or ValueError where the status is none of success. A redirect is not followed.
+    ``text`` is the part that chats show.
+
+    Raises OSError, HTTPException or ValueError if the status is not one of success. A redirect is
+    not followed.
     """
     told = {
         "text": alert.text,
@@ -122,7 +145,7 @@ def post(url: str, alert: Alert) -> None:
     try:
         build_opener(NoRedirects).open(request, timeout=SOCKET_WITHIN_S).close()
     except HTTPError as error:
-        error.close()  # it is a response, with its connection
+        error.close()  # the error holds the response and its connection
         raise
 
 
@@ -139,7 +162,9 @@ def mail(settings: Settings, server: tuple[str, int], alert: Alert) -> None:
 
 
 def _begun(alert: Alert, where: str, hook: Callable[[], None]) -> Thread | None:
-    """Return the thread of a hook; None where there is no place or no thread for one, which is logged."""
+    """Return the thread of a hook, or log that there is no place or no thread for it and return
+    None.
+    """
     places = PLACES
 
     def run() -> None:
@@ -156,7 +181,7 @@ def _begun(alert: Alert, where: str, hook: Callable[[], None]) -> Thread | None:
     thread = Thread(target=run, name="alert", daemon=True)
     try:
         thread.start()
-    except RuntimeError as error:  # the process may have no more threads
+    except RuntimeError as error:  # the process may be out of threads
         places.release()
         logger.error("the alert %r was not sent to %s: %s", alert.text, where, error)
         return None

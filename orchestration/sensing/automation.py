@@ -1,4 +1,7 @@
-"""The sensor that evaluates automation conditions: our own, because Dagster's default one is stopped until a person starts it."""
+"""The sensor that evaluates automation conditions.
+
+The platform has its own because Dagster's default one is stopped until a person starts it.
+"""
 
 import dagster as dg
 

@@ -1,8 +1,9 @@
-"""Which assets fail now: those whose last run failed, and why; for the terminal and ``tidelog status``.
+"""The assets whose last run failed, and why, for the terminal and ``tidelog status``.
 
-Decides from runs alone, so that it holds for a project with sensors of its own, too. A run that was killed and is tried again is no failure
-of its assets. Looks at runs that ended since the last look; the first look goes back ``FIRST_LOOK_RUNS`` runs. While no event comes runs
-are asked for only now and then: each change of a run is an event.
+Only runs are considered, so it also works for a project with its own sensors. A killed run that is
+tried again is no failure of its assets. Each look considers the runs that ended since the last one.
+The first look goes back ``FIRST_LOOK_RUNS`` runs. Without new events runs are queried only now and
+then, because each change of a run is an event.
 """
 
 from collections.abc import Collection
@@ -15,16 +16,18 @@ from orchestration.sensing.run_failures import failed_assets, is_tried_again, re
 FIRST_LOOK_RUNS = 200
 LOOK_RUNS = 1_000
 LOOKS_AFTER_EVENT = 3
-"""Looks at runs after the last event: a database may show a run, or an event, later than one with a higher number."""
+"""The looks at runs after the last event, because a database may show a run or an event out of
+order.
+"""
 LOOKS_PER_CHECK = 6
-"""Of the looks after those, one in so many asks for runs all the same."""
+"""Of the looks after those, one in this many queries runs anyway."""
 OVERLAP = timedelta(seconds=10)
-"""How long after its time of an update a run may come to be seen."""
+"""The most time between a run's update and its visibility in the database."""
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
 
 
 class FailingAssets:
-    """What failed, as far as the runs of an instance were looked at."""
+    """The failed assets among the runs that were looked at."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._instance = instance
@@ -34,7 +37,9 @@ class FailingAssets:
         self._looks_since = -1
 
     def look(self, known: Collection[dg.AssetKey]) -> list[str]:
-        """Look at the runs that ended, and return a sentence for each asset among ``known`` whose last run failed."""
+        """Look at the runs that ended, and return a sentence for each ``known`` asset whose last
+        run failed.
+        """
         if self._may_have_changed():
             self._look_at_runs()
         return [f"{key.to_user_string()} failed in its last run: {why}" for key, why in sorted(self._reasons.items()) if key in known]

@@ -1,12 +1,14 @@
-"""How far every group of the cluster is behind, of any application: classic, consumer, share and streams groups.
+"""The lag of every group of the cluster: classic, consumer, share and streams groups.
 
-The sensor lists the groups and tells each as an observation of the asset ``groups/NAME``: lag by topic, members, state. No project declares
-these assets, and no run materializes them: the UI shows them once they were told. The platform's own groups are left out, because the lag
-of a table or a transform is told of its asset.
+The sensor lists the groups of any application. It reports each as an observation of the asset
+``groups/NAME``: lag by topic, members, state. No project declares these assets, and no run
+materializes them. The UI shows them after the first observation. The platform's own groups are left
+out, because the lag of a table or a transform is reported on its own asset.
 
-``decide_groups`` decides what is worth an observation; the cursor is a memory of what was told. A tick looks at a bounded number of groups
-for a bounded time, and says so where there are more; the next tick begins after the group at which this one stopped. A group that cannot be
-looked at keeps no other from its turn, and the tick says why.
+``decide_groups`` decides which groups are worth an observation. The cursor remembers what was told.
+A tick looks at a bounded number of groups for a bounded time, and says so if there are more. The
+next tick begins after the group at which this one stopped. A group that cannot be looked at does
+not block others, and the tick says why.
 """
 
 import json
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
 GROUPS_PREFIX = "groups"
 INTERVAL_S = 30
 TIMEOUT_MS = 5_000
-"""How long each question may take."""
+"""The timeout of each request, in milliseconds."""
 LOOK_S = 20.0
-"""How long a tick begins to look at further groups; it looks at one in any case."""
+"""How long a tick starts looks at further groups. It always looks at one."""
 MAX_GROUPS = 50
 ALL = ("*",)
 TOLD = "told"
@@ -41,7 +43,10 @@ STOPPED_AT = "stopped_at"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """A group as it is: ``lags`` has, by topic, the records that it has not done with, as far as it has committed offsets there."""
+    """The current state of a group.
+
+    ``lags`` has the records left, by topic with committed offsets.
+    """
 
     kind: str
     state: str
@@ -55,15 +60,17 @@ class GroupLag:
 
     @property
     def value(self) -> str:
-        """What is remembered of it: it changes with everything that is told."""
+        """The remembered text, which changes with everything that is told."""
         return json.dumps([self.state, self.member_count, dict(sorted(self.lags.items()))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What a tick saw: all groups that are ``listed``, those that were ``found`` as they are, and ``reasons``, sentences about the others.
+    """The findings of a tick: all ``listed`` groups, those ``found``, and sentences about the
+    others.
 
-    ``stopped_at`` is the group that was looked at last, where the time was over; empty where all had their turn.
+    ``stopped_at`` is the last group that was looked at before the time was over, empty if all had
+    their turn.
     """
 
     listed: frozenset[str]
@@ -79,10 +86,10 @@ def group_sensor(
     max_groups: int = MAX_GROUPS,
     now_s: Callable[[], float] = time.time,
 ) -> dg.SensorDefinition:
-    """Return the sensor that tells how far groups are behind.
+    """Return the sensor that reports the lag of groups.
 
-    ``names`` are patterns (``orders-*``) of the groups that are looked at, at most ``max_groups`` of them; ``now_s`` returns the time in
-    seconds.
+    ``names`` are patterns (``orders-*``) of the groups to look at, at most ``max_groups`` of them.
+    ``now_s`` returns the time in seconds.
     """
 
     @dg.sensor(
@@ -111,10 +118,11 @@ def group_sensor(
 def decide_groups(
     found: Mapping[str, GroupLag], listed: Collection[str], told: Mapping[str, Told], now_s: float
 ) -> tuple[list[str], list[str], dict[str, Told]]:
-    """Return which groups are told, which are told to be gone, and what to remember.
+    """Return the groups to tell, the groups that are gone, and the memory for the next tick.
 
-    A group is told when its lag, members or state changed, at most once per interval, and at once when its lag becomes zero. One that was
-    told and is not ``listed`` any more is gone; one that is listed and was not ``found`` is remembered as it was.
+    A group is told when its lag, members or state changed, at most once per interval, and at once
+    when its lag becomes zero. A told group that is no longer ``listed`` is gone. A listed group
+    that was not ``found`` keeps its memory.
     """
     fresh = {
         group: Told(value=each.value, at_s=now_s)
@@ -127,7 +135,10 @@ def decide_groups(
 
 
 def choose_groups(group_ids: Collection[str], names: Sequence[str], max_groups: int) -> tuple[list[str], str]:
-    """Return the groups that a tick looks at, and a sentence where there are more: other programs' groups that fit a pattern, by name."""
+    """Return the groups that a tick looks at, and a sentence if there are more.
+
+    They are other programs' groups that match a pattern, ordered by name.
+    """
     fitting = sorted(
         group
         for group in group_ids
@@ -149,7 +160,7 @@ def look_at_groups(
     after: str = "",
     clock_s: Callable[[], float] = time.monotonic,
 ) -> Looked:
-    """Look at the groups that there are, beginning with the first whose name comes after ``after``.
+    """Look at the groups, beginning with the first whose name comes after ``after``.
 
     :raises LogServiceError: the log service does not answer.
     """
@@ -185,18 +196,24 @@ def written(told: Mapping[str, Told], stopped_at: str) -> str:
 
 
 def read_told(cursor: str | None) -> dict[str, Told]:
-    """Return what was told of each group; nothing where the cursor cannot be read. Older cursors hold nothing else."""
+    """Return what was told of each group, empty if the cursor is unreadable.
+
+    Older cursors hold nothing else.
+    """
     kept = _kept(cursor)
     return read_cursor(cursor if kept is None else json.dumps(kept[TOLD]))
 
 
 def read_stop(cursor: str | None) -> str:
-    """Return the group that the last tick looked at last, where its time was over."""
+    """Return the last group of the previous tick, if its time was over."""
     return str((_kept(cursor) or {}).get(STOPPED_AT, ""))
 
 
 def _kept(cursor: str | None) -> dict[str, Any] | None:
-    """Return a cursor's parts; None where it is an older one, in which a group may have any name, or none that can be read."""
+    """Return the parts of a cursor, None if it is unreadable or an older one.
+
+    In an older one a group may have any name.
+    """
     try:
         kept = json.loads(cursor or "{}")
     except ValueError:
@@ -205,7 +222,9 @@ def _kept(cursor: str | None) -> dict[str, Any] | None:
 
 
 def look(admin: "BlockingAdmin", listed: "GroupListing", ends: "dict[TopicPartition, int]") -> GroupLag:
-    """Return a group as it is; ``ends`` are high watermarks that are known already, and takes those that are asked for.
+    """Return the current state of a group.
+
+    ``ends`` are known high watermarks. Those that are fetched here are added to it.
 
     :raises KafkaError: the cluster does not answer, or refuses.
     """
@@ -236,12 +255,12 @@ def _lags_of(
 
 
 def asset_key(group_id: str) -> dg.AssetKey:
-    """Return the asset that stands for a group."""
+    """Return the asset key of a group."""
     return dg.AssetKey([GROUPS_PREFIX, group_id])
 
 
 def group_event(group_id: str, found: GroupLag) -> dg.AssetObservation:
-    """Return the sample of a group."""
+    """Return the observation of a group."""
     rows = [dg.TableRecord({"topic": topic, "lag": lag}) for topic, lag in sorted(found.lags.items())]
     return dg.AssetObservation(
         asset_key=asset_key(group_id),
@@ -257,7 +276,7 @@ def group_event(group_id: str, found: GroupLag) -> dg.AssetObservation:
 
 
 def gone_event(group_id: str) -> dg.AssetObservation:
-    """Return what is told of a group that is there no more."""
+    """Return the observation that a group is gone."""
     return dg.AssetObservation(
         asset_key=asset_key(group_id), description="The group is gone", metadata={"lag": 0, "members": 0, "state": "gone"}
     )

@@ -1,8 +1,9 @@
-"""Which tables a run is to be started for: pure decisions over what was found out.
+"""The pure decision for which tables to start runs.
 
-Decides from the tables themselves and from Dagster's runs, not from a cursor, so that nothing is forgotten when a sensor's state is lost
-or a run is killed. Knows no clock and no broker.
-Invariants: at most one run of a table is in flight; two starts of a table are at least its interval apart, more after runs that failed.
+It is based on the tables themselves and on Dagster's runs, not on a cursor, so nothing is forgotten
+when a sensor's state is lost or a run is killed. It knows no clock and no broker. Invariants: at
+most one run of a table is in flight. Two starts of a table are at least its interval apart, more
+after failed runs.
 """
 
 from collections.abc import Iterable
@@ -14,12 +15,13 @@ LAST_BACKOFF_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """What is known of a table that follows a topic.
+    """The state of a table that follows a topic.
 
-    ``pending`` counts offsets that a run could read. ``is_announced`` is False where the table holds a commit of which no materialization
-    tells. ``is_misplaced``: the checkpoint lies outside the log, which a run has to report. ``is_reminder_due``: the cluster keeps the
-    offsets, and forgets them if no run commits them again. ``is_tidying_due``: an archive is to look for files that are no longer kept.
-    ``failures`` counts the newest runs that failed in a row.
+    ``pending`` counts offsets that a run could read. ``is_announced`` is False if the table holds a
+    commit without a materialization. ``is_misplaced``: the checkpoint lies outside the log, which a
+    run has to report. ``is_reminder_due``: the cluster keeps the offsets, and forgets them unless a
+    run commits them again. ``is_tidying_due``: an archive is to look for files that are no longer
+    kept. ``failures`` counts the newest runs that failed in a row.
     """
 
     table: str
@@ -40,7 +42,7 @@ class TableState:
 
     @property
     def due_s(self) -> float:
-        """When the next run may start."""
+        """The time from which the next run may start."""
         if self.last_start_s is None:
             return 0.0
         return self.last_start_s + max(self.minimum_interval_s, backoff_s(self.failures))
@@ -48,7 +50,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDecision:
-    """Tables to start runs for now, tables that wait for their run to end, and when the next waiting one is due."""
+    """Tables to start now, tables whose run is in flight, and when the next waiting one is due."""
 
     start: tuple[str, ...]
     in_flight: tuple[str, ...]
@@ -76,7 +78,9 @@ def decide_runs(tables: Iterable[TableState], now_s: float) -> RunDecision:
 
 
 def backoff_s(failures: int) -> float:
-    """Return how long a table rests after so many failures in a row: ten seconds, doubled up to five minutes.
+    """Return the pause of a table after this many failures in a row.
+
+    It is ten seconds, doubled up to five minutes.
 
     >>> [backoff_s(count) for count in (0, 1, 2, 9)]
     [0.0, 10.0, 20.0, 300.0]

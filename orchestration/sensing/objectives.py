@@ -1,8 +1,8 @@
-"""Objectives of lag: every record of a topic is in its table within so many seconds. An asset check per table.
+"""Lag objectives: asset checks that every record reaches its table within a number of seconds.
 
-The watchdog evaluates it, and tells when the verdict changes; each commit of the table is followed by a verdict, too, because Dagster takes
-a check that is older than the newest materialization for one that was not evaluated. A run of the check by hand gives the verdict of that
-moment.
+The watchdog evaluates them, and tells when a verdict changes. Each commit of the table is also
+followed by a verdict, because Dagster treats a check that is older than the newest materialization
+as not evaluated. A manual run of the check gives the verdict of that moment.
 """
 
 import time
@@ -20,7 +20,8 @@ OBJECTIVE_METADATA = "tidelog/within_s"
 
 
 def lag_objective(table: dg.AssetsDefinition, *, within_s: int) -> dg.AssetChecksDefinition:
-    """Return the check that every record of the table's topic is in the table within ``within_s`` seconds.
+    """Return the check that every record of the table's topic is in the table within ``within_s``
+    seconds.
 
     :raises ValueError: the table does not follow a topic.
     """
@@ -61,5 +62,5 @@ def objectives(checks: Iterable[dg.AssetChecksDefinition | dg.AssetsDefinition])
 
 
 def verdict_event(feed: TopicFeed, verdict: Verdict) -> dg.AssetCheckEvaluation:
-    """Return the event that tells of a verdict without a run."""
+    """Return the event that reports a verdict without a run."""
     return evaluation(feed.asset_key, verdict)

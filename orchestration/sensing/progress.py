@@ -1,9 +1,11 @@
-"""What of watermarks and lag is worth an event: pure decisions, remembered in the sensor's cursor.
+"""The pure decision which watermarks and lags are worth an event, remembered in the sensor's
+cursor.
 
-Decides that a topic's high watermark is told when it moved, and a table's lag when it changed, both at most once per interval; lag that
-became zero is told at once. Dagster draws a line from one sample to the next, so that a lag that stood still for longer is told once more
-before it grows; where it falls, a run has committed and has told that itself. The cursor is a memory of what was told, never a checkpoint:
-losing it costs a repeated event.
+A topic's high watermark is told when it moved, and a table's lag when it changed, both at most once
+per interval. A lag that became zero is told at once. Dagster draws a line between samples, so a lag
+that stood still for longer is told once more before it grows. A falling lag needs no such sample,
+because the run that committed has told it. The cursor remembers what was told and is never a
+checkpoint. Losing it costs a repeated event.
 """
 
 import json
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
 
 TELL_INTERVAL_S = 15.0
 UNREADABLE = (ValueError, TypeError, AttributeError, LookupError)
-"""What reading a cursor raises that this software did not write."""
+"""The errors of reading a cursor that this software did not write."""
 QUIET_S = 60.0
-"""A lag that was not told for so long stood still: every change is told sooner."""
+"""A lag that was not told for this long stood still, because every change is told sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ def stored(told: Mapping[str, Told]) -> dict[str, list[str | float]]:
 
 
 def told_in(held: Any) -> dict[str, Told]:
-    """Return what ``stored`` has made a JSON object of.
+    """Return what was told from a JSON object of ``stored``.
 
     :raises ValueError, TypeError, AttributeError, LookupError: it is no such object.
     """
@@ -45,7 +47,9 @@ def told_in(held: Any) -> dict[str, Told]:
 
 
 def read_cursor(cursor: str | None) -> dict[str, Told]:
-    """Return what was told before by a sensor whose cursor is that alone; nothing where there is no cursor, or another sensor's."""
+    """Return what a sensor told, from a cursor with nothing else; empty if it is missing or
+    foreign.
+    """
     try:
         return told_in(json.loads(cursor or "{}"))
     except UNREADABLE:
@@ -54,10 +58,11 @@ def read_cursor(cursor: str | None) -> dict[str, Told]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Everything that was told: watermarks by topic, lag and verdicts on objectives by table, the last alert by its subject.
+    """Everything that was told: watermarks by topic, lags and verdicts by table, last alerts by
+    subject.
 
-    ``unjudged`` counts, by subject, the ticks in a row that could not judge it, or look at it. ``first`` is the table that the next tick
-    looks at first, where this one had no time for it.
+    ``unjudged`` counts, by subject, the ticks in a row that could not judge it, or look at it.
+    ``first`` is the table that the next tick looks at first, because this one had no time for it.
     """
 
     watermarks: Mapping[str, Told] = field(default_factory=dict)
@@ -68,11 +73,14 @@ class Progress:
     first: str = ""
 
     def with_alerts(self, alerts: Mapping[str, str]) -> "Progress":
-        """Return what was told together with ``alerts``: which occurrence of a subject was told last."""
+        """Return the progress with ``alerts``, the last told occurrence by subject."""
         return replace(self, alerts={**self.alerts, **alerts})
 
     def only_of(self, tables: Collection[str], topics: Collection[str]) -> "Progress":
-        """Return what was told of these tables and topics; a project forgets others together with their declarations."""
+        """Return the progress of these tables and topics only.
+
+        Removed declarations are forgotten.
+        """
         return replace(
             self,
             watermarks={topic: told for topic, told in self.watermarks.items() if topic in topics},
@@ -82,7 +90,7 @@ class Progress:
 
     @classmethod
     def from_cursor(cls, cursor: str | None) -> "Progress":
-        """Read a cursor; one that cannot be read is one that was lost."""
+        """Read a cursor. An unreadable one counts as lost."""
         try:
             held = json.loads(cursor or "{}")
             kinds = {name: told_in(held.get(name, {})) for name in KINDS}
@@ -108,9 +116,11 @@ FIRST = "first"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDecision:
-    """Topics whose watermark is told, tables whose lag is told, tables whose verdict is told, and what to remember.
+    """Topics, tables and verdicts to tell, and the progress to remember.
 
-    ``stood_at`` is the lag at which tables among ``tables`` stood still before.
+    ``topics`` are those whose watermark is told, ``tables`` those whose lag is told, ``judged``
+    those whose verdict is told. ``stood_at`` is the previous lag of those ``tables`` whose lag
+    stood still.
     """
 
     topics: tuple[str, ...]
@@ -121,7 +131,10 @@ class EventDecision:
 
 
 def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, verdicts: Mapping[str, str] | None = None) -> EventDecision:
-    """Return what is to be told of ``lags`` and ``verdicts`` (both by table); a verdict is told when it changes."""
+    """Return what to tell of ``lags`` and ``verdicts``, both by table.
+
+    A verdict is told when it changes.
+    """
     topics: dict[str, Told] = {}
     tables: dict[str, Told] = {}
     stood_at: dict[str, int] = {}
@@ -150,25 +163,28 @@ def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, ve
 
 
 def is_due(last: Told | None, value: str, now_s: float, *, is_urgent: bool = False) -> bool:
-    """Return whether a value is told: it is another one, and the last telling is long enough ago."""
+    """Return whether to tell a value: it has changed, and the last telling is long enough ago."""
     if last is None:
         return True
     return last.value != value and (is_urgent or now_s - last.at_s >= TELL_INTERVAL_S)
 
 
 def in_a_row(before: Mapping[str, int], now: Iterable[str], most: int) -> dict[str, int]:
-    """Return in how many ticks in a row each subject of ``now`` was so; ``before`` counts the earlier ones, to ``most`` + 1 at most."""
+    """Return for each subject of ``now`` its number of ticks in a row, at most ``most`` + 1.
+
+    ``before`` has the numbers of the previous tick.
+    """
     return {subject: min(before.get(subject, 0) + 1, most + 1) for subject in now}
 
 
 def in_turn(feeds: Sequence["TopicFeed"], first: str, behind: Collection[str] = ()) -> list["TopicFeed"]:
-    """Return the feeds from that of the table ``first`` on, then those before it; those of tables among ``behind`` come last."""
+    """Return the feeds in turn from the table ``first`` on, with tables among ``behind`` last."""
     at = next((place for place, feed in enumerate(feeds) if feed.table == first), 0)
     return sorted([*feeds[at:], *feeds[:at]], key=lambda feed: feed.table in behind)
 
 
 def partition_rows(lag: TopicLag) -> Sequence[dict[str, int | str]]:
-    """Return one row per partition for people, with the topic's name where the table reads several."""
+    """Return one row per partition for people, with the topic's name if the table reads several."""
     return [
         {
             **({"topic": of.topic} if lag.others else {}),

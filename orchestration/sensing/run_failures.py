@@ -1,7 +1,7 @@
-"""Tells of runs that failed: once when it begins, then ever more rarely while it goes on, and not of killed runs that are tried again.
+"""Alerts for failed runs: once at the first failure, then ever more rarely while failures go on.
 
-Decides which failure is worth telling. It is told as an observation on the tables of the run, so that the UI plots failures beside lag, and
-through ``notify`` to wherever a project wants it.
+Killed runs that are tried again are not told. A failure is an observation on the tables of the run,
+so that the UI plots failures beside lag. ``notify`` sends it wherever a project wants it.
 """
 
 import re
@@ -16,20 +16,23 @@ from orchestration.sensing.topic_sensor import STEP_FAILURE, TABLE_TAG, failures
 from orchestration.transforms import table_key
 
 REMEMBERED_FAILURES = 1_025
-"""How many runs are looked at to count failures in a row: the 1,024th is the last that is told. A table that goes on failing reaches it
-after days."""
+"""The most runs that are read to count failures in a row.
+
+The 1,024th failure is the last that is told. A table that goes on failing reaches it after days.
+"""
 MAX_NAMED = 3
-"""Assets of one run that an alert names."""
+"""The most assets of one run that an alert names."""
 OWN_SENTENCE = re.compile(rf"\A(?:{re.escape(dg.Failure.__module__)}\.{dg.Failure.__qualname__}|orchestration(?:\.\w+)+): ")
-"""What Dagster puts before a sentence that was written for people: the class of the platform's own errors."""
+"""Dagster's prefix of a sentence written for people: the class of the platform's own errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something that is worth telling.
+    """Something worth telling.
 
-    ``subject`` is the table, the other assets that failed, the sensor, or the job where the run was for no asset; ``what`` is what it did.
-    ``failures`` counts those in a row, ``run_id`` names the run (or the tick) and is empty where there was none.
+    ``subject`` is the table, the other failed assets, the sensor, or the job of a run without
+    assets. ``what`` is what it did. ``failures`` counts those in a row. ``run_id`` names the run or
+    the tick, and is empty if there was none.
     """
 
     subject: str
@@ -40,16 +43,17 @@ class Alert:
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The alert as one sentence."""
         times = "" if self.failures == 1 else f" {self.failures} times in a row"
         run = f" (run {self.run_id})" if self.run_id else ""
         return f"{self.subject} {self.what}{times}: {self.why}{run}"
 
 
 def decide_alert(*, subject: str, run_id: str, tags: Mapping[str, str], failures: int, why: str) -> Alert | None:
-    """Return the alert, or None where nothing is to be told.
+    """Return the alert, or None if nothing is to be told.
 
-    Of failures in a row the 1st, 2nd, 4th, 8th... is told. A run that died (killed, its machine gone) and is tried again is not.
+    Of failures in a row the 1st, 2nd, 4th, 8th... is told. A run that died (killed, its machine
+    gone) and is tried again is not told.
     """
     count = max(failures, 1)
     if is_tried_again(tags) or not is_told(count):
@@ -58,18 +62,24 @@ def decide_alert(*, subject: str, run_id: str, tags: Mapping[str, str], failures
 
 
 def is_tried_again(tags: Mapping[str, str]) -> bool:
-    """Whether a failed run died, as one that is killed does, and is tried again; ``tags`` are the run's."""
+    """Whether a failed run died, for example because it was killed, and is tried again.
+
+    ``tags`` are the run's.
+    """
     return tags.get(WILL_RETRY_TAG) == "true" and tags.get(RUN_FAILURE_REASON_TAG) != STEP_FAILURE
 
 
 def is_told(failures: int, told_before: int | None = None) -> bool:
-    """Whether the 1st, 2nd, 4th, 8th... is among failures in a row after the first ``told_before``, by default all but the last."""
+    """Whether the 1st, 2nd, 4th, 8th... is among failures in a row after the first ``told_before``.
+
+    By default ``told_before`` is all but the last.
+    """
     before = failures - 1 if told_before is None else told_before
     return failures > 0 and 1 << (failures.bit_length() - 1) > before
 
 
 def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], None] | None = None) -> dg.SensorDefinition:
-    """Return the sensor; ``notify`` is called with every alert, e.g. to send it to a chat."""
+    """Return the sensor. ``notify`` is called with every alert, e.g. to send it to a chat."""
 
     @dg.run_failure_sensor(
         name=name,
@@ -103,30 +113,33 @@ def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], 
 
 
 def up_to(run: dg.DagsterRun, runs: Sequence[dg.DagsterRun]) -> list[dg.DagsterRun]:
-    """Return ``runs``, of which the newest comes first, without those that are newer than ``run``: they have ticks of their own."""
+    """Return ``runs``, newest first, from ``run`` on. Newer ones have ticks of their own."""
     return list(dropwhile(lambda one: one.run_id != run.run_id, runs))
 
 
 def failed_assets(selection: Collection[dg.AssetKey], failed_steps: Collection[str]) -> list[dg.AssetKey]:
-    """Return the assets of a run that failed, in order: those whose steps did, or all where no step of one did (the run was killed)."""
+    """Return the failed assets of a run, in order: those with failed steps.
+
+    If no asset's step failed (the run was killed), all are returned.
+    """
     ordered = sorted(selection, key=dg.AssetKey.to_user_string)
     return [key for key in ordered if key.to_python_identifier() in failed_steps] or ordered
 
 
 def named(assets: Sequence[dg.AssetKey]) -> str:
-    """Return the names of assets as the subject of a sentence; none where there are none."""
+    """Return the names of assets as the subject of a sentence, empty without assets."""
     told = [key.to_user_string() for key in assets[:MAX_NAMED]]
     more = [f"{len(assets) - MAX_NAMED} more"] if len(assets) > MAX_NAMED else []
     return " and ".join(filter(None, [", ".join([*told, *more][:-1]), *[*told, *more][-1:]]))
 
 
 def reason_of(context: dg.RunFailureSensorContext) -> str:
-    """Return the first line of what the failed steps said, else of what the run said."""
+    """Return the first line of the failed steps' error, else of the run's message."""
     return reason_among(context.get_step_failure_events(), context.failure_event.message)
 
 
 def reason_among(step_failures: Sequence[dg.DagsterEvent], run_message: str | None) -> str:
-    """Return the first line of what the failed steps of a run said, else of ``run_message``."""
+    """Return the first line of the failed steps' error, else of ``run_message``."""
     errors = [event.step_failure_data.error for event in step_failures if event.step_failure_data.error]
     causes = [error.cause or error for error in errors]
     text = causes[0].message if causes else (run_message or "no reason was given")

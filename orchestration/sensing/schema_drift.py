@@ -1,12 +1,13 @@
-"""Notices when data changes its shape: columns of a table that come, go or change, and records that stop fitting their topic's schema.
+"""Notices changes in the shape of tables, and records that stop fitting their topic's schema.
 
-Decides from two pictures, the one in the cursor and the one of now; tells by an observation on the table. Starts nothing.
+It compares the shapes in the cursor with the current ones, and reports a drift as an observation on
+the table. It starts nothing. Each table is read by itself. An unreadable table keeps its known
+shape, and does not block others. If the table of dead letters is unreadable, the known number of
+misfits is kept.
 
-Each table is read apart: one that cannot be read keeps the shape that is known of it, and no other from being looked at. Where the table of
-dead letters cannot be read, what did not fit so far counts.
-
-Its ticks need no log service, so that they also look whether the watchdog fails or hangs. A table or a lake that cannot be read fails no
-tick, because a tick that fails forgets what it told of the watchdog: it is told once until it is over.
+Its ticks need no log service, so they also check whether the watchdog fails or hangs. An unreadable
+table or lake fails no tick, because a failed tick forgets what it told of the watchdog. It is told
+once until it is over.
 """
 
 import json
@@ -27,7 +28,7 @@ from orchestration.transforms import table_key
 
 INTERVAL_S = 60
 ALERTS = ":alerts"
-"""Where the cursor keeps which failure of the watchdog was told; no table has such a name."""
+"""The cursor's field for the watchdog's last told failure. No table has such a name."""
 LAKE = "the lake"
 UNREAD = "unread"
 UNREADABLE = (DeltaError, OSError, ValueError, pa.ArrowException)
@@ -35,7 +36,7 @@ UNREADABLE = (DeltaError, OSError, ValueError, pa.ArrowException)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A table as far as drift is concerned: types by column, and how many records did not fit the topic's schema so far."""
+    """The shape of a table: types by column, and the number of records that misfit the schema."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     misfits: int = 0
@@ -43,7 +44,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """What changed between two shapes."""
+    """The changes between two shapes."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -52,7 +53,7 @@ class Drift:
 
     @property
     def summary(self) -> str:
-        """One sentence; empty where nothing changed."""
+        """The changes as one sentence, empty without any."""
         parts = [f"{what} {', '.join(names)}" for what, names in self._named() if names]
         if self.new_misfits:
             parts.append(f"{self.new_misfits} more records do not fit the schema")
@@ -63,7 +64,10 @@ class Drift:
 
 
 def decide_drift(before: Shape | None, now: Shape) -> Drift:
-    """Return what changed; a table that is seen for the first time has not drifted, its misfits count."""
+    """Return the changes.
+
+    A table seen for the first time has not drifted, but its misfits count.
+    """
     if before is None:
         return Drift(new_misfits=now.misfits)
     common = before.columns.keys() & now.columns.keys()
@@ -77,14 +81,14 @@ def decide_drift(before: Shape | None, now: Shape) -> Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What a tick saw: shapes by table, and why a table, or the whole lake, could not be read."""
+    """The findings of a tick: shapes by table, and why a table, or the lake, was unreadable."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
 
 
 def look_at(lake: Lake, before: Mapping[str, Shape]) -> Looked:
-    """Look at every table of the lake; ``before`` are the shapes that are known."""
+    """Look at every table of the lake. ``before`` are the known shapes."""
     try:
         names = [name for name in lake.names() if name not in RESERVED_NAMES]
     except UNREADABLE as error:
@@ -108,13 +112,19 @@ def look_at(lake: Lake, before: Mapping[str, Shape]) -> Looked:
 
 
 def columns_of(lake: Lake, name: str) -> dict[str, dict[str, str]]:
-    """Return a table's types by column, under its name; nothing where it is gone by now. Raises one of ``UNREADABLE``."""
+    """Return a table's types by column, under its name; empty if it is gone by now.
+
+    Raises one of ``UNREADABLE``.
+    """
     snapshot = lake.snapshot(name)
     return {} if snapshot is None else {name: {column.name: str(column.type) for column in snapshot.arrow_schema}}
 
 
 def misfits_of(lake: Lake, tables: Collection[str]) -> dict[str, int]:
-    """Return, by table, how many records did not fit the topic's schema so far. Raises one of ``UNREADABLE``."""
+    """Return by table how many records did not fit the topic's schema.
+
+    Raises one of ``UNREADABLE``.
+    """
     found: dict[str, int] = {}
     for row in DeadLetters(lake).summary(tables):
         if row["rule"] == SCHEMA_RULE:
@@ -124,7 +134,7 @@ def misfits_of(lake: Lake, tables: Collection[str]) -> dict[str, int]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an error says, or else what it is."""
+    """Return the text of an error, or else its type."""
     return str(error).strip() or type(error).__name__
 
 
@@ -138,8 +148,8 @@ def schema_drift_sensor(
 ) -> dg.SensorDefinition:
     """Return the sensor that tells when the shape of a table or of a topic's records changes.
 
-    ``notify`` is called when the sensor of the name ``watchdog`` fails or hangs, because that one tells of all others, and when a table
-    or the lake cannot be read.
+    ``notify`` is called when the sensor named ``watchdog`` fails or hangs, because that sensor
+    tells of all others. It is also called when a table or the lake is unreadable.
     """
 
     @dg.sensor(
@@ -170,7 +180,7 @@ def schema_drift_sensor(
         )
 
     def watch_watchdog(context: dg.SensorEvaluationContext) -> Mapping[str, str]:
-        """Tell of the watchdog, and return what was told of it."""
+        """Tell of the watchdog's failures, and return what was told."""
         told = read_alerts(context.cursor)
         watched = [state for state in sensor_states(context.instance) if state.name == watchdog]
         found = sensor_alerts(context.instance, watched, now_s(), told)
@@ -185,7 +195,10 @@ def schema_drift_sensor(
 
 
 def drift_event(table: str, drift: Drift, now: Shape) -> dg.AssetObservation:
-    """Return the observation that tells of a drift. Columns are a text: numbers of something so rare are plots of one point."""
+    """Return the observation of a drift.
+
+    Columns are a text, because numbers of something so rare would be plots of one point.
+    """
     return dg.AssetObservation(
         asset_key=table_key(table),
         description=f"Schema drift: {drift.summary}",
@@ -198,7 +211,7 @@ def drift_event(table: str, drift: Drift, now: Shape) -> dg.AssetObservation:
 
 
 def read_shapes(cursor: str | None) -> dict[str, Shape]:
-    """Read a cursor; one that cannot be read is one that was lost."""
+    """Read a cursor. An unreadable one counts as lost."""
     try:
         return {name: Shape(**one) for name, one in json.loads(cursor or "{}").items() if name != ALERTS}
     except (ValueError, TypeError, AttributeError):
@@ -206,7 +219,7 @@ def read_shapes(cursor: str | None) -> dict[str, Shape]:
 
 
 def read_alerts(cursor: str | None) -> dict[str, str]:
-    """Read which failure was told last, by sensor; nothing where the cursor cannot be read."""
+    """Read the last told failure by sensor, empty if the cursor is unreadable."""
     try:
         return {str(subject): str(occurrence) for subject, occurrence in json.loads(cursor or "{}").get(ALERTS, {}).items()}
     except (ValueError, AttributeError):

@@ -1,13 +1,20 @@
-"""Starts a source's run when there may be something new for it: a file in its folder, a row beyond its cursor, a comparison that is due.
+"""The sensor that starts a source's run when there may be something new for it.
 
-Decides from Dagster's runs and from what the sources say, not from a cursor of its own, so that nothing is forgotten; the cursor only
-counts the ticks of which it is worth to tell. A source that cannot be looked at, or whose topic is refused, is started: its run says why
-it fails. One whose look took too long is not: its run would take long as well, at every interval. Nor is one of which it is not known how
-far it has come, because the leader of the positions is away. Such a source is told once it was so in ``UNLOOKED_TICKS`` ticks in a row,
-because no run fails for it. A log service that is away altogether is a reason to skip.
-Sources are looked at beside each other, each in a thread, so that a database or a folder that hangs keeps no other source waiting for
-longer than ``LOOKS_WITHIN_S``.
-Invariants: at most one run of a source is in flight; two starts are at least the source's interval apart, more after runs that failed.
+That is a file in its folder, a row beyond its cursor, or a comparison that is due. It is based on
+Dagster's runs and the sources themselves, not on a cursor, so nothing is forgotten. The cursor only
+counts ticks without a look.
+
+A source that cannot be looked at, or whose topic is refused, is started, because its run says why
+it fails. A source whose look took too long is not started, because its run would take long as well,
+at every interval. Neither is a source whose position is unknown because the leader of the positions
+is away. Such a source is told after ``UNLOOKED_TICKS`` ticks in a row, because no run fails for it.
+If the whole log service is away, the tick is skipped.
+
+Sources are looked at in parallel, each in a thread. A database or folder that hangs therefore
+delays other sources by at most ``LOOKS_WITHIN_S``.
+
+Invariants: at most one run of a source is in flight. Two starts are at least the source's interval
+apart, more after failed runs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,14 +42,20 @@ from orchestration.sources.run import sender_id
 SOURCE_TAG = "tidelog/source"
 INTERVAL_S = 5
 LOOKS_WITHIN_S = 10.0
-"""What all looks of a tick may take together: far below the limit of a tick, above what a database is given to respond."""
+"""The most time of all looks in a tick together.
+
+It is far below a tick's limit, and above a database's time to respond.
+"""
 UNLOOKED_TICKS = 12
-"""Ticks in a row without a look that are told: a minute or two, in which an election of leaders or a burst of slow queries is over."""
+"""The ticks in a row without a look that are told.
+
+They last a minute or two, longer than an election of leaders or a burst of slow queries.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """What is known of a source. ``failures`` counts the newest runs that failed in a row."""
+    """The state of a source. ``failures`` counts the newest runs that failed in a row."""
 
     source: str
     every_s: float
@@ -52,23 +65,25 @@ class SourceState:
 
     @property
     def due_s(self) -> float:
-        """When it is to be looked at next."""
+        """The time of the next look."""
         return 0.0 if self.last_start_s is None else self.last_start_s + max(self.every_s, backoff_s(self.failures))
 
 
 def decide_looks(states: Iterable[SourceState], now_s: float) -> tuple[str, ...]:
-    """Return the sources that are to be looked at: none of their runs is in flight, and they are due."""
+    """Return the sources to look at: those that are due and have no run in flight."""
     return tuple(one.source for one in states if not one.is_running and one.due_s <= now_s)
 
 
 class Looks:
-    """Looks at sources in threads of their own, of each source at most one: one that hangs is not joined by another."""
+    """Looks at sources in threads, at most one for each source, so that hanging ones do not pile
+    up.
+    """
 
     def __init__(self) -> None:
         self._under_way: dict[str, Future[bool]] = {}
 
     def begin(self, source: str, look: Callable[[], bool]) -> Future[bool]:
-        """Return what ``look`` will return, or the look at the source that is still under way."""
+        """Return the result of ``look``, or of the look at the source that is still under way."""
         under_way = self._under_way.get(source)
         if under_way is not None and not under_way.done():
             return under_way
@@ -92,9 +107,10 @@ def source_sensor(
     looks_within_s: float = LOOKS_WITHIN_S,
     notify: Callable[[Alert], None] | None = None,
 ) -> dg.SensorDefinition:
-    """Return the sensor that starts the runs of every source of the project; a tick waits ``looks_within_s`` for what sources say.
+    """Return the sensor that starts the runs of every source of the project.
 
-    ``notify`` is called once for a source that could not be looked at for a minute or two, and for which no run was started.
+    A tick waits ``looks_within_s`` for the looks. ``notify`` is called once for a source that could
+    not be looked at for a minute or two, and for which no run was started.
     """
     used = clock or Clock()
     looks = Looks()
@@ -152,7 +168,7 @@ def source_sensor(
 
 
 def state_of(feed: SourceFeed, instance: dg.DagsterInstance) -> SourceState:
-    """Return what Dagster's runs say of a source."""
+    """Return the state of a source from Dagster's runs."""
     records = instance.get_run_records(dg.RunsFilter(tags={SOURCE_TAG: feed.source}), limit=REMEMBERED_RUNS)
     return SourceState(
         source=feed.source,
@@ -165,17 +181,21 @@ def state_of(feed: SourceFeed, instance: dg.DagsterInstance) -> SourceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a tick found out about a source: whether to start its run, or ``why`` that is not known and a run would not tell it."""
+    """The outcome of a look: whether to start the source's run, or ``why`` that is unknown.
+
+    ``why`` is set only if a run would not report it.
+    """
 
     is_wanting: bool = False
     why: str = ""
 
 
 def decide_unlooked(before: Mapping[str, int], looked: Mapping[str, str], known: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return how many ticks in a row each source was not looked at, and the sources that are to be told now.
+    """Return each source's number of ticks in a row without a look, and the sources to tell now.
 
-    ``looked`` says of each source whose turn it was why it was not, or nothing; ``before`` counts the ticks until now, which holds for a
-    ``known`` source whose turn it was not.
+    ``looked`` has the sources that were due, each with the reason why it was not looked at, or an
+    empty text. ``before`` has the numbers of the previous tick. They stay for ``known`` sources
+    that were not due.
     """
     counts = in_a_row(before, [source for source, why in looked.items() if why], UNLOOKED_TICKS)
     waiting = {source: before[source] for source in known if source in before and source not in looked}
@@ -183,10 +203,10 @@ def decide_unlooked(before: Mapping[str, int], looked: Mapping[str, str], known:
 
 
 def begin_looks(looks: Looks, feeds: Sequence[SourceFeed], log: LogClient, now: datetime) -> dict[SourceFeed, Future[bool]]:
-    """Read how far sources have come, and begin to look whether they have more.
+    """Read the positions of sources, and begin to look whether they have more.
 
-    Any broker describes any topic, so that a log service is away where none does. Positions are told by the leader of their topic, which is
-    asked once for all sources.
+    Any broker describes any topic, so the log service is away if none does. Positions come from the
+    leader of their topic, which is asked once for all sources.
 
     :raises LogServiceAwayError: the log service does not respond.
     """
@@ -213,7 +233,9 @@ def begin_looks(looks: Looks, feeds: Sequence[SourceFeed], log: LogClient, now: 
 def begin_look(
     looks: Looks, feed: SourceFeed, target: TopicDescription | None, newest: Mapping[bytes, bytes | None], now: datetime
 ) -> Future[bool]:
-    """Begin to look whether a source has more than it sent to ``target``; ``newest`` are the newest records of positions.
+    """Begin to look whether a source has more than it sent to ``target``.
+
+    ``newest`` are the newest records of positions.
 
     :raises SettingsError: a setting that the source needs is missing.
     """
@@ -240,9 +262,10 @@ def failed(error: Exception) -> Future[bool]:
 
 
 def outcome(feed: SourceFeed, look: Future[bool], until_s: float, context: dg.SensorEvaluationContext) -> Look:
-    """Return whether a run of the source is to start: it would find something, or say why that cannot be told.
+    """Return whether to start a run of the source: it would find something, or report a failure.
 
-    Where the database took too long for a look, there may be nothing new, and a run would take as long, at every interval.
+    After a look that took too long there may be nothing new, and a run would take as long, at every
+    interval.
     """
     try:
         return Look(is_wanting=look.result(timeout=max(until_s - monotonic(), 0.0)))
@@ -257,13 +280,13 @@ def outcome(feed: SourceFeed, look: Future[bool], until_s: float, context: dg.Se
 
 
 def alert_of(feed: SourceFeed, why: str) -> Alert:
-    """Return what is told of a source that could not be looked at for long."""
+    """Return the alert for a source that could not be looked at for long."""
     subject = feed.asset_key.to_user_string()
     return Alert(subject=subject, run_id="", failures=UNLOOKED_TICKS, why=why, what="could not be looked at")
 
 
 def unlooked_event(feed: SourceFeed, alert: Alert) -> dg.AssetObservation:
-    """Return the observation that says the same where the source is shown."""
+    """Return the observation with the alert's text on the source's asset."""
     return dg.AssetObservation(
         asset_key=feed.asset_key, description=alert.text, metadata={"failures_in_a_row": alert.failures, "failure": alert.why}
     )

@@ -13,7 +13,11 @@ from orchestration.sensing.watchdog import watchdog_sensor
 
 
 def standard_sensors(*, has_sources: bool = True) -> list[dg.SensorDefinition]:
-    """Return one of each. Without ``has_sources`` that of sources is left out: it would tick every five seconds for nothing."""
+    """Return one of each.
+
+    Without ``has_sources`` the sensor of sources is left out, because it would tick every five
+    seconds for nothing.
+    """
     return [
         topic_sensor(),
         *([source_sensor(notify=send_alert)] if has_sources else []),

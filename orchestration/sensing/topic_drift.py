@@ -1,7 +1,8 @@
-"""Notices topics that are not as they are declared: missing, with other partitions or replicas, or with other configs.
+"""Notices topics that differ from their declarations: missing, or other partitions or configs.
 
-Decides what is told of them: what was so in two ticks in a row, once until it changes or is over. At the first tick a declared topic may
-just be about to be created. Changes nothing: a run of ``topics/NAME`` does.
+Other numbers of replicas are noticed, too. A difference is told after two ticks in a row, once
+until it changes or is over, because at the first tick a declared topic may just be about to be
+created. Nothing is changed here. A run of ``topics/NAME`` does that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +14,14 @@ from orchestration.sensing.run_failures import Alert
 from orchestration.topics import TopicSpec
 
 SEEN = "seen: "
-"""Before a difference that is remembered and was not told yet."""
+"""The prefix of a difference that is remembered and not told yet."""
 SUBJECT = "topic "
-"""Before the name of a topic, in alerts and in what is remembered of them."""
+"""The prefix of a topic's name, in alerts and in the memory of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDrift:
-    """What is told of topics: alerts, the topics of which an event is due with what it says, and what to remember by subject."""
+    """The outcome for all topics: alerts, event texts by topic, and the memory by subject."""
 
     alerts: tuple[Alert, ...]
     events: Mapping[str, str]
@@ -28,7 +29,10 @@ class TopicDrift:
 
 
 def decide_topic_drift(before: Mapping[str, str], found: Mapping[str, Sequence[str]]) -> TopicDrift:
-    """Return what is told of ``found``, the differences of each topic that could be looked at; ``before`` is what was remembered."""
+    """Return what to tell of ``found``, the differences of each topic that could be looked at.
+
+    ``before`` is the memory of the previous tick.
+    """
     alerts: list[Alert] = []
     events: dict[str, str] = {}
     remembered: dict[str, str] = {}

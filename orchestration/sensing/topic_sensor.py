@@ -1,14 +1,15 @@
-"""The one sensor of all topics: a tick waits until a table has something to read, and starts a run for it.
+"""The sensor of all topics: a tick waits until a table has something to read, and starts a run.
 
-Decides nothing itself: it asks the log service, the lake and Dagster's runs, and hands what it found to ``decide_runs`` and
-``decide_events``. A tick waits up to ``wait_s``, and twice as long where all was read and told, far below the limit of a tick, because the
-daemon pauses between ticks, and because a tick costs more than a wait. The second half begins only where the project was not loaded anew
-meanwhile. A log service that is away is a reason to skip, never an error; a topic or a table that cannot be looked at is passed over, and
-the tick says so.
+It queries the log service, the lake and Dagster's runs, and leaves the decisions to ``decide_runs``
+and ``decide_events``. A tick waits up to ``wait_s``, and twice as long if everything was read and
+told. That is far below the limit of a tick. Long waits pay because the daemon pauses between ticks,
+and because a tick costs more than a wait. The second half begins only if the project was not
+reloaded in between. If the log service is away, the tick is skipped and never fails. A topic or a
+table that cannot be looked at is passed over, and the tick says so.
 
-Dagster cuts off a tick after 60 seconds, and then nothing of it counts. So looking at all tables ends after ``LOOKS_WITHIN_S``: the others
-have their turn later, and tables that could not be looked at come behind those that could, so that leaders that are away make no other
-table wait for longer.
+Dagster cuts off a tick after 60 seconds, and then nothing of it counts. The look at all tables
+therefore ends after ``LOOKS_WITHIN_S``. The other tables have their turn later. Tables that could
+not be looked at come behind the others, so that leaders that are away delay no other table.
 """
 
 import math
@@ -44,12 +45,21 @@ from orchestration.transforms.to_topic.ledger import is_reminder_due
 TABLE_TAG = "tidelog/table"
 TOPIC_TAG = "tidelog/topic"
 WAIT_S = 15.0
-"""How long a tick waits for records at a time. Whatever ends the code server, or loads the project anew, waits for no more than that."""
+"""How long a tick waits for records at a time.
+
+The end of the code server and a reload of the project wait at most this long.
+"""
 LOG_TIMEOUT_MS = 5_000
 LOOKS_WITHIN_S = 10.0
-"""When a look at all tables begins with no further one: a leader that is away costs each of its tables ``LOG_TIMEOUT_MS``."""
+"""The time after which a look at all tables begins no further one.
+
+A leader that is away costs each of its tables ``LOG_TIMEOUT_MS``.
+"""
 TELLS_WITHIN_S = 40.0
-"""When a tick asks the log for nothing more, in seconds since it began: lag is told all the same, without how long records wait."""
+"""The seconds into a tick after which it queries the log no more.
+
+Lag is then told without how long records wait.
+"""
 POLL_S = 1.0
 RUN_POLL_S = 0.2
 REMEMBERED_RUNS = 12
@@ -58,7 +68,7 @@ STEP_FAILURE = "STEP_FAILURE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Where a tick gets the time from, and how it passes it."""
+    """The clock of a tick: its time and its way to sleep."""
 
     now_s: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
@@ -66,7 +76,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What a tick looks at."""
+    """The resources and settings of a tick."""
 
     log: LogClient
     lake: Lake
@@ -76,16 +86,17 @@ class Watch:
     clock: Clock = Clock()
     wait_s: float = WAIT_S
     is_current: Callable[[], bool] = lambda: True
-    """Whether the project is loaded as it was when the tick began."""
+    """Whether the project is still loaded as it was when the tick began."""
     failures: dict[str, str] = field(default_factory=dict)
-    """Why a table could not be looked at, by table: it is left alone until the next tick."""
+    """By table, why it could not be looked at. It is left alone until the next tick."""
     postponed: list[str] = field(default_factory=list)
     """The tables that the last look had no time for, in the order of their turn."""
 
     def lags(self) -> dict[str, TopicLag]:
-        """Return, by table, how far each is behind.
+        """Return how far each table is behind.
 
-        Tables without a topic, those that cannot be looked at, and those that there was no time for are left out.
+        Tables without a topic, those that cannot be looked at, and those without time for a look
+        are left out.
 
         :raises LogServiceAwayError: the log service does not answer at all.
         """
@@ -107,9 +118,10 @@ class Watch:
         return found
 
     def _descriptions(self, feed: TopicFeed) -> list[TopicDescription | None]:
-        """Return a table's topics as they are, None where there is none; nothing where the log service refuses to describe one.
+        """Return a table's topics, None for a missing one; empty if the log service refuses one.
 
-        Any broker describes any topic, so that one which does not respond here says the same of all tables.
+        Any broker describes any topic, so a log service that does not respond here does not respond
+        for any table.
         """
         try:
             return [self.log.describe_topic(topic) for topic in feed.topics]
@@ -123,7 +135,7 @@ class Watch:
         self.failures[feed.table] = str(error).strip() or type(error).__name__
 
     def states(self, lags: Mapping[str, TopicLag]) -> list[TableState]:
-        """Return what decides about runs, for the tables of ``lags``."""
+        """Return the states that decide about runs, for the tables of ``lags``."""
         return [self._state(feed, lags[feed.table]) for feed in self.feeds if feed.table in lags]
 
     def _state(self, feed: TopicFeed, lag: TopicLag) -> TableState:
@@ -150,7 +162,10 @@ class Watch:
         )
 
     def _pending(self, feed: TopicFeed, lag: TopicLag) -> int:
-        """Return how many offsets a run could read now; an archive lets them wait until there are enough."""
+        """Return how many offsets a run could read now.
+
+        An archive lets them wait until there are enough.
+        """
         return lag.pending if feed.archive is None or not lag.pending else due_offsets(lag, *self._archive_state(feed))
 
     def _is_tidying_due(self, feed: TopicFeed) -> bool:
@@ -158,7 +173,7 @@ class Watch:
         return not is_kept_for_ever and is_tidying_due(*self._archive_state(feed))
 
     def _archive_state(self, feed: TopicFeed) -> tuple[Archive, int | None, float]:
-        """Return an archive's declaration, when all that waited was archived last, and the time now."""
+        """Return an archive's declaration, the time of its last full sweep, and the time now."""
         return Archive(**(feed.archive or {})), swept_at(self.lake.snapshot(feed.table)), self.clock.now_s()
 
     def run_config_of(self, feed: TopicFeed, follow_s: int) -> dict[str, object]:
@@ -173,10 +188,10 @@ class Watch:
         return ledger is not None and is_reminder_due(ledger, datetime.fromtimestamp(self.clock.now_s(), UTC))
 
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
-        """Wait for records beyond those that were seen, until something waiting may be due, or for the end of a run that is in the way.
+        """Wait for new records, for a table that becomes due, or for the end of a run in the way.
 
-        An archive alone waits for no record: a single one makes no chunk. Where the log service refuses to let any of the topics be read,
-        time passes instead.
+        An archive alone waits for no record, because a single one makes no chunk. If the log
+        service refuses to let any of the topics be read, time passes instead.
         """
         limit_s = deadline_s - self.clock.now_s()
         if decision.next_due_s is not None:
@@ -206,12 +221,15 @@ class Watch:
             return bool(self.log.wait_for_records(ends, timeout_ms))
         except LogServiceAwayError:
             raise
-        except LogServiceError:  # no topic of them may be read: the runs say so, and lags are told all the same
+        except LogServiceError:  # no topic may be read: runs report it, and lags are told anyway
             self.clock.sleep(max(started_s + timeout_ms / 1000 - self.clock.now_s(), 0.0))
             return False
 
     def _wait_for_runs(self, tables: Sequence[str], limit_s: float) -> None:
-        """Wait until one of these tables' runs has ended: asking for that alone is cheap, and its successor is waited for."""
+        """Wait until one of these tables' runs has ended.
+
+        Querying that alone is cheap, and the next run waits for it.
+        """
         until_s = self.clock.now_s() + limit_s
         while (left_s := until_s - self.clock.now_s()) > 0:
             self.clock.sleep(min(RUN_POLL_S, left_s))
@@ -225,16 +243,16 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a tick ended with."""
+    """The final lags and decision of a tick."""
 
     lags: Mapping[str, TopicLag]
     decision: RunDecision
 
 
 def watch_until(watch: Watch, deadline_s: float, progress: Progress) -> Findings:
-    """Look and wait until a table is to be started, or the deadline, which is ``wait_s`` later where all was read and told.
+    """Look and wait until a table is to be started, or until the deadline.
 
-    ``progress`` is what was told.
+    The deadline is ``wait_s`` later if everything was read and told. ``progress`` is what was told.
     """
     while True:
         lags = watch.lags()
@@ -248,18 +266,21 @@ def watch_until(watch: Watch, deadline_s: float, progress: Progress) -> Findings
 
 
 def is_all_told(lags: Mapping[str, TopicLag], progress: Progress) -> bool:
-    """Return whether ``progress`` holds watermarks and lags as they are now."""
+    """Return whether ``progress`` holds the current watermarks and lags."""
     left = decide_events(lags, progress, math.inf)
     return not left.topics and not left.tables
 
 
 def interval_of(feed: TopicFeed, default_s: float) -> float:
-    """Return how far apart a table's runs start at least."""
+    """Return the least time between two starts of a table's runs."""
     return default_s if feed.minimum_interval_s is None else feed.minimum_interval_s
 
 
 def failures_in_a_row(runs: Sequence[dg.DagsterRun]) -> int:
-    """Count the newest runs that failed by themselves; one that was killed is tried again at once, and does not count."""
+    """Count the newest runs that failed by themselves, in a row.
+
+    A killed run is tried again at once, and does not count.
+    """
     count = 0
     for run in runs:
         if run.status is not dg.DagsterRunStatus.FAILURE:
@@ -276,14 +297,17 @@ def is_misplaced(lag: TopicLag, committed: Mapping[int, Checkpoint]) -> bool:
 
 
 def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Clock | None = None) -> dg.SensorDefinition:
-    """Return the sensor that follows every topic that a table of the project follows; a tick waits ``wait_s`` seconds at a time."""
+    """Return the sensor for every topic that a table of the project follows.
+
+    A tick waits ``wait_s`` seconds at a time.
+    """
     job = dg.define_asset_job(
         f"{name}_job",
         selection=dg.AssetSelection.kind("pyspark") | dg.AssetSelection.kind("archive"),
         description="Runs that the topic sensor starts: one table, everything new in its topic",
     )
     used = clock or Clock()
-    is_reconciled = Event()  # the first tick that finds the log service brings the declared topics up to date
+    is_reconciled = Event()  # set by the first tick that reconciles the declared topics
 
     @dg.sensor(
         name=name,
@@ -332,9 +356,10 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
 
 
 def declaration_events(log: LogClient, context: dg.SensorEvaluationContext) -> list[dg.AssetObservation]:
-    """Bring the project's topics up to their declarations, and return what is to be told.
+    """Bring the project's topics up to their declarations, and return the observations.
 
-    Tells of topics that were changed, and of differences that no run can mend: fewer partitions, another replication factor, a refusal.
+    They report topics that were changed, and differences that no run can mend: fewer partitions,
+    another replication factor, a refusal.
     """
     assert context.repository_def is not None
     events = []
@@ -358,11 +383,10 @@ def sensor_result(
     *,
     tell_until_s: float,
 ) -> dg.SensorResult:
-    """Return what a tick tells Dagster: ``first_events``, runs to start, watermarks, lag.
+    """Return the result of a tick: ``first_events``, runs to start, watermarks, lag.
 
-    How long records wait is asked, and told, only until ``tell_until_s``.
-
-    Remembers for the next tick where its look begins, and which tables come last, because they could not be looked at.
+    How long records wait is queried, and told, only until ``tell_until_s``. The cursor keeps where
+    the next look begins, and which tables come last because they could not be looked at.
     """
     feeds, now_s = watch.feeds, watch.clock.now_s()
     by_table = {feed.table: feed for feed in feeds}
@@ -387,9 +411,10 @@ def sensor_result(
 
 
 def run_request(feed: TopicFeed, repository: dg.RepositoryDefinition, config: Mapping[str, object]) -> dg.RunRequest:
-    """Return the request for one run of a table, with the checks that the run itself makes and the ``config`` of its asset.
+    """Return the request for one run of a table, with the run's own checks and its asset's
+    ``config``.
 
-    No run key: it would de-duplicate for ever, even after a run that failed.
+    It has no run key, because that would de-duplicate for ever, even after a failed run.
     """
     table = repository.assets_defs_by_key[feed.asset_key]
     return dg.RunRequest(
@@ -414,9 +439,11 @@ def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:
 
 
 def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.AssetObservation:
-    """Return the sample of a table's lag; ``behind_s`` is how long the oldest record waits, None where that is unknown.
+    """Return the sample of a table's lag.
 
-    The high watermark is the topic's to plot: a run tells the one that it began with, and a newer one between two runs would be a dip.
+    ``behind_s`` is how long the oldest record waits, None if unknown. The high watermark is plotted
+    on the topic's asset only. A run reports the one it began with, so a newer one between two runs
+    would look like a dip.
     """
     rows = [dg.TableRecord(dict(row)) for row in partition_rows(lag)]
     return dg.AssetObservation(
@@ -433,7 +460,10 @@ def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.Asse
 
 
 def standing_lag_event(feed: TopicFeed, lag: int) -> dg.AssetObservation:
-    """Return the sample of a lag that stood still until now; how long the oldest record waited is known where none did."""
+    """Return the sample of a lag that stood still until now.
+
+    How long the oldest record waited is known only for a lag of zero.
+    """
     return dg.AssetObservation(
         asset_key=feed.asset_key,
         description="Lag behind the topic until now",

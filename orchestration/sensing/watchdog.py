@@ -1,18 +1,23 @@
-"""Watches what watches: it judges the lag objectives, and tells of tables that miss theirs and of sensors that fail or hang.
-It tells of topics that are not as they are declared, too (``topic_drift``).
+"""The watchdog: judges lag objectives, and tells of late tables, failing sensors and topic drift.
 
-The topic sensor waits for records, so a tick of it may take long, or fail. Objectives are judged here, by ticks of their own, so that a
-topic sensor that does neither start runs nor tell lag is noticed by what it should have done. Each table is judged apart: one that cannot
-be judged keeps no other from its verdict. A tick that has looked for ``LOOKS_WITHIN_S`` leaves the other tables to the next one, which
-begins with them.
+Topic drift means topics that differ from their declarations (``topic_drift``). The topic sensor
+waits for records, so one of its ticks may take long, or fail. Objectives are judged here, by
+separate ticks. A topic sensor that neither starts runs nor tells lag is therefore noticed by its
+effect. Each table is judged by itself, so one that cannot be judged does not block others. A tick
+that has looked for ``LOOKS_WITHIN_S`` leaves the other tables to the next one, which begins with
+them.
 
-A table that could not be judged, or a log service that did not respond, in ``UNJUDGED_TICKS`` ticks in a row is told once until it is over.
+A table that could not be judged, or a log service that did not respond, in ``UNJUDGED_TICKS`` ticks
+in a row is told once until it is over.
 
-Decides which failure of a sensor is worth telling: of failures in a row the 1st, 2nd, 4th, 8th... and a tick that has not ended after
-``HUNG_AFTER_S``, once. Sensors tick more often than this one looks, so that it tells the first failure that it sees from each of these on.
-A tick that goes on says nothing of those before it, so that their failures are told all the same.
-Alerts go to the tick's log and, through ``notify``, to wherever a project wants them. The sensor of schema drift
-watches this one in the same way, because it needs no log service and has ticks of its own.
+Of a sensor's failures in a row the 1st, 2nd, 4th, 8th... is told, and a tick that has not ended
+after ``HUNG_AFTER_S``, once. Sensors tick more often than this one looks, so it tells the first
+failure that it sees from each of these on. A tick that is still running does not hide the failures
+before it.
+
+Alerts go to the tick's log and, through ``notify``, to wherever a project wants them. The sensor of
+schema drift watches this one in the same way, because it needs no log service and has its own
+ticks.
 """
 
 import time
@@ -40,21 +45,30 @@ from orchestration.transforms import TopicFeed, topic_feeds
 INTERVAL_S = 30
 HUNG_AFTER_S = 180.0
 REMEMBERED_TICKS = 1_025
-"""How many ticks are looked at to count failures in a row, of a sensor whose newest tick failed. The 1,024th is the last that is counted;
-from there on one is told whenever so many have failed since the last that was."""
+"""The most ticks that are read to count failures in a row, for a sensor whose newest tick failed.
+
+The 1,024th is the last that is counted. From there on an alert follows whenever this many more have
+failed.
+"""
 LOG_TIMEOUT_MS = 5_000
 LOOKS_WITHIN_S = 25.0
-"""When a tick begins to look at no further table: a leader that is away costs each of its tables ``LOG_TIMEOUT_MS``, several times where a
-table reads several topics, and Dagster cuts off a tick that takes 60 seconds, which then tells nothing."""
+"""The time after which a tick looks at no further table.
+
+A leader that is away costs each of its tables ``LOG_TIMEOUT_MS``, several times for a table of
+several topics. Dagster cuts off a tick that takes 60 seconds, which then tells nothing.
+"""
 UNJUDGED_TICKS = 4
-"""Ticks in a row without a verdict that are told: two minutes, in which a restart of brokers or an election of leaders is over."""
+"""The ticks in a row without a verdict that are told.
+
+They last two minutes, longer than a restart of brokers or an election of leaders.
+"""
 LOG_SERVICE = "the log service"
 WATCHDOG = "watchdog"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickSeen:
-    """What is known of one tick of a sensor. ``started_s`` is when it began, in seconds since the epoch."""
+    """One tick of a sensor. ``started_s`` is when it began, in seconds since the epoch."""
 
     tick_id: int
     started_s: float
@@ -64,10 +78,12 @@ class TickSeen:
 
 
 def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float, told: str = "") -> Alert | None:
-    """Return what is to be told of a sensor, whose newest tick comes first; None where nothing is.
+    """Return the alert for a sensor, or None.
 
-    At most ``REMEMBERED_TICKS`` of ``ticks`` have ended; ``told`` is the ``run_id`` of the last alert of the sensor, empty where there was
-    none.
+    ``ticks`` are its ticks, newest first.
+
+    At most ``REMEMBERED_TICKS`` of ``ticks`` have ended. ``told`` is the ``run_id`` of the sensor's
+    last alert, empty if there was none.
     """
     subject = subject_of(sensor)
     if ticks and ticks[0].is_running:
@@ -86,18 +102,19 @@ def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float, to
 
 
 def occurrence(tick: TickSeen) -> str:
-    """Return how an alert names a tick."""
+    """Return the name of a tick in alerts."""
     return f"tick {tick.tick_id}"
 
 
 def subject_of(sensor: str) -> str:
-    """Return how alerts name a sensor."""
+    """Return the name of a sensor in alerts."""
     return f"sensor {sensor}"
 
 
 @dataclass(slots=True, kw_only=True)
 class Judgement:
-    """What a tick found out: verdicts by table, and by table (or ``LOG_SERVICE``) why there is none.
+    """The findings of a tick: verdicts by table, and by table (or ``LOG_SERVICE``) why there is
+    none.
 
     ``first`` is the first table that there was no time for.
     """
@@ -108,9 +125,10 @@ class Judgement:
 
 
 def decide_unjudged(before: Mapping[str, int], unjudged: Mapping[str, str]) -> tuple[dict[str, int], list[Alert]]:
-    """Return how many ticks in a row each subject could not be judged, and what is to be told of that.
+    """Return each subject's number of ticks in a row without a verdict, and the alerts about it.
 
-    ``before`` counts the ticks until now. Nothing is known of tables while the log service is away, so that their counts stay.
+    ``before`` has the numbers of the previous tick. While the log service is away nothing is known
+    of tables, so their numbers stay.
     """
     counts = in_a_row(before, unjudged, UNJUDGED_TICKS)
     alerts = [
@@ -130,7 +148,7 @@ def decide_unjudged(before: Mapping[str, int], unjudged: Mapping[str, str]) -> t
 def watchdog_sensor(
     *, name: str = WATCHDOG, notify: Callable[[Alert], None] | None = None, now_s: Callable[[], float] = time.time
 ) -> dg.SensorDefinition:
-    """Return the sensor; ``notify`` is called with every alert, e.g. to send it to a chat."""
+    """Return the sensor. ``notify`` is called with every alert, e.g. to send it to a chat."""
 
     @dg.sensor(
         name=name,
@@ -183,7 +201,9 @@ def watchdog_sensor(
 def differences_within(
     log: LogClient, specs: Iterable[TopicSpec], began_s: float, now_s: Callable[[], float]
 ) -> dict[str, tuple[str, ...]]:
-    """Return in which ways topics are not as they are declared, of as many as there is time for in a tick that began at ``began_s``.
+    """Return the differences between topics and their declarations.
+
+    Only as many topics are compared as there is time for in a tick that began at ``began_s``.
 
     :raises LogServiceAwayError: the log service does not respond.
     """
@@ -195,7 +215,7 @@ def differences_within(
 
 
 def missed_objective(table: str, verdict: Verdict) -> Alert:
-    """Return what is told of a table that has just missed its objective."""
+    """Return the alert for a table that has just missed its objective."""
     why = f"{verdict.late} records are older than {verdict.within_s} s and not in the table"
     return Alert(subject=table, run_id="", failures=1, why=why, what="does not keep up")
 
@@ -203,10 +223,11 @@ def missed_objective(table: str, verdict: Verdict) -> Alert:
 def judged(
     log: LogClient, lake: Lake, *, feeds: Sequence[TopicFeed], wanted: Mapping[dg.AssetKey, int], now_s: Callable[[], float]
 ) -> Judgement:
-    """Return the verdicts on the tables that have an objective, and which tables cannot be looked at, with or without one.
+    """Return the verdicts on tables with an objective, and all tables that cannot be looked at.
 
-    Any broker describes any topic, so that a log service is away where none does. Offsets are told by the leaders of partitions: where one
-    does not respond, that is about the tables whose topics it leads.
+    Any broker describes any topic, so the log service is away if none does. Offsets come from the
+    leaders of partitions. A leader that does not respond concerns only the tables whose topics it
+    leads.
 
     :raises LogServiceAwayError: the log service does not respond.
     """
@@ -234,7 +255,7 @@ def judged(
 
 
 def described(log: LogClient, feed: TopicFeed) -> list[TopicDescription]:
-    """Return the topics of a table, none where one of them does not exist.
+    """Return the topics of a table, empty if one of them does not exist.
 
     :raises LogServiceError: the log service refuses to describe one, or does not respond.
     """
@@ -244,14 +265,16 @@ def described(log: LogClient, feed: TopicFeed) -> list[TopicDescription]:
 
 
 def sensor_states(instance: dg.DagsterInstance) -> Sequence[InstigatorState]:
-    """Return all sensors that an instance remembers, those too that no project has any more."""
+    """Return all sensors that an instance remembers, including those of no current project."""
     return instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
 
 
 def watched_sensors(states: Sequence[InstigatorState], name: str, own_names: Collection[str]) -> list[InstigatorState]:
-    """Return the sensors that the watchdog called ``name`` watches; ``own_names`` are those of its project.
+    """Return the sensors that the watchdog ``name`` watches.
 
-    It does not watch itself, nor a sensor that its project had before and has no more.
+    ``own_names`` are those of its project.
+
+    It watches neither itself nor sensors that its project no longer has.
     """
     own_locations = {location_of(state) for state in states if state.name == name}
     return [state for state in states if state.name != name and (state.name in own_names or location_of(state) not in own_locations)]
@@ -263,7 +286,10 @@ def location_of(state: InstigatorState) -> str:
 
 
 def sensor_alerts(instance: dg.DagsterInstance, states: Iterable[InstigatorState], now_s: float, told: Mapping[str, str]) -> list[Alert]:
-    """Return what is to be told of those sensors that run; ``told`` has, by subject, the ``run_id`` of its last alert."""
+    """Return the alerts for running sensors.
+
+    ``told`` has the ``run_id`` of the last alert by subject.
+    """
     alerts = []
     for state in states:
         if state.is_running:
@@ -273,7 +299,10 @@ def sensor_alerts(instance: dg.DagsterInstance, states: Iterable[InstigatorState
 
 
 def ticks_of(instance: dg.DagsterInstance, state: InstigatorState) -> list[TickSeen]:
-    """Return the newest two ticks of a sensor and, where the last that has ended failed, those before it, newest first."""
+    """Return the newest two ticks of a sensor, newest first.
+
+    If the last one that has ended failed, the ticks before it are included.
+    """
     newest = [seen(tick) for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=2)]
     under_way = int(bool(newest) and newest[0].is_running)
     if not any(tick.is_failed for tick in newest[under_way:][:1]):
@@ -282,7 +311,7 @@ def ticks_of(instance: dg.DagsterInstance, state: InstigatorState) -> list[TickS
 
 
 def seen(tick: InstigatorTick) -> TickSeen:
-    """Return what is known of a tick, with the first line of its error."""
+    """Return a tick with the first line of its error."""
     error = tick.tick_data.error
     cause = (error.cause or error) if error is not None else None
     why = cause.message.strip().splitlines()[0][:500] if cause is not None and cause.message.strip() else "no reason was given"

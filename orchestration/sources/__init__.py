@@ -1,8 +1,12 @@
-"""Sources: what comes from outside into a topic, exactly once: rows of a SQL table as change records, files that are dropped into a folder.
+"""Sources: rows of a SQL table and dropped files, sent to a topic exactly once.
 
-``positions`` says how far a source has come, in records that commit with those it sends; ``reading`` is what a source has to do and
-``run`` is a run without Dagster; ``sql_rows`` and ``dropped_files`` are the two kinds, ``json_rows`` writes rows as JSON; ``assets``
-is what Dagster is told and what users call.
+- ``positions``: how far each source has come, in records that commit with those it sends.
+- ``reading``: the protocol of a source.
+- ``run``: a run without Dagster.
+- ``sql_rows``: rows of a SQL table, as change records.
+- ``dropped_files``: files that are dropped into a folder.
+- ``json_rows``: rows written as JSON.
+- ``assets``: the assets that users declare, and that Dagster runs.
 """
 
 from orchestration.sources.assets import folder_source, source_feeds, sql_source

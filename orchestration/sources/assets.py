@@ -1,8 +1,9 @@
-"""Sources as assets: each run sends what is new to the source's topic and tells how much, how often and from where.
+"""Sources as assets: each run sends new records to the topic, and reports their number and origin.
 
-Decides how a source is declared and what its run is presented as: numbers that the UI plots, a Failure that says what to do, and an event
-that the topic grew. A run that finds nothing new materializes nothing. The sensor ``sources`` starts the runs
-(``orchestration.sensing.sources``). Reads no environment and opens no connection while it loads.
+This module decides how a source is declared, and how its run is presented: numbers that the UI
+plots, a Failure that says what to do, and an event that the topic grew. A run that finds nothing
+new materializes nothing. The sensor ``sources`` starts the runs
+(``orchestration.sensing.sources``). Loading reads no environment and opens no connection.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +36,7 @@ MakeSource = Callable[[], Source]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFeed:
-    """What the sensor has to know of a source: what it is called, where it sends, how often it is looked at."""
+    """The parts of a source that the sensor needs: its name, its topic, and its interval."""
 
     asset_key: dg.AssetKey
     source: str
@@ -47,7 +48,7 @@ _declared: dict[str, MakeSource] = {}
 
 
 def declared_source(name: str) -> Source:
-    """Return the source that was declared last under ``name``, by the settings of now.
+    """Return the source that was declared last under ``name``, with the current settings.
 
     :raises KeyError: there is none. :raises SettingsError: a setting that it needs is missing.
     """
@@ -69,15 +70,19 @@ def sql_source(
     group_name: str = "sources",
     description: str = "",
 ) -> dg.AssetsDefinition:
-    """Return the asset that captures the changes of a SQL table, or a view, as records of ``topic``, each exactly once.
+    """Return the asset that sends the changes of a SQL table or view to ``topic``, each exactly
+    once.
 
-    A row becomes a JSON object of its ``columns`` (all by default) under its ``key``; a row that is gone becomes a record without value.
-    ``cursor`` names a column that grows with every change (a number, or a time): rows beyond the last are asked for every ``every_s``
-    seconds. Every ``compare_every_s`` seconds all rows are compared with what the topic holds of each key: that finds deletions and what
-    the cursor missed; without ``cursor`` each run compares if it is due, and None leaves comparisons out. For a comparison the topic has to
-    keep the newest record of each key (``cleanup.policy=compact``). ``delay_s``: rows with a younger time in ``cursor`` wait.
+    A row becomes a JSON object of its ``columns`` (all by default) under its ``key``. A deleted row
+    becomes a record without value. ``cursor`` names a column that grows with every change (a number
+    or a time). Rows beyond the last are queried every ``every_s`` seconds. Every
+    ``compare_every_s`` seconds all rows are compared with the topic's value of each key. That finds
+    deletions and changes that the cursor missed. Without ``cursor`` each run compares if it is due.
+    None leaves comparisons out. For a comparison the topic has to keep the newest record of each
+    key (``cleanup.policy=compact``). ``delay_s``: rows with a younger time in ``cursor`` wait.
 
-    ``url`` is SQLAlchemy's, ``dg.EnvVar("NAME")`` takes it from the environment; ``TIDELOG_SQL_URL`` by default.
+    ``url`` is SQLAlchemy's. ``dg.EnvVar("NAME")`` takes it from the environment, and
+    ``TIDELOG_SQL_URL`` is the default.
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
@@ -116,14 +121,18 @@ def folder_source(
     group_name: str = "sources",
     description: str = "",
 ) -> dg.AssetsDefinition:
-    """Return the asset that sends the files which are dropped into ``folder`` to ``topic``, each record exactly once.
+    """Return the asset that sends files dropped into ``folder`` to ``topic``, each record exactly
+    once.
 
-    ``read_as``: ``"lines"`` makes a record of each line, ``"csv"`` and ``"parquet"`` a JSON object of each row, ``"whole"`` one record of a
-    file; None goes by the suffix (``.csv``, ``.parquet``, all others lines). ``key`` names the field that becomes the record's key. A file
-    that was sent is moved to ``done/`` in the folder, one that cannot be read to ``rejected/``, with the reason beside it. A file counts
-    once it was not changed for ``settle_s`` seconds; names that begin with a dot, and unfinished downloads, are left alone.
+    ``read_as``: ``"lines"`` makes a record of each line, ``"csv"`` and ``"parquet"`` a JSON object
+    of each row, ``"whole"`` one record of a file. None goes by the suffix (``.csv``, ``.parquet``,
+    all others lines). ``key`` names the field that becomes the record's key. A sent file is moved
+    to ``done/`` in the folder. An unreadable one is moved to ``rejected/``, with the reason beside
+    it. A file counts once it was not changed for ``settle_s`` seconds. Names that begin with a dot,
+    and unfinished downloads, are ignored.
 
-    A topic whose schema is of another format than JSON takes whole files only: each has to be one value as its schema has it.
+    A topic whose schema has another format than JSON takes whole files only. Each must be one value
+    in its schema.
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
@@ -138,7 +147,9 @@ def folder_source(
 
 
 def _validate_takes_json(name: str, topic: TopicSpec, *others: str) -> None:
-    """Refuse a topic in which each record of a source would be a dead letter; ``others`` are what else to do.
+    """Refuse a topic in which each record of a source would be a dead letter.
+
+    ``others`` are further remedies for the error's text.
 
     :raises ValueError: its values are not JSON.
     """
@@ -195,7 +206,7 @@ def source_asset(  # noqa: PLR0917 - both kinds of source give all of them
 
 
 def grown(name: str, topic: TopicSpec, log: LogClient) -> dg.AssetMaterialization:
-    """Return the event that the topic grew, for what is downstream of it."""
+    """Return the event that the topic grew, for assets downstream of it."""
     offsets = log.partition_offsets(topic.name)
     return dg.AssetMaterialization(
         asset_key=topic.asset_key,
@@ -221,7 +232,7 @@ def source_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[SourceFeed, ...
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Translate what a source and the log service raise into a failed run that says what to do."""
+    """Translate errors of a source and the log service into a failed run that says what to do."""
     try:
         yield
     except (SourceError, LogServiceError, SettingsError) as error:
@@ -231,7 +242,7 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def _resolved(url: str | dg.EnvVar | None) -> str | None:
-    """Return a URL as it is now.
+    """Return the current URL.
 
     :raises SettingsError: the variable that holds it is not set.
     """

@@ -1,10 +1,14 @@
-"""Files that are dropped into a folder: each one's lines, rows or whole content become records, once.
+"""Files dropped into a folder: each one's lines, rows or whole content become records, once.
 
-Decides which files are ready (visible, not about to be written, oldest first), how a file becomes records, and what becomes of it
-afterwards: it is moved to ``done/``, or, before anything of it was sent, to ``rejected/`` with a text that says why. A position names one
-file and how many of its records were sent; all files before it have left the folder. So a run that was killed goes on in the middle of a
-file, and one that was killed between the last record and the move only moves. Knows no log service.
-Invariant: a file is told from another one of its name by inode, size and time; one that changes while it is being read fails the run.
+This module decides which files are ready (visible, not about to be written, oldest first), how a
+file becomes records, and where it goes afterwards. A sent file is moved to ``done/``. An unreadable
+one is moved to ``rejected/``, with a text that says why, before anything of it is sent. A position
+names one file and the number of its records that were sent. All files before it have left the
+folder. A killed run is therefore continued in the middle of a file, and a run that was killed
+between the last record and the move only moves the file. The log service is not known here.
+
+Invariant: a file is distinguished from another one of its name by inode, size and time. One that
+changes while it is read fails the run.
 """
 
 import csv
@@ -27,16 +31,19 @@ BY_SUFFIX: dict[str, ReadAs] = {".csv": "csv", ".parquet": "parquet"}
 DONE, REJECTED = "done", "rejected"
 UNFINISHED = (".tmp", ".part", ".crdownload", ".swp")
 MAX_RECORD_BYTES = 1_000_000
-"""With key and headers; a topic's default limit is a batch of 1,048,588."""
+"""Includes key and headers. A topic's default limit is a batch of 1,048,588."""
 EXTRA = "_extra"
-"""The field of a CSV row's values beyond its header."""
+"""The field for a CSV row's values beyond its header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedFiles:
-    """A folder whose files become records. ``key`` names the field that becomes a record's key; None: no key.
+    """A folder whose files become records.
 
-    ``settle_s``: a file that was changed later than so long ago is left alone, because it may still be written.
+    ``key`` names the field of the record's key, None for no key.
+
+    ``settle_s``: a file changed within this many seconds is ignored, because it may still be
+    written.
     """
 
     folder: Path
@@ -63,7 +70,7 @@ class DroppedFiles:
         return [path for _, _, path in sorted(found)]
 
     def portions(self, position: Position | None, situation: Situation, note: Callable[[str], None]) -> Iterator[Portion]:
-        """Yield the records of the files that are ready, a file after the other, the one in the position first."""
+        """Yield the records of the ready files, file by file, the position's file first."""
         begun = None if position is None else self._begun(position)
         files = self.ready(situation.now)
         for path in [begun, *(one for one in files if one != begun)] if begun is not None else files:
@@ -80,7 +87,7 @@ class DroppedFiles:
             yield from self._portions_of(path, identity, int(position["records"]) if is_begun and position is not None else 0)
 
     def _begun(self, position: Position) -> Path | None:
-        """Return the file of the position, None where it has left the folder.
+        """Return the file of the position, None if it has left the folder.
 
         :raises SourceError: it was changed though only a part of it was sent.
         """
@@ -97,7 +104,10 @@ class DroppedFiles:
         )
 
     def _portions_of(self, path: Path, identity: list[int], sent: int) -> Iterator[Portion]:
-        """Yield what of a file was not sent; the last portion may be empty, and says that it is done."""
+        """Yield the unsent records of a file.
+
+        The last portion may be empty, and says that it is done.
+        """
         numbered = ((self._record(path, number, value), number + 1) for number, value in enumerate(self._values(path)) if number >= sent)
         count = sent
         for records, after in portioned(numbered):
@@ -115,7 +125,10 @@ class DroppedFiles:
         return self.read_as or BY_SUFFIX.get(path.suffix.lower(), "lines")
 
     def fault_of(self, path: Path) -> str | None:
-        """Return why a file cannot be read, None where it can: it is looked through before anything of it is sent."""
+        """Return why a file cannot be read, else None.
+
+        The whole file is checked before any of it is sent.
+        """
         try:
             for number, value in enumerate(self._values(path)):
                 size = size_of(self._record(path, number, value))
@@ -128,7 +141,7 @@ class DroppedFiles:
         return None
 
     def _values(self, path: Path) -> Iterator[Any]:
-        """Yield what becomes a record each: bytes, or a row by field."""
+        """Yield the values of the records: bytes, or a row by field."""
         kind = self._kind(path)
         if kind == "whole":
             yield path.read_bytes()
@@ -151,7 +164,7 @@ class DroppedFiles:
         return OutgoingRecord(key=key, value=json_value(value), headers=headers)
 
     def _move(self, path: Path, where: str) -> Path:
-        """Move a file out of the way; one of its name that is there already keeps its own."""
+        """Move a file into a folder, under a new name if its own is taken."""
         folder = self.folder / where
         folder.mkdir(exist_ok=True)
         place, number = folder / path.name, 1
@@ -167,17 +180,17 @@ class DroppedFiles:
 
 
 def _ignored(_place: Path) -> None:
-    """The place that a file was moved to is for people."""
+    """Ignore the new place of a file, which is for people."""
 
 
 def identity_of(path: Path) -> list[int]:
-    """Return what tells a file from another one of its name."""
+    """Return what distinguishes a file from another one of its name: inode, size and time."""
     stat = path.stat()
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns]
 
 
 def _key_in(value: bytes, field: str | None) -> bytes | None:
-    """Return the key of a line of JSON; None where it has none."""
+    """Return the key of a line of JSON, None if it has none."""
     if field is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Rows as JSON, as the platform's topics with a schema read it, and keys as bytes.
+"""Rows as JSON, for the platform's topics with a schema, and keys as bytes.
 
-Decides how a value is written: decimals as text (many readers would lose digits), moments and dates in ISO 8601 (moments without zone are
-UTC), bytes in base64, what JSON has no number for as null. Knows no source.
-Invariant: equal rows become equal bytes.
+Decimals are text, because many readers would lose digits. Moments and dates are in ISO 8601, and
+moments without zone are UTC. Bytes are in base64. Numbers that JSON lacks are null. Sources are not
+known here. Invariant: equal rows become equal bytes.
 """
 
 import json
@@ -20,7 +20,7 @@ def json_value(row: Mapping[str, Any]) -> bytes:
 
 
 def json_key(values: Sequence[Any]) -> bytes:
-    """Return a record's key: of one value its text (bytes as they are), of several a JSON array."""
+    """Return a record's key: the text of one value (bytes as they are), or a JSON array."""
     if len(values) > 1:
         return json.dumps([plain(one) for one in values], separators=(",", ":"), ensure_ascii=False).encode()
     if isinstance(values[0], bytes):
@@ -30,7 +30,7 @@ def json_key(values: Sequence[Any]) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON knows it."""
+    """Return a value in a type that JSON has."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

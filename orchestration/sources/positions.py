@@ -1,9 +1,12 @@
-"""How far a source has come: a record of the topic ``tidelog.positions`` that commits in the transaction of what was sent.
+"""Positions of sources: records of the topic ``tidelog.positions``.
 
-The topic has one partition and is compacted, keyed by the source's name, so that a position is never forgotten, however long a project is
-off. Decides which record counts: the newest of the source, if it is of the topic that is sent to, by its id; a topic that was created anew
-has got nothing yet. Knows no source.
-Invariant: a position is read only after the source's sender was opened, which ends what a killed run left open.
+A position commits in the transaction of the records that were sent. The topic has one partition and
+is compacted, keyed by the source's name, so a position is never forgotten, however long a project
+is off. The newest record of a source counts if it names the current topic, by its id. A recreated
+topic has received nothing yet. Sources are not known here.
+
+Invariant: a position is read only after the source's sender was opened, which ends what a killed
+run left open.
 """
 
 import json
@@ -26,30 +29,39 @@ POSITION_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A source's position; None at the start. ``note`` says why there is none, where there was one for a former topic."""
+    """A source's position, None at the start.
+
+    ``note`` explains a missing one that a former topic had.
+    """
 
     position: Position | None
     note: str | None = None
 
 
 def position_record(source: str, target: TopicDescription, position: Position, run_id: str) -> OutgoingRecord:
-    """Return the record that says how far ``source`` has come in what it sends to ``target``."""
+    """Return the record of how far ``source`` has come in sending to ``target``."""
     told = {"tidelog": POSITION_VERSION, "topic": target.topic, "topic_id": target.topic_id, "run": run_id, "position": position}
     return OutgoingRecord(key=source.encode(), value=json.dumps(told, separators=(",", ":")).encode())
 
 
 def read_position(log: LogClient, source: str, target: TopicDescription, *, is_final: bool = True) -> Found:
-    """Return where ``source`` is to go on. ``is_final`` False: what can be read at once, which may be an older position.
+    """Return the position at which ``source`` continues.
 
-    :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's transaction stays open.
+    ``is_final`` False reads what is readable at once, which may be an older position.
+
+    :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's
+        transaction stays open.
     """
     return found_among(read_positions(log, is_final=is_final), source, target)
 
 
 def read_positions(log: LogClient, *, is_final: bool = True) -> dict[bytes, bytes | None]:
-    """Return the newest position record of each source; errors and ``is_final`` as for ``read_position``.
+    """Return the newest position record of each source.
 
-    :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's transaction stays open.
+    ``is_final`` is as for ``read_position``.
+
+    :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's
+        transaction stays open.
     """
     if log.describe_topic(POSITIONS.name) is None:
         return {}
@@ -62,13 +74,13 @@ def read_positions(log: LogClient, *, is_final: bool = True) -> dict[bytes, byte
 
 
 def found_among(newest: Mapping[bytes, bytes | None], source: str, target: TopicDescription) -> Found:
-    """Return where ``source`` is to go on, by the newest position records of all sources."""
+    """Return the position at which ``source`` continues, from the newest records of all sources."""
     told = newest.get(source.encode())
     return decide_position(source, target, None if told is None else json.loads(told))
 
 
 def decide_position(source: str, target: TopicDescription, told: Any) -> Found:
-    """Return what a position record means now; ``told`` None: there is none."""
+    """Return the current meaning of a position record. ``told`` None: there is none."""
     if told is None:
         return Found(position=None)
     if told["topic_id"] == target.topic_id:

@@ -1,6 +1,7 @@
-"""What a source does: it yields what is new after a position, in portions that are sent and committed one by one.
+"""The protocol of a source: it yields new records after a position, in portions.
 
-Values and a protocol; decides nothing.
+Portions are sent and committed one by one. This module has values and a protocol, and decides
+nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,18 +14,21 @@ from orchestration.log_client import LogClient, OutgoingRecord, TopicDescription
 from orchestration.offsets import OffsetRange
 
 Position = Mapping[str, Any]
-"""What a source needs to go on: values of JSON, in a form of its own."""
+"""The state that a source needs to continue: JSON values, in a form of its own."""
 
 SETTLED_WITHIN_S = 120.0
-"""Longer than a transaction of ours may take."""
+"""Longer than one of our transactions may take."""
 SETTLED_POLL_S = 0.05
 PORTION_RECORDS = 5_000
 PORTION_BYTES = 8 << 20
-"""What one transaction sends about; a record that is larger goes alone."""
+"""The approximate size of one transaction. A larger record goes alone."""
 
 
 class SourceError(RuntimeError):
-    """A source cannot be read; the text says why and what to do. ``is_passing``: trying again may help."""
+    """A source cannot be read.
+
+    The text says why and what to do. ``is_passing``: a retry may help.
+    """
 
     def __init__(self, text: str, *, is_passing: bool = False) -> None:
         super().__init__(text)
@@ -32,14 +36,18 @@ class SourceError(RuntimeError):
 
 
 class LookTooLongError(SourceError):
-    """A look took longer than it may: whether the source has something new is not known, and a run would find out as slowly."""
+    """A look took too long, so whether the source has something new is unknown.
+
+    A run would find out just as slowly.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """Records and the position after them, which commit together; then ``finish`` is called, which may never happen.
+    """Records and the position after them, which commit together.
 
-    ``counts`` are numbers for people, by label.
+    ``finish`` is called afterwards, but a killed run may never call it. ``counts`` are numbers for
+    people, by label.
     """
 
     records: Sequence[OutgoingRecord]
@@ -50,7 +58,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What a source reads with: the log service, the topic that it sends to as it is now, and the time."""
+    """The log service, the target topic as it is now, and the time, for reading a source."""
 
     log: LogClient
     target: TopicDescription
@@ -63,23 +71,28 @@ class Source(Protocol):
     def is_wanting(self, position: Position | None, now: datetime) -> bool:
         """Whether there may be something new after ``position``.
 
-        :raises LookTooLongError: that could not be told in the time that a look has. :raises SourceError: it cannot be looked at.
+        :raises LookTooLongError: it is unknown after the time that a look has. :raises SourceError:
+            it cannot be looked at.
         """
         ...
 
     def portions(self, position: Position | None, situation: Situation, note: Callable[[str], None]) -> Iterator[Portion]:
-        """Yield what is new after ``position``; the next portion is asked for once the last one is committed.
+        """Yield new records after ``position``.
 
-        ``note`` is told what a person should know. :raises SourceError: it cannot be read any further.
+        The next portion is requested after the last commit.
+
+        ``note`` is told what a person should know. :raises SourceError: it cannot be read any
+        further.
         """
         ...
 
 
 def settled_ranges(log: LogClient, topic: str, *, within_s: float = SETTLED_WITHIN_S) -> list[OffsetRange]:
-    """Return all that was committed to a topic by now, once no transaction that is open now hides any of it.
+    """Return all that was committed to a topic by now, once no open transaction hides any of it.
 
-    Readers of committed records stop at the first open transaction of anybody; what lies behind it may be committed, and a source must not
-    take it for missing. With ``within_s`` 0 it is what can be read now.
+    Readers of committed records stop at the first open transaction of any producer. Records behind
+    it may be committed, and a source must not take them for missing. With ``within_s`` 0 it is what
+    can be read now.
 
     :raises SourceError: a transaction stays open for longer than ``within_s``.
     """
@@ -97,12 +110,14 @@ def settled_ranges(log: LogClient, topic: str, *, within_s: float = SETTLED_WITH
 
 
 def size_of(record: OutgoingRecord) -> int:
-    """Return about how many bytes a record takes."""
+    """Return the approximate size of a record in bytes."""
     return len(record.key or b"") + len(record.value or b"") + sum(len(name) + len(value or b"") for name, value in record.headers)
 
 
 def portioned(records: Iterator[tuple[OutgoingRecord, Any]]) -> Iterator[tuple[list[OutgoingRecord], Any]]:
-    """Cut records, each with the place after it, into portions; yields each with the place after its last record."""
+    """Cut records, each with the place after it, into portions with the place after their last
+    record.
+    """
     portion: list[OutgoingRecord] = []
     size, place = 0, None
     for record, after in records:

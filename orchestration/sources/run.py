@@ -1,8 +1,12 @@
-"""One run of a source: fence older runs, read the position, then send what is new, a portion and its position in each transaction.
+"""One run of a source: fence older runs, read the position, and send new records.
 
-Decides the order that keeps a source exact when its run is killed at any moment. The sender is opened first: from then on no older run can
-commit, and what a killed one left open is aborted, so that the position read after that is final. Knows no Dagster.
-Invariant: for readers of committed records the topic holds what came before the position, once, and nothing else of the source.
+Each transaction has a portion and its position. This order keeps a source exact when its run is
+killed at any moment. The sender is opened first. From then on no older run can commit, and the open
+transaction of a killed one is aborted, so the position that is read afterwards is final. Dagster is
+not known here.
+
+Invariant: for readers of committed records the topic holds everything before the position, once,
+and nothing else of the source.
 """
 
 from collections import Counter
@@ -20,20 +24,25 @@ SENDER_PREFIX = "tidelog-source."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What a run sent: numbers by label, ``records`` and ``transactions`` among them."""
+    """The counts of a run by label, such as ``records`` and ``transactions``."""
 
     counts: Mapping[str, int]
 
 
 def sender_id(name: str, deployment: str | None) -> str:
-    """Return the transactional id of a source, and its name in the positions; deployments on one cluster have their own."""
+    """Return the transactional id of a source, which is also its name in the positions.
+
+    Deployments on one cluster have their own.
+    """
     return SENDER_PREFIX + ".".join(filter(None, [deployment, name]))
 
 
 def prepared(log: LogClient, target: TopicSpec, note: Callable[[str], None]) -> TopicDescription:
-    """Return the topic that is sent to; it and the topic of positions are created where they are missing.
+    """Return the target topic.
 
-    Positions are kept on as many brokers as what they are about.
+    It and the topic of positions are created if they are missing.
+
+    Positions have the replication factor of the target.
     """
     found = _existing(log, target, note)
     _existing(log, replace(POSITIONS, replication_factor=found.replication_factor), note)
@@ -60,9 +69,12 @@ def run_source(
     now: datetime,
     note: Callable[[str], None],
 ) -> Sent:
-    """Send what is new to ``target``; ``name`` is the source's among the positions.
+    """Send new records to ``target``.
 
-    :raises SourceError: the source cannot be read; what was sent before stays. :raises SenderFencedError: another run took over.
+    ``name`` is the source's among the positions.
+
+    :raises SourceError: the source cannot be read; what was sent before stays. :raises
+        SenderFencedError: another run took over.
     """
     found = read_position(log, name, target)
     if found.note is not None:

@@ -1,11 +1,14 @@
-"""Rows of a SQL table as change records: the row as JSON under its key, a record without value where a row is gone.
+"""Rows of a SQL table as change records: JSON under the row's key, no value for a deleted row.
 
-Two ways to see what changed, which may be used together. *By cursor*: rows whose cursor column (a number or a time that grows with every
-change) is beyond the last one that was sent, in the order of cursor and key. *By comparison*: all rows are compared with what the topic
-says of each key, so that changes without a cursor, deletions, and rows that became visible late are found. Decides the statements and what
-is sent. Knows SQLAlchemy only, so that any database it speaks to will do.
-Invariant: what the topic says of a key is the truth about what was sent of it, so a comparison needs no memory of its own and sends
-nothing twice.
+Changes are found in two ways, which may be combined. *By cursor*: rows whose cursor column (a
+number or a time that grows with every change) is beyond the last one that was sent, in the order of
+cursor and key. *By comparison*: all rows are compared with the topic's value of each key, which
+finds changes without a cursor, deletions, and rows that became visible late. This module decides
+the statements and the records. It knows only SQLAlchemy, so any database that SQLAlchemy supports
+will do.
+
+Invariant: the topic's value of a key is the truth about what was sent, so a comparison needs no
+memory of its own and sends nothing twice.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,20 +29,21 @@ from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments, is_
 
 ROWS_AT_ONCE = 5_000
 LATER = "_is_later"
-"""The column that says that a row is the cursor's to send."""
+"""The column that says that the cursor will send a row."""
 DIGEST_BYTES = 16
 LOOK_WITHIN_S = 5
-"""What a look for newer rows may take: the looks of all sources wait for each other within one tick."""
+"""The most time of a look for newer rows, because the looks of all sources share one tick."""
 Kept = Mapping[bytes, bytes]
-"""By key the digest of the value that the topic holds."""
+"""The digest of the topic's value by key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlRows:
-    """A table, or a view, of the database at ``url``. ``cursor`` None: only comparisons. ``compare_every_s`` None: only the cursor.
+    """A table or view of the database at ``url``.
 
-    ``delay_s``: rows whose cursor is a time younger than so many seconds are left for later, because transactions that began before may
-    still bring older ones.
+    ``cursor`` None: only comparisons. ``compare_every_s`` None: only the cursor. ``delay_s``: rows
+    whose cursor is a time younger than this many seconds are left for later, because transactions
+    that began before may still bring older ones.
     """
 
     url: str = field(repr=False)
@@ -51,10 +55,12 @@ class SqlRows:
     delay_s: float = 0.0
 
     def is_wanting(self, position: Position | None, now: datetime) -> bool:
-        """Whether a row is beyond the cursor, or a comparison is due; a database that does not respond in ``LOOK_WITHIN_S`` is an error.
+        """Whether a row is beyond the cursor, or a comparison is due.
 
-        :raises LookTooLongError: PostgreSQL canceled the look. :raises SourceError: the database cannot be reached in time, or cannot be
-            asked.
+        A database that does not respond in ``LOOK_WITHIN_S`` is an error.
+
+        :raises LookTooLongError: PostgreSQL canceled the look. :raises SourceError: the database
+            cannot be reached in time, or cannot be queried.
         """
         if self.cursor is None or self._is_comparison_due(position, now):
             return self._is_comparison_due(position, now)
@@ -63,7 +69,9 @@ class SqlRows:
             return connection.execute(newer).first() is not None
 
     def portions(self, position: Position | None, situation: Situation, note: Callable[[str], None]) -> Iterator[Portion]:
-        """Yield the rows beyond the cursor, or, if a comparison is due, what that finds: it finds those as well."""
+        """Yield the rows beyond the cursor, or of a comparison if that is due, which finds them as
+        well.
+        """
         if self._is_comparison_due(position, situation.now):
             note(f"comparing the table {self.table} with the topic {situation.target.topic}")
             yield from self._by_comparison(position or {}, situation)
@@ -83,9 +91,10 @@ class SqlRows:
                 yield Portion(records=records, position={**position, "after": after})
 
     def _by_comparison(self, position: Position, situation: Situation) -> Iterator[Portion]:
-        """Yield what the table says otherwise than the topic: rows that are new or changed, then keys that are gone.
+        """Yield the differences between the table and the topic: new or changed rows, then deleted
+        keys.
 
-        Rows beyond the last place of the cursor, as it is at the start, are the cursor's to send.
+        Rows beyond the last place of the cursor, as it is at the start, are left to the cursor.
         """
         kept = dict(kept_values(situation.log, situation.target.topic))
         with self._reflected() as (connection, table):
@@ -98,7 +107,7 @@ class SqlRows:
         yield Portion(records=(), position={**position, **place, "compared_at": situation.now.timestamp()}, counts={"comparisons": 1})
 
     def _differing(self, rows: Iterator[Mapping[str, Any]], kept: dict[bytes, bytes]) -> Iterator[tuple[OutgoingRecord, Any]]:
-        """Yield rows that the topic does not hold so, then deletions of keys that no row has any more."""
+        """Yield rows that differ from the topic, then deletions of keys without a row."""
         for found in rows:
             row = {name: value for name, value in found.items() if name != LATER}
             record = self._record(row)
@@ -112,7 +121,10 @@ class SqlRows:
     def _pages(
         self, connection: sa.Connection, chosen: "Callable[[Any], sa.Select[Any]]", order: Sequence[str], place: Any
     ) -> Iterator[tuple[Mapping[str, Any], Any]]:
-        """Yield rows, each with the place after it: a page a statement, so that none is open for long."""
+        """Yield rows, each with the place after it.
+
+        Each page is one statement, so none is open for long.
+        """
         while True:
             rows = connection.execute(chosen(place).limit(ROWS_AT_ONCE)).mappings().all()
             connection.rollback()
@@ -127,7 +139,7 @@ class SqlRows:
                 return
 
     def _last_place(self, connection: sa.Connection, table: sa.Table, now: datetime) -> Any:
-        """Return the place of the last row that the cursor may see now, None where there is none."""
+        """Return the place of the last row that the cursor may see now, None if there is none."""
         order = [table.c[name] for name in self._order()]
         newest = self._newer(table, None, now).order_by(None).order_by(*(column.desc() for column in order)).limit(1)
         row = connection.execute(newest).mappings().first()
@@ -135,7 +147,7 @@ class SqlRows:
         return None if row is None else [encoded(row[name]) for name in self._order()]
 
     def _compared(self, table: sa.Table, last: Any, place: Any) -> "sa.Select[Any]":
-        """Return all rows in the order of their keys, with whether each is the cursor's to send."""
+        """Return all rows in the order of their keys, with whether each is left to the cursor."""
         later: sa.ColumnElement[bool] = sa.false()
         if self.cursor is not None:
             later = table.c[self.cursor].is_not(None)
@@ -173,7 +185,8 @@ class SqlRows:
     def _reflected(self, *, is_a_look: bool = False) -> Iterator[tuple[sa.Connection, sa.Table]]:
         """Yield a connection and the table as it is.
 
-        :raises LookTooLongError: a look was canceled. :raises SourceError: the database cannot be reached, or the table lacks a column.
+        :raises LookTooLongError: a look was canceled. :raises SourceError: the database cannot be
+            reached, or the table lacks a column.
         """
         engine = _engine(self.url, LOOK_WITHIN_S if is_a_look else None)
         try:
@@ -200,7 +213,9 @@ class SqlRows:
 
 
 def kept_values(log: LogClient, topic: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yield each key that the topic holds a value of, with its digest: the newest, because a key's records lie in one partition.
+    """Yield each key for which the topic has a value, with the digest of its newest value.
+
+    The last record read is the newest, because a key's records lie in one partition.
 
     :raises SourceError: the topic forgets values that nothing took the place of.
     """
@@ -223,12 +238,14 @@ def kept_values(log: LogClient, topic: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def digest(value: bytes | None) -> bytes:
-    """Return what stands for a value in memory."""
+    """Return the digest of a value, which stands for it in memory."""
     return blake2b(value or b"", digest_size=DIGEST_BYTES).digest()
 
 
 def _engine(url: str, within_s: int | None = None) -> sa.Engine:
-    """Return an engine that only reads: its transactions lock nothing for others. ``within_s`` bounds each of its statements.
+    """Return an engine that only reads: its transactions lock nothing for others.
+
+    ``within_s`` bounds each of its statements.
 
     :raises SourceError: the URL makes no sense, or its driver is not installed.
     """
@@ -245,7 +262,10 @@ def _engine(url: str, within_s: int | None = None) -> sa.Engine:
 
 
 def _beyond(order: "Sequence[sa.Column[Any]]", place: Sequence[Any]) -> "sa.ColumnElement[bool]":
-    """Return the condition that a row comes after ``place`` in ``order``; written out, because not every database compares rows."""
+    """Return the condition that a row comes after ``place`` in ``order``.
+
+    It is written out because not every database compares rows.
+    """
     cases = [
         sa.and_(*(column == value for column, value in zip(order[:at], place[:at], strict=True)), order[at] > place[at])
         for at in range(len(order))
@@ -269,7 +289,7 @@ def encoded(value: Any) -> list[Any]:
 
 
 def decoded(stored: Sequence[Any]) -> Any:
-    """Return what ``encoded`` was given."""
+    """Return the value that ``encoded`` was given."""
     kind, value = stored
     readers: dict[str, Callable[[Any], Any]] = {
         "datetime": datetime.fromisoformat,
