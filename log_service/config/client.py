@@ -53,8 +53,7 @@ def _secret(reason: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """The settings of every client: the cluster's addresses, the client's name, times, and
-    security.
+    """The settings of every client: servers, the client's name, times, and security.
 
     Raises:
         ConfigError: a value is out of its bounds, or ``bootstrap_servers`` is not a list of
@@ -259,8 +258,9 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def reset_duration_ms(self) -> int | None:
-        """How long ago reading begins without an offset, None unless ``auto_offset_reset`` is
-        by_duration.
+        """How long ago reading begins without an offset, None without by_duration.
+
+        None: ``auto_offset_reset`` names another place.
         """
         kind, _, text = str(self.auto_offset_reset).partition(":")
         return parse_duration_ms(text) if kind == "by_duration" else None
@@ -322,8 +322,7 @@ def parse_duration_ms(text: str) -> int | None:
 
 
 def parse_servers(servers: Any) -> tuple[tuple[str, int], ...]:
-    """Return (host, port) pairs of ``"host:port,host:port"``, or of an iterable of such texts or
-    pairs.
+    """Return (host, port) pairs of ``"host:port,host:port"``, or of such texts or pairs.
 
     Raises:
         ConfigError: nothing is listed, or an entry is not ``host:port``.

@@ -20,9 +20,7 @@ from log_service.config.properties import parse_properties
 
 PREFIX: Final = "TIDELOG_"
 FILE_VARIABLE: Final = "TIDELOG_CLIENT_CONFIG"
-"""The variable that names a properties file for every client of the command line and of the
-platform.
-"""
+"""The variable that names a properties file for all clients of command line and platform."""
 ALIASES: Final = {
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.oauthbearer.client.id": "sasl_oauthbearer_client_credentials_client_id",

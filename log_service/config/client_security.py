@@ -60,9 +60,7 @@ SECURITY_SETTINGS: Final = ("security_protocol", *SASL_SETTINGS, *SSL_SETTINGS)
 PEM_BEGINNING: Final = "-----BEGIN"
 
 TokenSource = Callable[[], str] | str
-"""The source of a client's OAuth token: a function, or the path of a file that each login reads
-again.
-"""
+"""The source of a client's OAuth token: a function, or the path of a file, read at each login."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""The values of encryption and logins for a listener or a client, from ``ssl.*`` and ``sasl.*``
-keys.
+"""The values of encryption and logins for a listener or a client.
 
-This module decides which key applies to one listener. ``listener.name.<name>.<key>`` wins over
-``<key>``. For keys of one mechanism ``listener.name.<name>.<mechanism>.<key>`` wins over both. It
-opens no file. Passwords and keys are secrets.
+They come from the ``ssl.*`` and ``sasl.*`` keys. This module decides which key applies to one
+listener. ``listener.name.<name>.<key>`` wins over ``<key>``. For keys of one mechanism
+``listener.name.<name>.<mechanism>.<key>`` wins over both. It opens no file. Passwords and keys are
+secrets.
 """
 
 from collections.abc import Mapping
@@ -105,8 +105,9 @@ TLS_NUMBERS = frozenset({1, 3})
 
 
 def effective_text(texts: Mapping[str, str], key: str, listener: str, mechanism: str | None = None) -> str | None:
-    """Return the text that applies to a listener and, if given, a mechanism; None if no key sets
-    it.
+    """Return the text that applies to a listener, and to a mechanism if given, or None.
+
+    None means that no key sets it.
     """
     prefix = f"listener.name.{listener.lower()}."
     names = [f"{prefix}{mechanism.lower()}.{key}"] if mechanism is not None else []

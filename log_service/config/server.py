@@ -102,9 +102,7 @@ class ServerSettings:
 
     @property
     def repeated_warning(self) -> str | None:
-        """A warning that names the keys that the file sets more than once, and the line that
-        counts, or None.
-        """
+        """A warning that names repeated keys of the file, and the lines that count, or None."""
         if not self.repeated_keys:
             return None
         return f"{'; '.join(each.text for each in self.repeated_keys)}. Leave one line of each"

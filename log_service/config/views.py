@@ -313,8 +313,9 @@ class FetchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetchConfig:
-    """The limits of share groups on partition leaders (KIP-932), unless a group sets its own within
-    them.
+    """The limits of share groups on partition leaders (KIP-932), and bounds of a group's own.
+
+    A group may have its own settings within these bounds.
     """
 
     delivery_count_limit: int = 5
@@ -347,9 +348,7 @@ class QuotaWindows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
-    """The fetching and allowed lag of followers, and whether consumers may read from a near
-    replica.
-    """
+    """The fetching and allowed lag of followers, and whether consumers read in their rack."""
 
     fetcher_count: int = 1  # connections per leader
     backoff_ms: int = 1_000
@@ -363,9 +362,7 @@ class ReplicationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationConfig:
-    """The verification of a transaction's first batch with the coordinator (KIP-890), and its
-    retries.
-    """
+    """The verification of a transaction's first batch (KIP-890), and its retries."""
 
     is_enabled: bool = True
     retry_backoff_ms: int = 20
@@ -440,9 +437,7 @@ class QuorumConfig:
 
     @property
     def fetch_wait_ms(self) -> int:
-        """How long the leader may hold a fetch without news: at most half of the follower's
-        timeouts.
-        """
+        """How long the leader may hold an empty fetch: at most half of the follower's timeouts."""
         return min(self.fetch_max_wait_ms, self.request_timeout_ms // 2, self.fetch_timeout_ms // 2)
 
     @property

@@ -116,9 +116,7 @@ class Rights:
         return decision
 
     def may_somewhere(self, operation: AclOperation, resource: AclResource) -> bool:
-        """Whether an ACL allows the operation on some resource of the type, which need not exist
-        yet.
-        """
+        """Whether an ACL allows the operation on some resource of the type, existing or not."""
         key = (operation, resource)
         if key not in self._somewhere:
             self._somewhere[key] = is_allowed_somewhere(self._index, self._who, operation, resource)

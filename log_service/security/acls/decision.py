@@ -95,13 +95,12 @@ def decide_by(acls: Iterable[Acl], who: Who, operation: int, *, is_open: bool) -
 
 
 def is_allowed_somewhere(index: AclIndex, who: Who, operation: int, resource_type: int) -> bool:
-    """Whether the operation is allowed on some resource of a type (``authorizeByResourceType``,
-    KIP-679).
+    """Whether ACLs allow the operation on some resource of a type (KIP-679).
 
-    The resource need not exist. A DENY on the literal ``*`` denies, and otherwise an ALLOW on it
-    allows. Failing both, an allowed name counts unless that name or a prefix of it is denied. An
-    allowed prefix counts unless that prefix or a shorter one is denied. Only ACLs for the operation
-    itself or for ALL are considered.
+    This is ``authorizeByResourceType``. The resource need not exist. A DENY on the literal ``*``
+    denies, and otherwise an ALLOW on it allows. Failing both, an allowed name counts unless that
+    name or a prefix of it is denied. An allowed prefix counts unless that prefix or a shorter one
+    is denied. Only ACLs for the operation itself or for ALL are considered.
     """
     found = [
         acl

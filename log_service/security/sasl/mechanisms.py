@@ -1,5 +1,4 @@
-"""The outcomes of a login step, on the broker's and on the client's side, and the mechanisms'
-names.
+"""The outcomes of a login step, on both sides, and the names of the mechanisms.
 
 A ``ServerExchange`` receives the client's tokens one by one and returns an ``Outcome``.
 

@@ -62,8 +62,7 @@ class OAuthClient:
         return f"n,,{SEPARATOR}{''.join(pair + SEPARATOR for pair in pairs)}{SEPARATOR}".encode()
 
     def evaluate(self, token: bytes) -> bytes:
-        """Take the broker's reasons for a refusal, and return the byte that asks it to end the
-        login.
+        """Take the broker's reasons for a refusal, and return the byte that ends the login.
 
         Raises:
             LoginError: the broker goes on after that.

@@ -108,9 +108,7 @@ def server_signature(mechanism: ScramMechanism, key: bytes, auth_message: bytes)
 
 
 class Shape(NamedTuple):
-    """The part of a credential that a client sees when a login begins: iterations and form of the
-    salt.
-    """
+    """The part of a credential that a client sees early: iterations and form of the salt."""
 
     iterations: int = MIN_ITERATIONS
     salt_bytes: int = 26
@@ -123,9 +121,7 @@ PLAIN_SHAPE = Shape()
 
 
 def usual_shape(credentials: Iterable[ScramCredential]) -> Shape:
-    """Return the most common shape, the smallest of several, or ``PLAIN_SHAPE`` without
-    credentials.
-    """
+    """Return the most common shape, the smallest of several, else ``PLAIN_SHAPE``."""
     counts = Counter(map(_shape_of, credentials))
     return max(sorted(counts), key=counts.__getitem__, default=PLAIN_SHAPE)
 

@@ -91,8 +91,7 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def evaluate(self, token: bytes) -> bytes | SaltingWanted:
-        """Take a broker's message, and return a salting request, or empty bytes after the last
-        message.
+        """Take a broker's message, and return a salting request, or empty bytes at the end.
 
         Raises:
             LoginError: the broker's message is malformed, weak or absurd, or it does not know the

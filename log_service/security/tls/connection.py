@@ -134,8 +134,9 @@ class TlsConnection:
 
     @property
     def is_resumed(self) -> bool:
-        """Whether the handshake resumed a session (TLS 1.2), so that the peer showed no certificate
-        now.
+        """Whether the handshake resumed an earlier session (TLS 1.2).
+
+        The peer showed its certificate in that session, and not now.
         """
         return bool(self._tls.session_reused)
 
@@ -227,8 +228,7 @@ class TlsConnection:
         self._lot.unpark_all()
 
     def _notify_peer(self) -> None:
-        """Send ``close_notify`` (RFC 8446, 6.1), unless part of a record has left or the peer is
-        gone.
+        """Send ``close_notify`` (RFC 8446, 6.1), unless a record was cut or the peer is gone.
 
         Not every stream below can send it.
         """
@@ -310,9 +310,7 @@ class TlsConnection:
             self._lot.unpark()
 
     async def _flush_unasked(self) -> None:
-        """Send the bytes that OpenSSL wrote during a receive, unless a sending task takes them
-        along.
-        """
+        """Send the bytes that OpenSSL wrote during a receive, unless a sending task does."""
         if not self._is_flushing:
             await self._flush()
         elif self._outgoing.pending > MAX_UNASKED_BYTES + CHUNK_BYTES:

@@ -88,9 +88,7 @@ def _chooser(named: Sequence[tuple[frozenset[str], ssl.SSLContext]]) -> Callable
 
 
 def is_for_host(names: frozenset[str], host: str) -> bool:
-    """Whether a certificate's names include a host, also as ``*`` for its first label (RFC 6125,
-    6.4.3).
-    """
+    """Whether a certificate is for a host, also by ``*`` for its first label (RFC 6125, 6.4.3)."""
     wanted = host.lower().rstrip(".")
     _, _, domain = wanted.partition(".")
     return wanted in names or (bool(domain) and f"*.{domain}" in names)
