@@ -89,8 +89,7 @@ class NoRedirects(HTTPRedirectHandler):
 
 
 def send_alert(alert: Alert) -> None:
-    """Send ``alert`` to ``TIDELOG_ALERT_WEBHOOK`` and to ``TIDELOG_ALERT_EMAIL_TO``, if they are
-    set.
+    """Send ``alert`` to ``TIDELOG_ALERT_WEBHOOK`` and ``TIDELOG_ALERT_EMAIL_TO``, if set.
 
     It never raises. An alert that cannot be sent, or not in time, is logged. All alerts of a minute
     together wait at most 15 seconds. A slower alert is still sent while the process lives.
@@ -162,9 +161,7 @@ def mail(settings: Settings, server: tuple[str, int], alert: Alert) -> None:
 
 
 def _begun(alert: Alert, where: str, hook: Callable[[], None]) -> Thread | None:
-    """Return the thread of a hook, or log that there is no place or no thread for it and return
-    None.
-    """
+    """Return the thread of a hook, or log why there is none and return None."""
     places = PLACES
 
     def run() -> None:

@@ -16,9 +16,7 @@ from orchestration.sensing.run_failures import failed_assets, is_tried_again, re
 FIRST_LOOK_RUNS = 200
 LOOK_RUNS = 1_000
 LOOKS_AFTER_EVENT = 3
-"""The looks at runs after the last event, because a database may show a run or an event out of
-order.
-"""
+"""The looks at runs after the last event, because runs and events may appear out of order."""
 LOOKS_PER_CHECK = 6
 """Of the looks after those, one in this many queries runs anyway."""
 OVERLAP = timedelta(seconds=10)
@@ -37,9 +35,7 @@ class FailingAssets:
         self._looks_since = -1
 
     def look(self, known: Collection[dg.AssetKey]) -> list[str]:
-        """Look at the runs that ended, and return a sentence for each ``known`` asset whose last
-        run failed.
-        """
+        """Look at the ended runs, and return a sentence for each failing asset in ``known``."""
         if self._may_have_changed():
             self._look_at_runs()
         return [f"{key.to_user_string()} failed in its last run: {why}" for key, why in sorted(self._reasons.items()) if key in known]

@@ -66,11 +66,10 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """The findings of a tick: all ``listed`` groups, those ``found``, and sentences about the
-    others.
+    """The findings of a tick: ``listed`` groups, ``found`` groups, and ``reasons``.
 
-    ``stopped_at`` is the last group that was looked at before the time was over, empty if all had
-    their turn.
+    ``reasons`` are sentences about the other groups. ``stopped_at`` is the last group that was
+    looked at before the time was over, empty if all had their turn.
     """
 
     listed: frozenset[str]

@@ -20,8 +20,9 @@ OBJECTIVE_METADATA = "tidelog/within_s"
 
 
 def lag_objective(table: dg.AssetsDefinition, *, within_s: int) -> dg.AssetChecksDefinition:
-    """Return the check that every record of the table's topic is in the table within ``within_s``
-    seconds.
+    """Return the check that each record of the topic is in the table within ``within_s``.
+
+    ``within_s`` is in seconds.
 
     :raises ValueError: the table does not follow a topic.
     """

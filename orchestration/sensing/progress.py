@@ -1,11 +1,10 @@
-"""The pure decision which watermarks and lags are worth an event, remembered in the sensor's
-cursor.
+"""The pure decision which watermarks and lags are worth an event.
 
-A topic's high watermark is told when it moved, and a table's lag when it changed, both at most once
-per interval. A lag that became zero is told at once. Dagster draws a line between samples, so a lag
-that stood still for longer is told once more before it grows. A falling lag needs no such sample,
-because the run that committed has told it. The cursor remembers what was told and is never a
-checkpoint. Losing it costs a repeated event.
+The sensor's cursor remembers what was told. A topic's high watermark is told when it moved, and a
+table's lag when it changed, both at most once per interval. A lag that became zero is told at once.
+Dagster draws a line between samples, so a lag that stood still for longer is told once more before
+it grows. A falling lag needs no such sample, because the run that committed has told it. The cursor is
+never a checkpoint, and losing it costs a repeated event.
 """
 
 import json
@@ -47,8 +46,9 @@ def told_in(held: Any) -> dict[str, Told]:
 
 
 def read_cursor(cursor: str | None) -> dict[str, Told]:
-    """Return what a sensor told, from a cursor with nothing else; empty if it is missing or
-    foreign.
+    """Return what a sensor told, from a cursor with nothing else, or nothing.
+
+    A missing cursor and another sensor's cursor tell nothing.
     """
     try:
         return told_in(json.loads(cursor or "{}"))
@@ -58,11 +58,11 @@ def read_cursor(cursor: str | None) -> dict[str, Told]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Everything that was told: watermarks by topic, lags and verdicts by table, last alerts by
-    subject.
+    """Everything that was told: watermarks, lags, verdicts and last alerts.
 
-    ``unjudged`` counts, by subject, the ticks in a row that could not judge it, or look at it.
-    ``first`` is the table that the next tick looks at first, because this one had no time for it.
+    Watermarks are by topic, lags and verdicts by table, and alerts by subject. ``unjudged`` counts,
+    by subject, the ticks in a row that could not judge it, or look at it. ``first`` is the table
+    that the next tick looks at first, because this one had no time for it.
     """
 
     watermarks: Mapping[str, Told] = field(default_factory=dict)

@@ -75,8 +75,9 @@ def decide_looks(states: Iterable[SourceState], now_s: float) -> tuple[str, ...]
 
 
 class Looks:
-    """Looks at sources in threads, at most one for each source, so that hanging ones do not pile
-    up.
+    """Looks at sources in threads, at most one for each source.
+
+    A source that hangs therefore holds only one thread.
     """
 
     def __init__(self) -> None:

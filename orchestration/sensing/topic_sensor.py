@@ -411,8 +411,7 @@ def sensor_result(
 
 
 def run_request(feed: TopicFeed, repository: dg.RepositoryDefinition, config: Mapping[str, object]) -> dg.RunRequest:
-    """Return the request for one run of a table, with the run's own checks and its asset's
-    ``config``.
+    """Return the request for one run of a table, with its checks and its asset's ``config``.
 
     It has no run key, because that would de-duplicate for ever, even after a failed run.
     """

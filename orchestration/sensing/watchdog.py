@@ -113,10 +113,10 @@ def subject_of(sensor: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Judgement:
-    """The findings of a tick: verdicts by table, and by table (or ``LOG_SERVICE``) why there is
-    none.
+    """The findings of a tick: verdicts by table, and why a subject has none.
 
-    ``first`` is the first table that there was no time for.
+    A subject is a table, or ``LOG_SERVICE``. ``first`` is the first table that there was no time
+    for.
     """
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)

@@ -70,16 +70,16 @@ def sql_source(
     group_name: str = "sources",
     description: str = "",
 ) -> dg.AssetsDefinition:
-    """Return the asset that sends the changes of a SQL table or view to ``topic``, each exactly
-    once.
+    """Return the asset that sends the changes of a SQL table to ``topic``, each exactly once.
 
-    A row becomes a JSON object of its ``columns`` (all by default) under its ``key``. A deleted row
-    becomes a record without value. ``cursor`` names a column that grows with every change (a number
-    or a time). Rows beyond the last are queried every ``every_s`` seconds. Every
-    ``compare_every_s`` seconds all rows are compared with the topic's value of each key. That finds
-    deletions and changes that the cursor missed. Without ``cursor`` each run compares if it is due.
-    None leaves comparisons out. For a comparison the topic has to keep the newest record of each
-    key (``cleanup.policy=compact``). ``delay_s``: rows with a younger time in ``cursor`` wait.
+    A view will do as well. A row becomes a JSON object of its ``columns`` (all by default) under
+    its ``key``. A deleted row becomes a record without value. ``cursor`` names a column that grows
+    with every change (a number or a time). Rows beyond the last are queried every ``every_s``
+    seconds. Every ``compare_every_s`` seconds all rows are compared with the topic's value of each
+    key. That finds deletions and changes that the cursor missed. Without ``cursor`` each run
+    compares if it is due. ``compare_every_s`` None leaves comparisons out. For a comparison the
+    topic has to keep the newest record of each key (``cleanup.policy=compact``). ``delay_s``: rows
+    with a younger time in ``cursor`` wait.
 
     ``url`` is SQLAlchemy's. ``dg.EnvVar("NAME")`` takes it from the environment, and
     ``TIDELOG_SQL_URL`` is the default.
@@ -121,8 +121,7 @@ def folder_source(
     group_name: str = "sources",
     description: str = "",
 ) -> dg.AssetsDefinition:
-    """Return the asset that sends files dropped into ``folder`` to ``topic``, each record exactly
-    once.
+    """Return the asset that sends files in ``folder`` to ``topic``, each record exactly once.
 
     ``read_as``: ``"lines"`` makes a record of each line, ``"csv"`` and ``"parquet"`` a JSON object
     of each row, ``"whole"`` one record of a file. None goes by the suffix (``.csv``, ``.parquet``,

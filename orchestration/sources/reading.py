@@ -115,9 +115,7 @@ def size_of(record: OutgoingRecord) -> int:
 
 
 def portioned(records: Iterator[tuple[OutgoingRecord, Any]]) -> Iterator[tuple[list[OutgoingRecord], Any]]:
-    """Cut records, each with the place after it, into portions with the place after their last
-    record.
-    """
+    """Cut records, each with the place after it, into portions with the place after each."""
     portion: list[OutgoingRecord] = []
     size, place = 0, None
     for record, after in records:

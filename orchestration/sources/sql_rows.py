@@ -69,9 +69,7 @@ class SqlRows:
             return connection.execute(newer).first() is not None
 
     def portions(self, position: Position | None, situation: Situation, note: Callable[[str], None]) -> Iterator[Portion]:
-        """Yield the rows beyond the cursor, or of a comparison if that is due, which finds them as
-        well.
-        """
+        """Yield the rows beyond the cursor, or of a comparison that is due and finds them too."""
         if self._is_comparison_due(position, situation.now):
             note(f"comparing the table {self.table} with the topic {situation.target.topic}")
             yield from self._by_comparison(position or {}, situation)
@@ -91,8 +89,7 @@ class SqlRows:
                 yield Portion(records=records, position={**position, "after": after})
 
     def _by_comparison(self, position: Position, situation: Situation) -> Iterator[Portion]:
-        """Yield the differences between the table and the topic: new or changed rows, then deleted
-        keys.
+        """Yield how the table differs from the topic: new or changed rows, then deleted keys.
 
         Rows beyond the last place of the cursor, as it is at the start, are left to the cursor.
         """
