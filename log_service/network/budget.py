@@ -1,10 +1,14 @@
-"""What all listeners of a node share: how many connections there are, and how much memory requests and held responses may take.
+"""Limits shared by all listeners of a node, on connections and on request memory.
 
-Decides whether a connection may enter and when a large frame may be received; decides nothing about what is in a frame. The memory counted
-is what connections cannot bound by themselves: frames larger than their buffer, and ready responses that wait behind an unfinished one.
+``ServerBudget`` decides whether a connection may enter and when a large frame may be received. It
+never looks into a frame. It counts only memory that a connection cannot bound by itself: frames
+larger than its buffer, and ready responses that wait behind an unfinished one.
 
-Invariants: connections that wait for memory are served in order; one large frame is always allowed, so that an exhausted budget delays and
-never fails; every granted byte is given back exactly once.
+Invariants:
+
+- Connections that wait for memory are served in order.
+- One large frame is always allowed, so an exhausted budget delays requests and never fails them.
+- Every granted byte is given back exactly once.
 """
 
 import sys
@@ -23,11 +27,14 @@ from log_service.network.frame_memory import FrameMemory
 ALL_LISTENERS = ""
 UNLIMITED_RATE = 2**31 - 1
 MAX_HELD_COUNT = 1_000
-"""Connections that are held before they are closed; those that come beyond are closed at once."""
+"""Connections held before they are closed. Connections beyond this count are closed at once."""
 MAX_LOGIN_FRAMES = 32
-"""Large frames under way at once of clients that have not logged in: they must not take the memory of those that have."""
+"""Large frames in progress at once from clients that have not logged in.
+
+The limit keeps them from taking the memory of clients that have logged in.
+"""
 BURST_MS = 1_000
-"""A rate may be used up at once after so long without connections."""
+"""A rate allows a burst of this length after a period without connections."""
 
 
 class _Waiter:
@@ -39,16 +46,20 @@ class _Waiter:
 
 
 class AddressRates(Protocol):
-    """How often addresses may connect (KIP-612)."""
+    """Rates at which addresses may connect (KIP-612)."""
 
     def hold_back(self, host: str, now_ms: int) -> int:
-        """Count a new connection, and return for how many milliseconds it is held before it is closed; 0 for one that may come in."""
+        """Count a new connection and return for how many ms to hold it before closing.
+
+        0 admits the connection.
+        """
 
 
 class ServerBudget:
-    """Connections and request memory of one node. ``address_rates`` are there while addresses have quotas.
+    """Connections and request memory of one node.
 
-    ``most_connections`` is what the process's limit of descriptors leaves for connections, whatever the limits say.
+    ``address_rates`` is set while addresses have quotas. ``most_connections`` is the number of
+    connections for which the process has descriptors. It caps the configured limits.
     """
 
     def __init__(self, limits: NetworkLimits, *, most_connections: int = sys.maxsize) -> None:
@@ -87,14 +98,14 @@ class ServerBudget:
         return self._last_connection_id
 
     def set_connection_limits(self, limits: ConnectionLimits) -> None:
-        """Go by these limits from now on; connections that are open stay open."""
+        """Apply these limits from now on. Connections that are open stay open."""
         self._limits = limits
         self._max_count_of_host = dict(limits.max_count_of_host)
         self._max_count_of_listener = dict(limits.max_count_of_listener)
         self._max_rate_of_listener = dict(limits.max_rate_of_listener)
 
     def pace(self, listener_name: str, now_ms: int) -> float:
-        """Count a connection that just came in against the rates, and return for how many milliseconds it has to wait."""
+        """Count a new connection against the rates and return its delay in milliseconds."""
         rates = {ALL_LISTENERS: self._limits.max_rate, listener_name: self._max_rate_of_listener.get(listener_name, UNLIMITED_RATE)}
         delay_ms = 0.0
         for name, rate in rates.items():
@@ -105,11 +116,17 @@ class ServerBudget:
         return delay_ms
 
     def hold_back(self, host: str, now_ms: int) -> int:
-        """Return for how many milliseconds a connection is held whose address connects too often; 0 for one that may come in."""
+        """Return for how many ms to hold a connection whose address connects too often.
+
+        0 admits the connection.
+        """
         return 0 if self.address_rates is None else self.address_rates.hold_back(host, now_ms)
 
     def add_connection(self, host: str, listener_name: str) -> str | None:
-        """Count a new connection, or say why it must be closed (then it is not counted)."""
+        """Count a new connection, or return why it must be closed.
+
+        A refused connection is not counted.
+        """
         limits = self._limits
         if self.connection_count >= limits.max_count:
             return f"there are {self.connection_count} connections already, the limit is {limits.max_count}"
@@ -127,7 +144,7 @@ class ServerBudget:
         return None
 
     def remove_connection(self, host: str, listener_name: str) -> None:
-        """Forget a connection that was counted."""
+        """Remove a counted connection."""
         self.connection_count -= 1
         self._count_of_listener[listener_name] -= 1
         self._count_of_host[host] -= 1
@@ -135,14 +152,17 @@ class ServerBudget:
             del self._count_of_host[host]
 
     def acquire_frame_nowait(self, size_bytes: int) -> bool:
-        """Take memory for a frame if it is there and no connection waits for it; return whether it was."""
+        """Take memory for a frame, and return whether that succeeded.
+
+        No memory is taken while another connection waits for it.
+        """
         if self._waiters or not self._has_room_for(size_bytes):
             return False
         self._frame_bytes += size_bytes
         return True
 
     async def acquire_frame(self, size_bytes: int) -> None:
-        """Wait until a frame of that size may be received; ``release_frame`` gives the memory back."""
+        """Wait until a frame of this size may be received. ``release_frame`` returns the memory."""
         if self.acquire_frame_nowait(size_bytes):
             return
         waiter = _Waiter(size_bytes)
@@ -163,7 +183,7 @@ class ServerBudget:
         """Count a large frame of a client that has not logged in, while it is received.
 
         Raises:
-            ProtocolError: there are too many; the connection must be closed.
+            ProtocolError: there are too many such frames. The connection must be closed.
         """
         if self._login_frame_count >= MAX_LOGIN_FRAMES:
             raise ProtocolError(f"clients that have not logged in send {self._login_frame_count} large frames already, the limit of a node")
@@ -174,11 +194,14 @@ class ServerBudget:
             self._login_frame_count -= 1
 
     def hold_response(self, size_bytes: int) -> None:
-        """Count a ready response that cannot be sent yet; never waits, but may exhaust the budget."""
+        """Count a ready response that cannot be sent yet.
+
+        Never waits, but may exhaust the budget.
+        """
         self._held_bytes += size_bytes
 
     def release_response(self, size_bytes: int) -> None:
-        """A response that was held is on its way, or dropped."""
+        """Give back the memory of a held response that is being sent or was dropped."""
         self._held_bytes -= size_bytes
         self._grant()
 

@@ -1,14 +1,20 @@
-"""One accepted connection: bytes in, frames to the handler, responses out in the order of their requests.
+"""One accepted connection, which passes frames on and sends responses in request order.
 
-Decides when to read, when to send and when to hold back; knows neither what a frame means nor how long things may take (the server's
-sweeper looks at the counters here). One task reads, and usually sends too: each wake-up handles every complete frame in the buffer and
-sends the responses that are ready with one call. A second task is started by the first response that must wait, and sends those that become
-complete later. Frames larger than the buffer are received straight into memory of their own, once the buffer is full of them. While a
-response holds its frame nothing else is handled, but the task goes on receiving: a peer that leaves ends the work for it.
+The connection decides when to read, when to send and when to hold back. It knows neither what a
+frame means nor how long things may take. The server's sweeper looks at the counters here.
 
-Invariants: at most one task is sending (``is_sending``); ``_ready`` is empty whenever the reading task waits for anything but that
-sending; nothing is read while as many requests, or as many bytes of requests, as the limits allow are unanswered. So one client's records
-that wait for their replicas are a bounded part of what others wait behind.
+One task reads, and usually sends too. Each wake-up handles every complete frame in the buffer and
+sends the ready responses with one call. The first response that must wait starts a second task,
+which sends responses that become complete later. A frame larger than the buffer is received
+straight into its own memory once the buffer is full. While a response holds its frame, no other
+frame is handled. The task goes on receiving, so that the work ends if the peer leaves.
+
+Invariants:
+
+- At most one task is sending (``is_sending``).
+- ``_ready`` is empty whenever the reading task waits for anything but that sending.
+- Nothing is read while the unanswered requests reach the limit in count or in bytes. This bounds
+  how much of one client's data waiting for replicas others can wait behind.
 """
 
 import enum
@@ -37,11 +43,11 @@ from log_service.network.responses import (
 )
 
 SIZE_BYTES = 4
-JOIN_BYTES = 256 << 10  # ready responses are sent once they are this many bytes, so that one wake-up cannot pile up more
-SMALL_SLICE_BYTES = 128 << 10  # up to this many, reading a slice and sending it with its neighbours is cheaper than a sendfile
-COPY_BYTES = 8 << 10  # up to this many, copying responses into one buffer is cheaper than handing the kernel many
-TLS_HELLOS = range(0x160300, 0x160305)  # how the first record of a TLS handshake begins: its type, and a version
-INITIAL_BUFFER_BYTES = 4 << 10  # grows when it was too small once: ten thousand idle connections cost what they need
+JOIN_BYTES = 256 << 10  # send at this size, so that one wake-up cannot pile up more
+SMALL_SLICE_BYTES = 128 << 10  # up to this size, reading a slice and sending it with its neighbours is cheaper than sendfile
+COPY_BYTES = 8 << 10  # up to this size, copying responses into one buffer is cheaper than a gathered send
+TLS_HELLOS = range(0x160300, 0x160305)  # first three bytes of a TLS handshake: record type and version
+INITIAL_BUFFER_BYTES = 4 << 10  # grows once a frame does not fit, because ten thousand idle connections must stay cheap
 
 logger = logging.getLogger(__name__)
 _read_size = struct.Struct(">i").unpack_from
@@ -51,15 +57,15 @@ class _Next(enum.Enum):
     """Why handling buffered frames stopped."""
 
     RECEIVE = enum.auto()  # the rest of a frame has not arrived
-    RECEIVE_LARGE = enum.auto()  # ... and will not fit into the buffer
+    RECEIVE_LARGE = enum.auto()  # the rest of a frame has not arrived and will not fit into the buffer
     SEND = enum.auto()  # enough responses are ready
     WAIT = enum.auto()  # enough requests are unanswered
     PAUSE = enum.auto()  # the handler muted the connection
-    PUT_OFF = enum.auto()  # ... and gets the frame again
+    PUT_OFF = enum.auto()  # the handler muted the connection and gets the frame again
     HOLD = enum.auto()  # the handler still reads the frame
 
 
-RECEIVE, RECEIVE_LARGE, SEND, WAIT, PAUSE, PUT_OFF, HOLD = _Next  # names of their own: cheaper to look up than members
+RECEIVE, RECEIVE_LARGE, SEND, WAIT, PAUSE, PUT_OFF, HOLD = _Next  # module names are cheaper to look up than enum members
 
 
 class ServerConnection:
@@ -125,19 +131,19 @@ class ServerConnection:
         self._max_unanswered_bytes = limits.max_unanswered_bytes_per_connection
         self._buffer = bytearray(min(INITIAL_BUFFER_BYTES, limits.receive_buffer_bytes))
         self._view = memoryview(self._buffer)
-        self._end = 0  # of what was received and not handled yet
+        self._end = 0  # end of the bytes that were received and not handled yet
         self._ready: list[Chunk] = []
         self._ready_bytes = 0
-        self._has_slices = False  # among what is ready
+        self._has_slices = False  # whether _ready contains file slices
         self._queue = ResponseQueue(budget, self._note_completed)
         self._responses = self._queue.responses
         self._has_writer = False
         self._is_held = False  # the reading task waits for room among the unanswered requests
         self._is_stopping = False
-        self._memory_scope: trio.CancelScope | None = None  # around a wait for memory, which closing must end
-        self._mute_scope: trio.CancelScope | None = None  # around a pause, which closing and stopping must end
+        self._memory_scope: trio.CancelScope | None = None  # wait for memory; close() cancels it
+        self._mute_scope: trio.CancelScope | None = None  # pause; close() and stop() cancel it
         self._holding: PendingResponse | None = None  # the response that holds its frame
-        self._held_scope: trio.CancelScope | None = None  # around receiving meanwhile, which its completion and closing must end
+        self._held_scope: trio.CancelScope | None = None  # receiving while a frame is held; cancelled on completion and by close()
         self._writer_lot = trio.lowlevel.ParkingLot()
         self._reader_lot = trio.lowlevel.ParkingLot()
 
@@ -161,10 +167,13 @@ class ServerConnection:
         return len(self._responses)
 
     async def secure(self, secure: Callable[[Connection, ConnectionContext], Awaitable[Connection]]) -> None:
-        """Speak on another stream from now on, which is made of the one that was accepted (TLS). Before ``serve``.
+        """Replace the accepted stream with the one that ``secure`` makes of it (TLS).
+
+        Call before ``serve``.
 
         Raises:
-            OSError: it could not be made, or the peer is gone, or ``close`` was called meanwhile.
+            OSError: the stream could not be made, the peer is gone, or ``close`` was called
+                meanwhile.
         """
         self._stream = await secure(self._stream, self.context)
         if self.is_closed:
@@ -176,7 +185,8 @@ class ServerConnection:
 
         Raises:
             OSError: the peer is gone, or ``close`` was called.
-            ProtocolError: from the handler, or a frame's size is out of bounds; ready responses before it were sent.
+            ProtocolError: raised by the handler, or a frame's size is out of bounds. Ready
+                responses before it were sent.
         """
         receive_into = self._stream.receive_into
         while not self._is_stopping:
@@ -190,7 +200,7 @@ class ServerConnection:
         await self._wait_until_drained()
 
     def stop(self) -> None:
-        """Read nothing more, and close once everything that was received is answered."""
+        """Stop reading, and close once every request that was received is answered."""
         self._is_stopping = True
         if self._mute_scope is not None:
             self._mute_scope.cancel()
@@ -208,7 +218,10 @@ class ServerConnection:
             self._reader_lot.unpark_all()
 
     def discard(self) -> None:
-        """Close, and release everything that is still held; for when the reading task has ended."""
+        """Close, and release everything that is still held.
+
+        Call it after the reading task has ended.
+        """
         self.close()
         release_slices(self._ready)
         self._ready = []
@@ -239,7 +252,7 @@ class ServerConnection:
                 await self._stay_put_off()
 
     def _handle_buffered(self) -> _Next:
-        """Hand over complete frames until there is none, or something has to be waited for."""
+        """Hand over complete frames until none is left or the connection must wait."""
         buffer, view, start, end = self._buffer, self._view, 0, self._end
         context = self.context
         max_frame_bytes = context.max_frame_bytes or self._max_frame_bytes
@@ -276,7 +289,10 @@ class ServerConnection:
         return following
 
     def _handle(self, frame: memoryview) -> _Next:
-        """Hand one frame over and keep its response; return RECEIVE where nothing has to be done before the next."""
+        """Hand one frame to the handler and keep its response.
+
+        Return RECEIVE unless something must be done before the next frame.
+        """
         response = self._handle_frame(self.context, frame)
         if isinstance(response, PutOff):
             return PUT_OFF
@@ -307,7 +323,7 @@ class ServerConnection:
         return HOLD
 
     def _keep_rest(self, start: int, end: int, needed_bytes: int) -> None:
-        """Move what is left to the front of the buffer, a larger one when this one proved too small."""
+        """Move the rest to the front of the buffer, or to a larger buffer if needed."""
         rest = end - start
         if len(self._buffer) < self._max_buffer_bytes and max(needed_bytes, end + 1) > len(self._buffer):
             grown = bytearray(self._max_buffer_bytes)
@@ -318,7 +334,7 @@ class ServerConnection:
         self._end = rest
 
     def _leave_buffer(self, start: int, end: int) -> None:
-        """Go on in a new buffer, because a frame in this one is still read."""
+        """Continue in a new buffer, because a frame in this one is still being read."""
         rest = self._view[start:end]
         self._buffer = bytearray(len(self._buffer))
         self._view = memoryview(self._buffer)
@@ -326,7 +342,7 @@ class ServerConnection:
         self._end = len(rest)
 
     async def _receive_large(self) -> None:
-        """Receive the frame at the front of the buffer, which is larger than the buffer, and hand it over."""
+        """Receive and hand over the frame at the front of the buffer, which is too large for it."""
         await self._wait_for_room()
         await self._fill_buffer()
         size = _read_size(self._buffer, 0)[0]
@@ -334,7 +350,7 @@ class ServerConnection:
             await self._receive_in_memory(size)
 
     async def _receive_in_memory(self, size: int) -> None:
-        """Receive the rest of the frame at the front of the buffer into memory of its own, and hand it over."""
+        """Receive the rest of the frame into its own memory and hand the frame over."""
         if not self._budget.acquire_frame_nowait(size):
             await self._wait_for_memory(size)
         memory = self._budget.frame_memory.take(size)
@@ -361,7 +377,11 @@ class ServerConnection:
             self._budget.release_frame(size)
 
     async def _fill_buffer(self) -> None:
-        """Receive until the buffer is full: memory is for a frame that is sent, not for one that is announced."""
+        """Receive until the buffer is full.
+
+        Frame memory is taken only after that, so that announcing a frame without sending it takes
+        none.
+        """
         self.is_mid_frame = True
         await self._fill(self._view[self._end :])
         self.is_mid_frame = False
@@ -382,7 +402,8 @@ class ServerConnection:
             rest = rest[received:]
 
     async def _stay_muted(self) -> None:
-        """Send what is ready, and handle nothing more until the pause is over, or the connection stops or closes."""
+        """Send ready responses, then wait until the pause ends or the connection stops or
+        closes."""
         self.is_mid_frame = False
         if self._ready:
             await self._send_ready()
@@ -398,17 +419,21 @@ class ServerConnection:
             raise _closed()
 
     async def _stay_put_off(self) -> None:
-        """Wait until a frame can be handed over again. A connection that stops gives up, because its pause ends at once."""
+        """Wait until a frame can be handed over again.
+
+        A connection that stops gives up, because its pause ends at once.
+        """
         await self._stay_muted()
         if self._is_stopping:
             await self._wait_until_drained()
             raise _closed()
 
     async def _stay_held(self) -> None:
-        """Receive what comes behind a frame that is still read, and handle nothing, until its response is done.
+        """Receive, but handle nothing, until the response that holds its frame is done.
 
         Raises:
-            OSError: the peer has left, or the connection was closed; the frame's memory must not be used again.
+            OSError: the peer has left, or the connection was closed. The frame's memory must not be
+                used again.
         """
         response = self._holding
         while response is not None and not response.is_done:
@@ -428,7 +453,7 @@ class ServerConnection:
         self._holding = None
 
     def _absurd(self, size: int, max_frame_bytes: int) -> str:
-        """Return what is wrong with a size; that of a TLS handshake's first record is known by its first three bytes."""
+        """Return why a frame size is refused. The first three bytes reveal a TLS handshake."""
         if size >> 8 in TLS_HELLOS and not self.request_count:
             return (
                 "the client speaks TLS, and this listener does not; connect to a listener with SSL, or set security.protocol to PLAINTEXT"
@@ -462,7 +487,10 @@ class ServerConnection:
             self._start_task(self._write_completed)
 
     def _note_completed(self, response: PendingResponse) -> None:
-        """Wake who waits for a queued response: the task that sends, and the one that reads where its frame was held."""
+        """Wake the tasks that wait for a queued response.
+
+        These are the task that sends, and the task that reads while the response holds its frame.
+        """
         if response is self._holding and self._held_scope is not None:
             self._held_scope.cancel()
         if self._queue.is_head_ready:
@@ -483,7 +511,7 @@ class ServerConnection:
                     await self._writer_lot.park()
         except OSError:
             self.close()
-        except Exception:  # a bug of ours: this connection pays, the others go on
+        except Exception:  # our bug: only this connection is closed
             logger.exception("Closing the connection from %s: sending its responses failed", self.context.peer_host)
             self.close()
 
@@ -493,7 +521,7 @@ class ServerConnection:
             self.close()
 
     async def _send_ready(self) -> None:
-        """Send what is ready, and after it what has become ready meanwhile."""
+        """Send the ready responses, and then those that became ready meanwhile."""
         chunks, has_slices = self._ready, self._has_slices
         if not has_slices and len(chunks) > 1 and self._ready_bytes <= COPY_BYTES:
             chunks = [b"".join(chunks)]  # type: ignore[arg-type]  # there is no slice among them
@@ -516,7 +544,7 @@ class ServerConnection:
                 self._reader_lot.unpark_all()
 
     async def _send_mixed(self, chunks: Sequence[Chunk]) -> None:
-        """Send bytes gathered, and slices of files after the bytes before them; release every slice."""
+        """Send bytes gathered and file slices in order. Release every slice."""
         unsent: list[Buffer] = []
         read_bytes = 0
         try:

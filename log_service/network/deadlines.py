@@ -1,8 +1,9 @@
-"""When a connection has taken too long: half a frame, a response that the peer does not read, nothing at all.
+"""Deadlines of a connection, for incomplete frames, unread responses and idleness.
 
-Decides by comparing a connection's counters at two sweeps, so that the path of a frame pays nothing for its deadline: a counter that did
-not move since it was first seen that way is a wait that began at or after that sweep. Hence a deadline fires late by at most one sweep
-interval and never early. Looks at no clock and closes nothing.
+``ConnectionWatch`` compares a connection's counters at two sweeps, so that deadlines cost nothing
+on the path of a frame. A counter that has not moved since a sweep means a wait that began at or
+after that sweep. Hence a deadline fires at most one sweep interval late and never early. The module
+reads no clock and closes nothing.
 """
 
 from dataclasses import dataclass
@@ -15,13 +16,16 @@ MIN_SWEEP_INTERVAL_MS = 10
 
 
 def sweep_interval_ms(limits: NetworkLimits) -> int:
-    """How often to look: an eighth of the shortest deadline."""
+    """Return the interval between sweeps, an eighth of the shortest deadline."""
     shortest_ms = min(limits.frame_deadline_ms, limits.idle_timeout_ms, limits.login_deadline_ms)
     return max(MIN_SWEEP_INTERVAL_MS, shortest_ms // SWEEPS_PER_DEADLINE)
 
 
 class Watched(Protocol):
-    """The counters of a connection. A frame that waits for us (for memory, for its turn) is not mid-frame."""
+    """The counters of a connection.
+
+    A frame that waits for us (for memory, or for its turn) is not mid-frame.
+    """
 
     request_count: int
     bytes_received: int
@@ -34,7 +38,7 @@ class Watched(Protocol):
 
     @property
     def is_muted(self) -> bool:
-        """Whether the connection is in a pause that its quota asked for."""
+        """Whether the connection is muted by its quota."""
 
     @property
     def queued_response_count(self) -> int:
@@ -43,7 +47,7 @@ class Watched(Protocol):
 
 @dataclass(slots=True)
 class ConnectionWatch:
-    """What the sweeper remembers of one connection."""
+    """State of one connection at the last sweep."""
 
     limits: NetworkLimits
     active_ms: int
@@ -54,7 +58,7 @@ class ConnectionWatch:
     request_count: int = 0
 
     def overdue(self, connection: Watched, now_ms: int) -> str | None:
-        """Look at the counters; return why the connection must be closed, or None."""
+        """Compare the counters, and return why the connection must be closed, or None."""
         has_sent = connection.bytes_sent != self.bytes_sent
         has_received = connection.bytes_received != self.bytes_received
         if has_sent or has_received or connection.queued_response_count or connection.is_muted:

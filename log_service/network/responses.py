@@ -1,11 +1,16 @@
-"""What a handler gives back for a frame, and the queue in which responses wait for their turn.
+"""Responses of handlers, and the queue in which they wait for their turn.
 
-Responses leave in the order of their requests. One that is ready while nothing waits before it never enters the queue; one that must wait
-is a ``PendingResponse``, and what comes after it queues behind it.
+Responses leave in the order of their requests. A response that is ready while nothing waits before
+it never enters the queue. A response that must wait is a ``PendingResponse``, and later responses
+queue behind it.
 
-Invariants: a pending response is completed once; after it was discarded completing it only releases the file slices it was given; the bytes
-of ready responses in the queue are counted in the shared budget until they are taken or dropped; a response that holds its frame is the
-last in its queue until it is complete.
+Invariants:
+
+- A pending response is completed once. Completing it after it was discarded only releases its file
+  slices.
+- The bytes of ready responses in the queue are counted in the shared budget until they are taken or
+  dropped.
+- A response that holds its frame is the last in its queue until it is complete.
 """
 
 import logging
@@ -25,12 +30,12 @@ from log_service.network.budget import ServerBudget
 logger = logging.getLogger(__name__)
 
 Chunk = Buffer | FileSlice
-BUFFER_TYPES: Final = (bytes, bytearray, memoryview)  # a tuple, because a union would be made anew for every chunk
+BUFFER_TYPES: Final = (bytes, bytearray, memoryview)  # a tuple, because a union would be built anew for every chunk
 
 
 @dataclass(slots=True)
 class ConnectionContext:
-    """Who a frame came from. It lives as long as the connection."""
+    """The connection that a frame came from. It lives as long as the connection."""
 
     connection_id: int
     peer_host: str
@@ -38,38 +43,45 @@ class ConnectionContext:
     listener_name: str
     principal: Principal = ANONYMOUS
     is_token_authenticated: bool = False
-    """Whether a delegation token stood for the principal (KIP-48)."""
+    """Whether the principal was authenticated by a delegation token (KIP-48)."""
     peer_port: int = 0
     client_software: tuple[str, str] | None = None
     """Name and version of the client, once it has told them."""
     muted_until_s: float = 0.0
-    """When frames are handled again, in trio's time; 0 is now."""
+    """Time at which frames are handled again, in trio's time; 0 is now."""
     is_finished: bool = False
-    """Whether no further frame is handled: the connection closes once all responses are sent."""
+    """Whether no further frame is handled. The connection closes once all responses are sent."""
     max_frame_bytes: int | None = None
-    """The largest frame that is taken; None is the listener's bound."""
+    """The largest frame that is accepted; None means the listener's bound."""
     must_log_in_by_ms: int | None = None
-    """When the connection is closed unless its client has logged in, in monotonic time; None: it has, or need not."""
+    """Deadline for logging in, in monotonic ms; None if the client has logged in or need not."""
     has_own_memory: bool = False
-    """Whether the frame that is handled lies in memory of its own. Its handler may keep it then, and says so in ``is_frame_kept``."""
+    """Whether the current frame lies in its own memory.
+
+    Its handler may keep the frame then, and sets ``is_frame_kept``.
+    """
     is_frame_kept: bool = False
     on_closed: dict[Hashable, Callable[[], None]] = field(default_factory=dict)
-    """Who is told once when the connection has ended, for whatever reason; by whose they are, so that a later one takes their place."""
+    """Callbacks that run once when the connection has ended, for whatever reason.
+
+    The key is the owner of a callback, so that a later callback of the same owner replaces it.
+    """
 
     def finish(self) -> None:
-        """Have no further frame handled, and the connection closed once everything that was promised is sent."""
+        """Handle no further frame. Close the connection once every promised response is sent."""
         self.is_finished = True
         self.muted_until_s = inf
 
     def mute(self, pause_ms: int) -> None:
-        """Have no further frame handled for so long; responses are still sent (KIP-219)."""
+        """Handle no frame for ``pause_ms``. Responses are still sent (KIP-219)."""
         self.muted_until_s = max(self.muted_until_s, trio.current_time() + pause_ms / 1000)
 
 
 class PendingResponse:
     """A response that must wait for something: records, replicas, a group's members, the disk.
 
-    One that ``holds_frame`` is still made of its request's bytes: the connection keeps them, and handles no other frame until it is done.
+    While a response ``holds_frame``, its request's bytes are still being read. The connection keeps
+    them, and handles no other frame until the response is done.
     """
 
     __slots__ = (
@@ -92,7 +104,10 @@ class PendingResponse:
         self.request_bytes = 0
         self.size_bytes = 0
         self.held_bytes = 0
-        """What is kept of the request meanwhile; counted in the shared budget. Set before the response is handed out."""
+        """Bytes kept of the request meanwhile, counted in the shared budget.
+
+        Set before handing it out.
+        """
         self._chunks: list[Chunk] = []
         self._on_done: Callable[[PendingResponse], None] | None = None
 
@@ -101,23 +116,29 @@ class PendingResponse:
         return f"<PendingResponse {state}>"
 
     def complete(self, chunks: list[Chunk] | None) -> None:
-        """Respond with ``chunks``, or with nothing; from any task of the same trio run, never blocks.
+        """Respond with ``chunks``, or with nothing.
 
-        Once; ignored after the connection has gone, then slices are released here.
+        Never blocks.
+
+        Call it once, from any task of the trio run. After the connection has gone the call only
+        releases the slices.
         """
         if self.is_discarded:
             release_slices(chunks or ())
             return
         assert not self.is_done, "a response was completed twice"
         self.is_done = True
-        self.on_discard = None  # it leads back to who has promised this: with it each request would wait for the garbage collector
+        self.on_discard = None  # breaks a reference cycle, so that requests need not wait for the garbage collector
         self._chunks = chunks or []
         self.size_bytes = memory_bytes(self._chunks)
         if self._on_done is not None:
             self._on_done(self)
 
     def discard(self) -> None:
-        """The connection has gone: release what is held and tell ``on_discard``, unless the response was complete."""
+        """Release the held slices because the connection has gone.
+
+        Call ``on_discard`` unless the response was complete.
+        """
         on_discard, self.on_discard = self.on_discard, None
         self.is_done = self.is_discarded = True
         release_slices(self._chunks)
@@ -129,7 +150,7 @@ class PendingResponse:
                 logger.exception("discarding a response failed")
 
     def watch(self, on_done: Callable[["PendingResponse"], None]) -> None:
-        """Tell ``on_done`` when the response is complete; for the queue that it waits in."""
+        """Call ``on_done`` once the response is complete. Used by the queue that it waits in."""
         self._on_done = on_done
 
     def take(self) -> list[Chunk]:
@@ -140,7 +161,10 @@ class PendingResponse:
 
 @final
 class PutOff:
-    """A frame that its handler has not looked into, because it muted the connection: it gets the frame again after the pause."""
+    """Response to a frame that was not handled because its handler muted the connection.
+
+    The handler gets the same frame again after the pause.
+    """
 
     __slots__ = ()
 
@@ -151,25 +175,31 @@ Response = list[Chunk] | PendingResponse | PutOff | None
 
 
 class FrameHandler(Protocol):
-    """What stands above the network: it responds to frames, and is told when a connection has gone."""
+    """The layer above the network. It responds to frames and learns when a connection has gone."""
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
-        """Respond to one frame, given without its size. The view is writable, and valid until a response that holds it is done, else only
-        during the call. After ``PUT_OFF`` the same frame comes again, unless the connection stops.
+        """Respond to one frame, given without its size prefix.
+
+        The view is writable. It is valid during the call, or until a response that holds it is
+        done. After ``PUT_OFF`` the same frame comes again, unless the connection stops.
 
         Raises:
-            ProtocolError: the frame makes no sense; the connection is closed with one log line.
+            ProtocolError: the frame makes no sense. The connection is closed with one log line.
         """
 
     def connection_closed(self, context: ConnectionContext) -> None:
-        """The connection is gone; called once, after its pending responses were discarded."""
+        """Handle the end of a connection.
+
+        Called once, after its pending responses were discarded.
+        """
 
 
 class ResponseQueue:
-    """Responses in the order of their requests, from the first that was not ready. Bounded by the connection that fills it.
+    """Responses in the order of their requests, from the first that was not ready.
 
-    ``responses`` is for looking: whether there are any, and how many; ``request_bytes`` are those of the requests that they respond to,
-    without requests whose responses were ready when they came.
+    The connection that fills the queue bounds it. ``responses`` is public for inspection only.
+    ``request_bytes`` counts the requests of queued responses, without requests whose responses were
+    ready when they came.
     """
 
     __slots__ = ("_budget", "_on_completed", "request_bytes", "responses")
@@ -182,17 +212,17 @@ class ResponseQueue:
 
     @property
     def is_head_ready(self) -> bool:
-        """Whether the response whose turn it is can be sent."""
+        """Whether the first response in the queue can be sent."""
         return bool(self.responses) and self.responses[0].is_done
 
     def append_ready(self, chunks: list[Chunk]) -> None:
-        """Queue a response that only waits for its turn."""
+        """Queue a ready response that only waits for its turn."""
         response = PendingResponse()
         response.complete(chunks)
         self.append(response)
 
     def append(self, response: PendingResponse, request_bytes: int = 0) -> None:
-        """Queue a response, complete or not, to a request of so many bytes."""
+        """Queue a response, complete or not, to a request of ``request_bytes``."""
         self.responses.append(response)
         response.request_bytes = request_bytes
         self.request_bytes += request_bytes
@@ -203,7 +233,7 @@ class ResponseQueue:
             response.watch(self._completed)
 
     def take_ready(self, max_bytes: int) -> list[Chunk]:
-        """Take complete responses from the head, in order, until they have ``max_bytes`` in memory."""
+        """Take complete responses from the head, in order, up to ``max_bytes`` of memory."""
         chunks: list[Chunk] = []
         size_bytes = 0
         while self.responses and self.responses[0].is_done and size_bytes < max_bytes:
@@ -216,7 +246,10 @@ class ResponseQueue:
         return chunks
 
     def discard(self) -> None:
-        """Drop everything, complete or not, and tell ``on_completed`` nothing any more: it leads back to the connection."""
+        """Drop every response, complete or not.
+
+        ``on_completed`` is dropped too, because it refers back to the connection.
+        """
         self._on_completed = lambda _: None
         while self.responses:
             response = self.responses.popleft()
@@ -231,7 +264,7 @@ class ResponseQueue:
 
 
 def memory_bytes(chunks: Sequence[Chunk]) -> int:
-    """Bytes of memory that chunks take; slices of files take none."""
+    """Return the memory that chunks take, in bytes. File slices take none."""
     size_bytes = 0
     for chunk in chunks:
         if isinstance(chunk, BUFFER_TYPES):
@@ -240,7 +273,7 @@ def memory_bytes(chunks: Sequence[Chunk]) -> int:
 
 
 def release_slices(chunks: Sequence[Chunk]) -> None:
-    """Give back every lease among ``chunks``."""
+    """Release every file slice among ``chunks``."""
     for chunk in chunks:
         if not isinstance(chunk, BUFFER_TYPES):
             chunk.release()

@@ -1,10 +1,17 @@
-"""A listener with its limits: accepts connections, watches their deadlines, drains them.
+"""A listener with its limits.
 
-Decides who may connect and when a connection has taken too long; what a connection does between those is in ``connection``, what a frame
-means is the handler's. One task accepts, one sweeps all connections, each connection has one or two of its own.
+Accepts connections, watches their deadlines and drains them.
 
-Invariants: nothing that a peer does ends ``run``; every connection that was counted in the shared budget is taken out again, its handler
-told once; after ``drain`` or cancellation nothing is left open.
+The server decides who may connect and when a connection has taken too long. ``connection`` handles
+the traffic between those two events, and the handler interprets frames. One task accepts and one
+sweeps all connections. Each connection has one or two tasks of its own.
+
+Invariants:
+
+- Nothing that a peer does ends ``run``.
+- Every connection counted in the shared budget is removed from it again, and its handler is told
+  once.
+- Nothing is left open after ``drain`` or cancellation.
 """
 
 import logging
@@ -36,23 +43,29 @@ __all__ = [
 ]
 
 Secure = Callable[[Connection, ConnectionContext], Awaitable[Connection]]
-"""Makes the stream that a connection speaks on of the one that was accepted (TLS), and may say who the peer is. Bounded in time and number
-by itself. Raises OSError: the connection is closed, and the text is logged."""
+"""Make the stream of a connection from the accepted one (TLS), and possibly name the peer.
+
+The function bounds its own time and number. It raises OSError to close the connection, and the
+error's text is logged.
+"""
 
 MIN_ACCEPT_PAUSE_S = 0.05
 MAX_ACCEPT_PAUSE_S = 1.0
 LOG_WINDOW_MS = 60_000
 MAX_LINES_PER_WINDOW = 20
-"""Of each kind that peers can provoke."""
+"""Maximum for each kind of log line that peers can provoke."""
 
 logger = logging.getLogger(__name__)
 
 
 class Server:
-    """One listener of a node. ``run`` serves until it is drained or cancelled.
+    """One listener of a node.
 
-    ``bound`` is what listens already, if anything does: a broker tells the controller which ports it bound before it serves them, and the
-    operating system keeps the connections that come meanwhile, as many as the backlog allows.
+    ``run`` serves until it is drained or cancelled.
+
+    ``bound`` is a socket that listens already, if any. A broker tells the controller which ports it
+    bound before it serves them. Meanwhile the operating system queues connections up to the
+    backlog.
     """
 
     def __init__(
@@ -74,7 +87,7 @@ class Server:
         self.failed_handshake_count = 0
         """Connections that could not be secured, without those whose peer left."""
         self.handshake_failures = FailureCounts()
-        """The same by address."""
+        """The same failures by address."""
         self._env = env
         self._config = listener
         self._limits = limits
@@ -134,7 +147,10 @@ class Server:
             self._listener.close()
 
     async def drain(self, deadline_ms: int) -> None:
-        """Stop accepting, respond to what was received, close; what is not done after ``deadline_ms`` is closed as it is."""
+        """Stop accepting, answer received requests and close.
+
+        After ``deadline_ms`` close the rest as is.
+        """
         self._is_draining = True
         if self._listener is not None:
             self._listener.close()
@@ -174,7 +190,10 @@ class Server:
                 self._admit(stream, nursery)
 
     async def _pace(self, stream: Connection) -> None:
-        """Let a connection wait that came in too soon after others; those behind it wait in the system's queue."""
+        """Delay a connection that came in too soon after others.
+
+        Those behind it wait in the backlog.
+        """
         delay_ms = self._budget.pace(self._config.name, self._env.clock.monotonic_ms())
         if delay_ms > 0:
             try:
@@ -184,7 +203,10 @@ class Server:
                 raise
 
     def _hold_back(self, stream: Connection, delay_ms: int, nursery: trio.Nursery) -> None:
-        """Hold a connection of an address that connects too often, and close it after a while: its client tries again no sooner."""
+        """Hold a connection of an address that connects too often, then close it.
+
+        Its client does not try again before the connection is closed.
+        """
         self.refused_count += 1
         self._log.warning("held", "Listener %s holds %s back: its quota of connections is used up", self._config.name, stream.peer_host)
         if self._is_draining or self._budget.held_count >= MAX_HELD_COUNT:
@@ -240,7 +262,10 @@ class Server:
             self._forget(connection)
 
     async def _is_secured(self, connection: ServerConnection, secure: Secure) -> bool:
-        """Secure a connection; False where that failed, with a log line where there is more to say than that the peer left."""
+        """Secure a connection and return whether that succeeded.
+
+        Log failures unless the peer left.
+        """
         try:
             await connection.secure(secure)
         except ConnectionError as error:

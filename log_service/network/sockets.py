@@ -1,11 +1,17 @@
-"""The real network: non-blocking TCP sockets under trio, as the protocols of ``common.env`` describe one.
+"""The real network.
 
-Decides how bytes enter and leave the kernel with the fewest calls: a receive waits first and then reads once, straight into the caller's
-buffer; a send tries at once and waits only when the kernel's buffer is full; slices of files go with ``sendfile`` where the system has
-it. Knows nothing of frames, limits or deadlines.
+Non-blocking TCP sockets under trio, as ``common.env`` describes them.
 
-Invariants: one task receives and one task sends at a time (the callers see to that); every failure is an ``OSError``; after ``close``
-every waiting call gets one. A send that did not have to wait is not a checkpoint: a loop that only sends must not be endless.
+The module moves bytes to and from the kernel with the fewest calls. A receive waits first and then
+reads once, straight into the caller's buffer. A send tries at once and waits only while the
+kernel's buffer is full. File slices are sent with ``sendfile`` if the system has it. The module
+knows nothing of frames, limits or deadlines.
+
+Invariants:
+
+- One task receives and one task sends at a time. The callers ensure this.
+- Every failure is an ``OSError``. After ``close`` every waiting call gets one.
+- A send that need not wait is not a checkpoint, so a loop that only sends must not be endless.
 """
 
 import contextlib
@@ -24,8 +30,8 @@ from log_service.common.types import Buffer
 
 SYSTEM_DEFAULT = -1
 MAX_GATHERED_BUFFER_COUNT = min(os.sysconf("SC_IOV_MAX"), 1024)
-MSG_MORE: int = getattr(socket, "MSG_MORE", 0)  # without it the header goes out as a packet of its own
-HAS_SENDFILE = sys.platform == "linux"  # others have other semantics: there slices are read and sent
+MSG_MORE: int = getattr(socket, "MSG_MORE", 0)  # without it the header goes out in its own packet
+HAS_SENDFILE = sys.platform == "linux"  # other systems differ, so slices are read and sent there
 
 
 class DescriptorSlice(Protocol):
@@ -33,7 +39,7 @@ class DescriptorSlice(Protocol):
 
     @property
     def position(self) -> int:
-        """Where in the file the slice begins, in bytes."""
+        """Start of the slice in the file, in bytes."""
 
     def fileno(self) -> int:
         """Return the file's descriptor."""
@@ -42,7 +48,10 @@ class DescriptorSlice(Protocol):
 
 
 def has_descriptor(file_slice: FileSlice) -> TypeGuard[DescriptorSlice]:
-    """Whether a slice is one of a real file: one attribute tells, while ``isinstance`` with a protocol takes 14 us."""
+    """Return whether a slice belongs to a real file.
+
+    It tests one attribute, because ``isinstance`` with a protocol takes 14 us.
+    """
     return hasattr(file_slice, "fileno")
 
 
@@ -92,10 +101,11 @@ class SocketConnection:
         await self._send_all(buffers, 0)
 
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
-        """Send ``header`` and then a leased range, from file to socket inside the kernel where the slice allows it.
+        """Send ``header`` and then a leased range, within the kernel where the slice allows it.
 
         Raises:
-            OSError: the peer is gone, or the file was shorter than the lease; the connection must then be closed.
+            OSError: the peer is gone, or the file was shorter than the lease. The connection must
+                then be closed.
         """
         if not (HAS_SENDFILE and has_descriptor(file_slice)):
             await self._send_all([*header, file_slice.read()], 0)
@@ -107,13 +117,16 @@ class SocketConnection:
             position += await self._send_file_part(file_slice.fileno(), position, end - position)
 
     def send_nowait(self, content: Buffer) -> None:
-        """Send what the kernel takes at once, and forget the rest: for a last word before ``close``."""
+        """Send what the kernel takes at once and drop the rest.
+
+        Used for a last response before ``close``.
+        """
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 self.bytes_sent += self._socket.send(content)
 
     def close(self) -> None:
-        """Close at once, also while another task waits on it (that task gets OSError); idempotent."""
+        """Close at once. A task that waits on the connection gets OSError. Idempotent."""
         if self._descriptor >= 0:
             notify_closing(self._descriptor)
             self._descriptor = -1
@@ -220,7 +233,10 @@ class SocketNetwork:
         self._receive_buffer_bytes = receive_buffer_bytes
 
     async def listen(self, host: str, port: int, *, backlog: int = 128) -> SocketListener:
-        """Bind and listen; an empty host, or ``::``, is every address of this machine, IPv4 and IPv6; ``0.0.0.0`` is IPv4 alone.
+        """Bind and listen.
+
+        An empty host or ``::`` binds every IPv4 and IPv6 address of this machine. ``0.0.0.0`` binds
+        IPv4 only.
 
         Raises:
             OSError: the address is in use or not ours.
