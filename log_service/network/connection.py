@@ -402,8 +402,7 @@ class ServerConnection:
             rest = rest[received:]
 
     async def _stay_muted(self) -> None:
-        """Send ready responses, then wait until the pause ends or the connection stops or
-        closes."""
+        """Send ready responses, then wait until the pause or the connection ends."""
         self.is_mid_frame = False
         if self._ready:
             await self._send_ready()

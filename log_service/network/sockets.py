@@ -172,7 +172,7 @@ class SocketConnection:
 
 
 class SocketListener:
-    """One listening TCP socket. A connection that was aborted before it was accepted is passed over."""
+    """One listening TCP socket. Connections aborted before they are accepted are skipped."""
 
     __slots__ = ("_descriptor", "_socket", "host", "port")
 
@@ -191,7 +191,8 @@ class SocketListener:
         """Wait for the next connection.
 
         Raises:
-            OSError: the listener was closed, or the system is out of descriptors or memory (then a later call may succeed).
+            OSError: the listener was closed, or the system is out of descriptors or memory. Then a
+                later call may succeed.
         """
         while True:
             if self._descriptor < 0:
@@ -224,7 +225,11 @@ class SocketListener:
 
 
 class SocketNetwork:
-    """TCP over IPv4 and IPv6. Buffer sizes are the kernel's (SO_SNDBUF, SO_RCVBUF); -1 leaves the system's own tuning on."""
+    """TCP over IPv4 and IPv6.
+
+    The buffer sizes are the kernel's (SO_SNDBUF, SO_RCVBUF). A size of -1 leaves the system's own
+    tuning on.
+    """
 
     __slots__ = ("_receive_buffer_bytes", "_send_buffer_bytes")
 
@@ -249,7 +254,9 @@ class SocketNetwork:
         return SocketListener(listening)
 
     async def connect(self, host: str, port: int) -> SocketConnection:
-        """Connect to the first address of ``host`` that responds (RFC 8305); the caller sets the deadline.
+        """Connect to the first address of ``host`` that responds (RFC 8305).
+
+        The caller sets the deadline.
 
         Raises:
             OSError: refused, unreachable, unknown host.
@@ -287,9 +294,10 @@ async def _bind(host: str, port: int, backlog: int) -> socket.socket:
 
 
 def _plain_error(error: OSError, where: str) -> OSError:
-    """Return what went wrong at one of the addresses that were tried, as the system would have said it.
+    """Return the error of one of the tried addresses, as the system would have reported it.
 
-    A name is refused only where all of its addresses refuse: else another failure is told, for a process may be there.
+    Another failure is preferred to a refusal, because a process may listen at that address. Hence a
+    name is refused only if all of its addresses refuse.
     """
     tried = error.__cause__
     if not isinstance(tried, BaseExceptionGroup):
@@ -309,7 +317,7 @@ def _unsent(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
 
 
 def _host_of(address: object) -> str:
-    """Return the host of a socket address; an IPv4 address seen through an IPv6 socket is written as IPv4."""
+    """Return the host of a socket address. An IPv4 address in IPv6 form is written as IPv4."""
     host = address[0] if isinstance(address, tuple) else ""
     return str(host).removeprefix("::ffff:")
 
