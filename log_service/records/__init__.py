@@ -1,18 +1,20 @@
-"""Record batches (magic 2): views over bytes, building, compression, validation, and the way to Arrow columns.
+"""Record batches (magic 2), from building and validation to Arrow columns.
 
-No input or output happens here. A batch is opened record by record only where a caller asks for its records.
+The package does no input or output. A batch is opened record by record only if a caller asks for
+its records.
 
-- ``batch``: headers over bytes in place, checksum, stamping, reading the records of one batch
-- ``builder``: writing batches
-- ``control``: markers
-- ``validator``: what a leader looks at before it appends; ``checks``: whether readers can read the records;
-  ``rules``: what a log asks of them besides; ``limits``: how much that may cost
-- ``times``: finding a record by its timestamp
-- ``outline``: what compaction knows of a batch's records; ``rewrite``: batches with fewer records
-- ``arrow``, ``columns``: batches to Arrow columns; ``fields``, ``walk``, ``varint_arrays``: the fields of many records at once,
-  for them and for consumers; not imported here, because the broker runs without numpy and pyarrow
-- ``compression``: bounded codecs
-- ``record``, ``varint``: one record
+- ``batch``: headers over bytes in place, checksum, stamping, and the records of one batch.
+- ``builder``: building batches.
+- ``control``: control batches with markers.
+- ``validator``: a leader's checks before an append. ``checks``: whether readers can read records.
+- ``rules``: a log's demands on single records. ``limits``: bounds on the cost of checks.
+- ``times``: finding a record by its timestamp.
+- ``outline``: keys and offsets of records for compaction. ``rewrite``: batches with fewer records.
+- ``arrow`` and ``columns``: batches to Arrow columns.
+- ``fields``, ``walk`` and ``varint_arrays``: fields of many records at once, for columns and
+  consumers. They are not imported here, because the broker runs without numpy and pyarrow.
+- ``compression``: bounded codecs.
+- ``record`` and ``varint``: one record.
 """
 
 from log_service.records.batch import (

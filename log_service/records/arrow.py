@@ -1,11 +1,16 @@
-"""From record batches to Arrow: a range of offsets becomes columns.
+"""Record batches as Arrow columns, for a range of offsets.
 
-Decides which batches of a partition belong to a range and how many are turned into columns at once. How that is done is in ``columns``,
-which is imported when the first columns are asked for: a process that only imports this module loads neither numpy nor pyarrow.
+The module decides which batches of a partition belong to a range, and how many become columns at
+once. ``columns`` makes the columns. It is imported when the first columns are asked for, so that
+importing this module loads neither numpy nor pyarrow.
 
-Invariants: records come in the order of the batches and only those in [start, end); markers never come. The caller knows which
-transactions were aborted, and tells with ``is_visible``. No batch outside the range is opened. A batch that cannot be read raises, or is
-told in its turn with all of its offsets.
+Invariants:
+
+- Only records in [start, end) are returned, in the order of the batches. Markers are never
+  returned.
+- The caller knows the aborted transactions, and reports them with ``is_visible``.
+- No batch outside the range is opened.
+- A batch that cannot be read raises, or is reported in its turn with all of its offsets.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,14 +23,14 @@ from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_c
 from log_service.records.compression import MAX_DECOMPRESSED_BYTES
 
 DEFAULT_CHUNK_BYTES = 4 * 1024 * 1024
-"""How much is turned into columns at once: enough that the cost of each step does not count, and no more than caches hold."""
+"""Bytes that become columns at once. Steps are then cheap, and caches still hold the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableBatch:
-    """A batch that cannot be read: its offsets in [start, end), its bytes as they lie in the log, and the reason.
+    """A batch that cannot be read, with its offsets in [start, end), its raw bytes and the reason.
 
-    ``batch_end`` is the offset behind the whole batch, which may reach beyond the range.
+    ``batch_end`` is the offset after the whole batch, which may extend beyond the range.
     """
 
     header: BatchHeader
@@ -38,7 +43,10 @@ class UnreadableBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """A batch of the range, where it lies, and the offset at which the next one begins; ``error`` says why it could not be opened."""
+    """A batch of the range, its bytes and the base offset of the next batch.
+
+    ``error`` is the reason why it could not be opened.
+    """
 
     header: BatchHeader
     raw: memoryview
@@ -50,7 +58,8 @@ class _Batch:
 def schema() -> Any:
     """Return the ``pyarrow.Schema`` of the columns.
 
-    offset int64, timestamp ms UTC (null for none), key and value binary, headers list of (key string, value binary), leader_epoch int32.
+    They are offset int64, timestamp ms UTC (null for none), key and value binary, headers list of
+    (key string, value binary), and leader_epoch int32.
     """
     from log_service.records.columns import SCHEMA  # noqa: PLC0415 - brings pyarrow
 
@@ -70,14 +79,17 @@ def iterate_record_batches(
 ) -> Iterator[Any]:
     """Yield ``pyarrow.RecordBatch``es of the records in [start, end) that lie in ``buffers``.
 
-    A buffer holds batches of one partition back to back, the last one maybe cut off, as a fetch returns them; buffers come in the order of
-    their offsets and have to keep their bytes until the next record batch is asked for. A batch that ``is_visible`` refuses (because its
-    transaction was aborted) is left out. Every record batch comes of about ``chunk_bytes`` of decompressed records, at least one batch.
-    Where a batch cannot be read, what ``on_unreadable`` returns is yielded in its place; without it that raises.
+    A buffer holds consecutive batches of one partition, as a fetch returns them. Its last batch may
+    be cut off. Buffers come in the order of their offsets, and must keep their bytes until the next
+    record batch is asked for. A batch that ``is_visible`` refuses, because its transaction was
+    aborted, is left out. Each record batch is made of about ``chunk_bytes`` of decompressed
+    records, and at least one batch. For an unreadable batch the result of ``on_unreadable`` is
+    yielded. Without ``on_unreadable`` such a batch raises.
 
     Raises:
-        KafkaError: CorruptBatch, a checksum does not hold or bytes are no batch; INVALID_RECORD, a record is malformed; or as
-            ``compression.decompress``, which ``max_size_bytes`` bounds for each batch.
+        KafkaError: CorruptBatch, a checksum is wrong or bytes are not a batch; INVALID_RECORD, a
+            record is malformed; or as ``compression.decompress``, which ``max_size_bytes`` bounds
+            for each batch.
     """
     from log_service.records.fields import MAX_RUN_BYTES  # noqa: PLC0415 - brings numpy
 
@@ -109,7 +121,7 @@ def iterate_record_batches(
 def _columns(
     run: Sequence[_Batch], start_offset: int, end_offset: int, on_unreadable: Callable[[UnreadableBatch], Any] | None
 ) -> Iterator[Any]:
-    """Yield the columns of batches that are next to each other; where one of several cannot be read, each by itself."""
+    """Yield the columns of neighbouring batches. If one is unreadable, handle each on its own."""
     from log_service.records.columns import to_record_batch  # noqa: PLC0415 - brings numpy and pyarrow
 
     opened = [one.opened for one in run if one.opened is not None]
@@ -135,7 +147,10 @@ def _columns(
 
 
 def _unreadable(batch: _Batch, start_offset: int, end_offset: int, error: KafkaError) -> UnreadableBatch:
-    """Describe a batch; a header whose checksum does not hold may reach over the next batch."""
+    """Describe an unreadable batch.
+
+    A header with a wrong checksum may claim the next batch's offsets.
+    """
     header = batch.header
     batch_end = min(header.next_offset, batch.next_base)
     reason = f"the batch at offsets {header.base_offset} to {batch_end - 1} cannot be read: {error}"
@@ -153,7 +168,7 @@ def _batches(
     max_size_bytes: int,
     is_tolerant: bool,
 ) -> Iterator[_Batch]:
-    """Yield the batches that have records in the range, decompressed; what is not compressed stays a view."""
+    """Yield the batches with records in the range, decompressed. Uncompressed ones stay views."""
     for buffer in buffers:
         view = memoryview(buffer)
         found = list(iterate_headers(buffer, is_torn_tail_ok=True))

@@ -1,12 +1,14 @@
-"""A record batch, magic 2: its header over bytes in place, its checksum, the fields a leader stamps, and its records on demand.
+"""A record batch, magic 2, as a header over bytes in place and records on demand.
 
-Decides where each field is and what a header may say. Knows nothing of files, requests and topics. The layout (KIP-98; big-endian):
-base_offset i64, batch_length i32 (bytes after this field), partition_leader_epoch i32, magic i8, crc u32 (CRC-32C of everything after it),
-attributes i16, last_offset_delta i32, base_timestamp i64, max_timestamp i64, producer_id i64, producer_epoch i16, base_sequence i32,
-record_count i32, then the records, compressed as one block.
+The module knows the layout, the checksum and the fields that a leader stamps. It knows nothing of
+files, requests and topics. The layout (KIP-98; big-endian): base_offset i64, batch_length i32
+(bytes after this field), partition_leader_epoch i32, magic i8, crc u32 (CRC-32C of everything after
+it), attributes i16, last_offset_delta i32, base_timestamp i64, max_timestamp i64, producer_id i64,
+producer_epoch i16, base_sequence i32, record_count i32, then the records, compressed as one block.
 
-Invariants: base_offset and partition_leader_epoch lie outside the checksum, so that a leader stamps them without computing it again.
-Headers are read with one unpacking and never copy the records. Bytes that are not a batch raise ``CorruptBatch``.
+Invariants: base_offset and partition_leader_epoch lie outside the checksum, so that a leader stamps
+them without computing it again. Headers are read with one unpacking and never copy the records.
+Bytes that are not a batch raise ``CorruptBatch``.
 """
 
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 MAGIC = 2
 LOG_OVERHEAD = 12
-"""Bytes before what batch_length counts: base_offset and batch_length."""
+"""Bytes that batch_length does not count: base_offset and batch_length."""
 MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
 EPOCH_POSITION = 12
@@ -42,7 +44,7 @@ DELETE_HORIZON_FLAG = 0x40
 
 _CODECS = tuple(Codec)
 SEQUENCE_COUNT = 1 << 31
-"""Of a producer's sequence numbers: behind the last comes 0."""
+"""Number of sequences of a producer. After the last one comes 0."""
 _OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
 CRC = Struct(">I")
@@ -54,14 +56,14 @@ _new = tuple.__new__
 
 
 class CorruptBatch(KafkaError):  # noqa: N818 - it names the bytes, as the error code does
-    """Bytes that are not a record batch, or are not what their checksum says: CORRUPT_MESSAGE."""
+    """Bytes that are not a record batch, or do not match their checksum: CORRUPT_MESSAGE."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, reason)
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch before its records, as they are on the wire."""
+    """The fields of a batch before its records, as on the wire."""
 
     base_offset: int
     batch_length: int
@@ -79,22 +81,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the whole batch."""
+        """Size of the whole batch in bytes."""
         return LOG_OVERHEAD + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, inclusive; compaction may have removed that record."""
+        """Offset of the last record, inclusive. Compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset that follows this batch."""
+        """The offset after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def codec(self) -> int:
-        """The codec's number, which may be one that does not exist."""
+        """Number of the codec, which may not exist."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -102,7 +104,7 @@ class BatchHeader(NamedTuple):
         """The codec.
 
         Raises:
-            KafkaError: UNSUPPORTED_COMPRESSION_TYPE, the number is not one of a codec.
+            KafkaError: UNSUPPORTED_COMPRESSION_TYPE, no codec has this number.
         """
         number = self.attributes & CODEC_MASK
         if number > Codec.ZSTD:
@@ -112,12 +114,15 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_append_time(self) -> bool:
-        """Whether max_timestamp is the timestamp of every record (LogAppendTime); else they carry their own (CreateTime)."""
+        """Whether max_timestamp is every record's timestamp (LogAppendTime).
+
+        Otherwise each record has its own (CreateTime).
+        """
         return self.attributes & APPEND_TIME_FLAG != 0
 
     @property
     def timestamp_type(self) -> str:
-        """``CreateTime`` or ``LogAppendTime``, as ``message.timestamp.type`` spells them."""
+        """``CreateTime`` or ``LogAppendTime``, as in ``message.timestamp.type``."""
         return "LogAppendTime" if self.attributes & APPEND_TIME_FLAG else "CreateTime"
 
     @property
@@ -132,7 +137,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the batch's tombstones and markers, None where that is not set (KIP-534)."""
+        """Time when compaction may drop the batch's tombstones and markers, or None (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
@@ -142,22 +147,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; sequences go on at 0 after 2147483647. -1 where there is none."""
+        """Sequence of the last record, or -1. After sequence 2147483647 comes 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_COUNT
 
 
 def next_sequence(sequence: int, record_count: int = 1) -> int:
-    """Return the sequence ``record_count`` after ``sequence``; 2147483647 is followed by 0."""
+    """Return the sequence ``record_count`` after ``sequence``. After 2147483647 comes 0."""
     return (sequence + record_count) % SEQUENCE_COUNT
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Return the header at ``position``. Neither the checksum nor whether the records are all there is looked at.
+    """Return the header at ``position``, without checking the checksum or the records.
 
     Raises:
-        CorruptBatch: fewer bytes than a header, another magic, a length or count that no batch has.
+        CorruptBatch: fewer bytes than a header, another magic, an impossible length or count.
     """
     try:
         fields = _unpack_header(buffer, position)
@@ -185,12 +190,13 @@ def _cut_off(header: BatchHeader, position: int, there_bytes: int) -> CorruptBat
 
 
 def iterate_headers(buffer: Buffer, *, is_torn_tail_ok: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of batches that lie back to back.
+    """Yield (position, header) of consecutive batches.
 
-    With ``is_torn_tail_ok`` the iteration ends before a last batch that is cut off (what a fetch of limited size returns).
+    With ``is_torn_tail_ok`` the iteration ends before a last batch that is cut off, as a fetch of
+    limited size returns it.
 
     Raises:
-        CorruptBatch: bytes that are no header; a last batch that is cut off, unless that is allowed.
+        CorruptBatch: bytes are not a header, or the last batch is cut off and that is not allowed.
     """
     position, end = 0, len(buffer)
     while position < end:
@@ -207,10 +213,12 @@ def iterate_headers(buffer: Buffer, *, is_torn_tail_ok: bool = False) -> Iterato
 
 
 def iterate_usable_headers(buffer: Buffer, leader_epoch: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of what a leader sent in ``leader_epoch``: whole batches, up to the first one of a later epoch.
+    """Yield (position, header) of whole batches that a leader sent in ``leader_epoch``.
+
+    The iteration ends before the first batch of a later epoch.
 
     Raises:
-        CorruptBatch: bytes that are no header.
+        CorruptBatch: bytes are not a header.
     """
     for position, header in iterate_headers(buffer, is_torn_tail_ok=True):
         if header.partition_leader_epoch > leader_epoch:
@@ -235,27 +243,32 @@ def batch_view(buffer: Buffer, position: int = 0) -> memoryview:
 
 
 def compute_crc(batch: Buffer) -> int:
-    """Return the CRC-32C of a whole batch: of everything from its attributes on. ``batch`` begins and ends with the batch."""
+    """Return the CRC-32C of a batch, from its attributes on. ``batch`` is exactly the batch."""
     return crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
 
 
 def is_crc_valid(batch: Buffer) -> bool:
-    """Whether the checksum in a whole batch is the one of its bytes. ``batch`` begins and ends with the batch."""
+    """Return whether the checksum of a batch matches its bytes. ``batch`` is exactly the batch."""
     (crc,) = CRC.unpack_from(batch, CRC_POSITION)
     return bool(crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]) == crc)
 
 
-# What a leader stamps
+# Fields that a leader stamps
 
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset and leader epoch into the batch at ``position``; the checksum does not cover them."""
+    """Write base offset and leader epoch into the batch at ``position``.
+
+    The checksum does not cover them.
+    """
     _OFFSET.pack_into(buffer, position, base_offset)
     _EPOCH.pack_into(buffer, position + EPOCH_POSITION, leader_epoch)
 
 
 def stamp_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
-    """Make ``timestamp_ms`` the timestamp of every record of the batch at ``position`` (LogAppendTime), and renew the checksum.
+    """Make ``timestamp_ms`` the timestamp of every record of the batch at ``position``.
+
+    This is LogAppendTime. The checksum is renewed.
 
     Raises:
         CorruptBatch: there is no whole batch.
@@ -268,7 +281,9 @@ def stamp_append_time(buffer: bytearray | memoryview, position: int, timestamp_m
 
 
 def stamp_producer(buffer: bytearray | memoryview, position: int, *, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-    """Make the batch at ``position`` one of another producer session, and renew the checksum; for a producer that got a new epoch.
+    """Move the batch at ``position`` to another producer session, and renew the checksum.
+
+    A producer with a new epoch needs this.
 
     Raises:
         CorruptBatch: there is no whole batch.
@@ -279,9 +294,10 @@ def stamp_producer(buffer: bytearray | memoryview, position: int, *, producer_id
 
 
 def replace_records(batch: Buffer, codec: Codec, compressed: bytes) -> bytearray:
-    """Return a whole batch with the same header but for length, codec and checksum, around the same records compressed anew.
+    """Return a batch with the same records compressed anew.
 
-    ``compressed`` is what ``codec`` made of the batch's records; their count and their deltas stay.
+    The header keeps all fields but length, codec and checksum. ``compressed`` holds the batch's
+    records compressed by ``codec``. Their count and their deltas stay.
     """
     header = parse_header(batch)
     replaced = bytearray(HEADER_SIZE)
@@ -299,7 +315,7 @@ def replace_records(batch: Buffer, codec: Codec, compressed: bytes) -> bytearray
 
 
 class OpenBatch(NamedTuple):
-    """A batch's header, and where its records lie, decompressed: between two positions of a buffer."""
+    """A batch's header and its decompressed records, between two positions of a buffer."""
 
     header: BatchHeader
     buffer: Buffer
@@ -308,17 +324,19 @@ class OpenBatch(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the records."""
+        """Size of the records in bytes."""
         return self.end - self.start
 
     @property
     def records(self) -> bytes:
-        """The records as bytes of their own."""
+        """The records as separate bytes."""
         return bytes(memoryview(self.buffer)[self.start : self.end])
 
 
 def open_batch(view: memoryview, position: int, header: BatchHeader, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> OpenBatch:
-    """Return the records of the whole batch at ``position``, whose header was read: where they lie, or decompressed.
+    """Return the records of the whole batch at ``position``, in place or decompressed.
+
+    ``header`` is the header that was read there.
 
     Raises:
         KafkaError: as ``compression.decompress``.
@@ -332,7 +350,7 @@ def open_batch(view: memoryview, position: int, header: BatchHeader, max_size_by
 
 
 def plain_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> tuple[BatchHeader, bytes]:
-    """Return the header of the batch at ``position`` and its records, decompressed.
+    """Return the header of the batch at ``position`` and its decompressed records.
 
     Raises:
         KafkaError: CorruptBatch, there is no whole batch; or as ``compression.decompress``.
@@ -345,12 +363,14 @@ def plain_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MA
 
 
 def iterate_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-    """Yield the records of the batch at ``position``, markers of a control batch too. The caller checks the checksum.
+    """Yield the records of the batch at ``position``, also the markers of a control batch.
 
-    The batch is decompressed when the first record is asked for, into at most ``max_size_bytes``.
+    The caller verifies the checksum. The batch is decompressed when the first record is asked for,
+    into at most ``max_size_bytes``.
 
     Raises:
-        KafkaError: CorruptBatch, there is no whole batch; INVALID_RECORD, a record is malformed; or as ``compression.decompress``.
+        KafkaError: CorruptBatch, there is no whole batch; INVALID_RECORD, a record is malformed; or
+            as ``compression.decompress``.
     """
     header, plain = plain_records(buffer, position, max_size_bytes=max_size_bytes)
     yield from read_records(
@@ -363,5 +383,8 @@ def iterate_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = 
 
 
 def looks_transactional(records: Buffer | None) -> bool:
-    """Whether bytes that were not validated yet look like a batch in a transaction; too few of them, or none, do not."""
+    """Return whether unvalidated bytes look like a batch in a transaction.
+
+    None or too few bytes do not.
+    """
     return records is not None and len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_FLAG)

@@ -1,10 +1,12 @@
-"""Building record batches: record by record for a producer, or all at once.
+"""Building record batches, record by record or all at once.
 
-Decides nothing but the layout: base offset 0 unless told, deltas relative to the first record's timestamp, the checksum over the finished
-bytes. The caller decides when a batch is full and when it leaves. ``has_room_for`` counts uncompressed bytes, because the compressed size
-is not known before compressing.
+The module only decides the layout. The base offset is 0 by default, deltas are relative to the
+first record's timestamp, and the checksum covers the finished bytes. The caller decides when a
+batch is full and when it is sent. ``has_room_for`` counts uncompressed bytes, because the
+compressed size is not known before compressing.
 
-Invariants: an append takes one join and two extensions of one buffer; an uncompressed batch is never copied, it is finished where it grew.
+Invariants: an append takes one join and two extensions of one buffer. An uncompressed batch is
+never copied, because it is finished in place.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,16 +29,16 @@ from log_service.records.record import MAX_RECORD_OVERHEAD_BYTES, NewRecord, Rec
 from log_service.records.varint import VARINTS
 
 DEFAULT_MAX_SIZE_BYTES = 16 * 1024
-"""``batch.size``: the uncompressed size up to which a batch takes records."""
+"""``batch.size``, the uncompressed size up to which a batch accepts records."""
 
 MAX_BATCH_BYTES = (1 << 31) - 1
-"""What the length of a batch can say."""
+"""Largest value of a batch's length field."""
 
 _NULL = VARINTS[-1]
 
 
 class BatchBuilder:
-    """Collects records and turns them into one batch. A builder is built once."""
+    """Collector of records for one batch. A builder is built once."""
 
     __slots__ = ("_buffer", "base_timestamp", "codec", "level", "max_size_bytes", "max_timestamp", "record_count")
 
@@ -57,11 +59,14 @@ class BatchBuilder:
 
     @property
     def estimated_size_bytes(self) -> int:
-        """Size of the batch as if it were not compressed: exact for codec none, a bound for text-like records else."""
+        """Uncompressed size of the batch in bytes.
+
+        It is exact for codec none, and otherwise a bound for text-like records.
+        """
         return len(self._buffer)
 
     def has_room_for(self, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> bool:
-        """Whether the record fits below ``max_size_bytes``; the first record always does."""
+        """Return whether the record fits below ``max_size_bytes``. The first record always does."""
         if self.record_count == 0:
             return True
         size_bytes = len(self._buffer) + MAX_RECORD_OVERHEAD_BYTES
@@ -74,7 +79,7 @@ class BatchBuilder:
         return size_bytes <= self.max_size_bytes
 
     def append(self, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> int:
-        """Add a record, whether it has room or not, and return its offset relative to the batch."""
+        """Add a record even without room, and return its offset relative to the batch."""
         offset_delta = self.record_count
         if offset_delta == 0:
             self.base_timestamp = self.max_timestamp = timestamp_ms
@@ -98,9 +103,10 @@ class BatchBuilder:
         return offset_delta
 
     def append_within(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader] = ()) -> int:
-        """Add a record and return the size of the batch as if it were not compressed; 0 if the record has no room.
+        """Add a record and return the uncompressed size of the batch, or 0 without room.
 
-        The first record always has room. This is ``has_room_for`` and ``append`` in one call, for producers.
+        The first record always has room. This is ``has_room_for`` and ``append`` in one call, for
+        producers.
         """
         offset_delta = self.record_count
         timestamp_delta = timestamp_ms - self.base_timestamp if offset_delta else 0
@@ -131,9 +137,10 @@ class BatchBuilder:
     def append_values(
         self, timestamp_ms: int, values: Iterable[bytes | None], headers: Sequence[RecordHeader] = (), limit_bytes: int = MAX_BATCH_BYTES
     ) -> int:
-        """Add values without keys until the batch has reached ``limit_bytes`` or the next has no room; returns how many were added.
+        """Add values without keys, and return how many were added.
 
-        The batch has a record already. What its records have in common is put together once.
+        It stops once the batch has reached ``limit_bytes`` or the next value has no room. The batch
+        must have a record already. Bytes that the records share are encoded once.
         """
         assert self.record_count > 0, "the first record of a batch fits whatever its size"
         first_delta = offset_delta = self.record_count
@@ -174,9 +181,11 @@ class BatchBuilder:
         leader_epoch: int = NO_LEADER_EPOCH,
         append_time_ms: int | None = None,
     ) -> bytearray:
-        """Return the finished batch; the builder keeps nothing of it and must not be used again.
+        """Return the finished batch.
 
-        ``append_time_ms`` makes it the timestamp of every record (LogAppendTime).
+        The builder must not be used again.
+
+        ``append_time_ms`` becomes the timestamp of every record (LogAppendTime).
         """
         assert self.record_count > 0, "a batch has at least one record"
         batch, self._buffer = self._buffer, bytearray()
@@ -223,7 +232,10 @@ def build_batch(
     leader_epoch: int = NO_LEADER_EPOCH,
     append_time_ms: int | None = None,
 ) -> bytes:
-    """Return one batch of ``records``: (timestamp_ms, key, value) or (timestamp_ms, key, value, headers), at least one."""
+    """Return one batch of at least one record.
+
+    A record is (timestamp_ms, key, value) or (timestamp_ms, key, value, headers).
+    """
     builder = BatchBuilder(codec, level)
     for record in records:
         builder.append(*record)

@@ -1,11 +1,12 @@
 """Checks that readers can read the records of a producer's batch, before a leader appends it.
 
-Decides what is wrong with records: their count, lengths and offset deltas; ``rules`` has what a log asks besides. Apache Kafka's broker
-asks for the same (``LogValidator``), but for offset deltas of uncompressed records, which may repeat there.
+The checks find wrong counts, lengths and offset deltas of records. ``rules`` has further demands of
+a log. Apache Kafka's broker makes the same checks (``LogValidator``), except for offset deltas of
+uncompressed records, which may repeat there. Many records are checked at once if numpy is
+installed, and few one by one. Both ways refuse the same bytes.
 
-Many records are checked at once where numpy is installed, few of them one by one. Both ways refuse the same bytes.
-Invariant: a check is a generator whose steps take a few milliseconds each, whatever the bytes. What it may cost in all is bounded by an
-``limits.Allowance``.
+Invariant: a check is a generator whose steps take a few milliseconds each, whatever the bytes. An
+``limits.Allowance`` bounds its total cost.
 """
 
 from functools import cache
@@ -23,14 +24,17 @@ from log_service.records.rules import Judge, RecordRules, misplaced
 from log_service.records.varint import INT64_VARINT_BYTES, continue_varint, read_varint
 
 MAX_NAMED_COUNT = 4_096
-"""Among more records the malformed one is not searched for, because that takes a loop."""
+"""Above this count the malformed record is not searched for, because that takes a loop."""
 
 _NULL = 1  # the varint of -1
 
 
 @cache
 def checks_at_once() -> ModuleType | None:
-    """Return what checks many records at once, None without numpy. The first call imports numpy."""
+    """Return the module that checks many records at once, or None without numpy.
+
+    The first call imports numpy.
+    """
     try:
         from log_service.records import fields  # noqa: PLC0415 - a broker does without numpy, more slowly
     except ImportError:
@@ -44,10 +48,13 @@ def check_records(header: BatchHeader, plain: Buffer, rules: RecordRules | None 
 
 
 def check_in_steps(header: BatchHeader, plain: Buffer, rules: RecordRules | None, allowance: Allowance) -> Steps[None]:
-    """Check the records of a batch, whose header was checked; ``plain`` holds all of them, decompressed.
+    """Check the records of a batch whose header was checked.
+
+    ``plain`` holds all records, decompressed.
 
     Raises:
-        KafkaError: INVALID_RECORD, names the record and what is wrong; MESSAGE_TOO_LARGE, there are more than may be checked.
+        KafkaError: INVALID_RECORD, names the record and its fault; MESSAGE_TOO_LARGE, there are
+            more than may be checked.
         RejectedRecordsError: records break the rules.
     """
     count = header.record_count
@@ -72,13 +79,15 @@ def check_in_steps(header: BatchHeader, plain: Buffer, rules: RecordRules | None
 
 
 def check_stored(header: BatchHeader, batch: Buffer) -> None:
-    """Check that readers can read the records of a batch that is in a log already; ``batch`` begins and ends with the batch.
+    """Check that readers can read the records of a batch in a log.
 
-    Compaction may have taken records out of it. It takes as long as the batch is large.
+    ``batch`` is exactly the batch.
+
+    Compaction may have removed records from it. The duration grows with the size of the batch.
 
     Raises:
-        KafkaError: INVALID_RECORD or CORRUPT_MESSAGE, says what is wrong; MESSAGE_TOO_LARGE, more than any reader opens;
-            UNSUPPORTED_COMPRESSION_TYPE.
+        KafkaError: INVALID_RECORD or CORRUPT_MESSAGE, with the fault; MESSAGE_TOO_LARGE, more than
+            any reader opens; UNSUPPORTED_COMPRESSION_TYPE.
     """
     section = memoryview(batch)[HEADER_SIZE:]
     plain = open_compressed(header.codec, section)
@@ -111,7 +120,7 @@ def _check_each(plain: Buffer, count: int, judge: Judge) -> Steps[None]:
 
 
 class _Unread(NamedTuple):
-    """The headers of a record that has very many, and where it ends."""
+    """The headers of a record that has very many, and the record's end."""
 
     end: int
     header_count: int
@@ -120,9 +129,11 @@ class _Unread(NamedTuple):
 def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: short varints are read in place
     plain: Buffer, position: int, first: int, stop: int, judge: Judge
 ) -> tuple[int, int, _Unread | None]:
-    """Check records from index ``first`` on, and return (where the last one ends, the index after it, headers that it still has).
+    """Check records from index ``first`` on.
 
-    Goes on until ``stop``, or until there were many headers. Reads varints as ``record.read_records`` does, and makes no objects.
+    Return (end of the last record, index after it, its unchecked headers). The check ends at
+    ``stop``, or after many headers. It reads varints as ``record.read_records`` does, and creates
+    no objects.
 
     Raises:
         KafkaError: INVALID_RECORD; MESSAGE_TOO_LARGE, there are more headers than may be checked.
@@ -137,7 +148,7 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
                     number, position = continue_varint(plain, position, number)
             end = position + (number >> 1 ^ -(number & 1))
             position += 1  # attributes, of which no bit has a meaning
-            delta, position = plain[position], position + 1  # of the timestamp
+            delta, position = plain[position], position + 1  # timestamp delta
             if delta > 0x7F:
                 delta, position = delta + (plain[position] << 7) - 0x80, position + 1
                 if delta > 0x3FFF:

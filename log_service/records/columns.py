@@ -1,11 +1,12 @@
 """Record batches as Arrow columns, without touching each record in Python.
 
-Decides how the places that ``fields`` has found become columns: keys, values and headers by cutting the buffer at their ends and letting
-Arrow gather the pieces. Imported only where columns are asked for, because numpy and pyarrow come with it.
+The module turns the places found by ``fields`` into columns. It cuts the buffer at the ends of
+keys, values and headers, and Arrow gathers the pieces. It is imported only if columns are asked
+for, because it imports numpy and pyarrow.
 
-Invariants: what comes out equals what ``read_records`` yields for the same batches, with null for a timestamp of -1; bytes that it refuses
-are refused here, with the same code. A timestamp past 64 bits wraps around, as it does in Java. A run holds less than 2 GiB, so that
-32-bit offsets reach everywhere.
+Invariants: the columns equal the records of ``read_records`` for the same batches, with null for a
+timestamp of -1. Bytes that it refuses are refused here with the same code. A timestamp past 64 bits
+wraps around, as in Java. A run holds less than 2 GiB, so that 32-bit offsets suffice.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ _FEW_RECORDS = 64  # for fewer, a step of numpy costs more than a loop
 
 
 def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset: int) -> Any:
-    """Return a ``pyarrow.RecordBatch`` of ``SCHEMA``: the records of ``batches`` with offsets in [start, end).
+    """Return a ``pyarrow.RecordBatch`` of ``SCHEMA`` with the records in [start, end).
 
     Raises:
         KafkaError: INVALID_RECORD, a record is malformed.
@@ -62,7 +63,10 @@ def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset:
 
 
 def _gather(body: Buffer, spans: Spans, rows: Integers) -> Any:
-    """Return the pieces of ``rows`` as a binary array: the body is cut at all ends, and every second piece is taken."""
+    """Return the pieces of ``rows`` as a binary array.
+
+    The body is cut at all ends, and every second piece is taken.
+    """
     is_null = spans.is_null[rows]
     if is_null.all():
         return pa.nulls(len(is_null), pa.binary())
@@ -78,14 +82,17 @@ def _gather(body: Buffer, spans: Spans, rows: Integers) -> Any:
 
 
 def _headers(fields: Fields) -> Any:
-    """Return the headers of all records as a list array, one header of all records at a time for as long as that pays."""
+    """Return the headers of all records as a list array.
+
+    Each step takes one header of all records, as long as enough records have one.
+    """
     body, octets, counts, ends = fields.body, fields.octets, fields.header_counts, fields.ends
     if not counts.any():
         return pa.ListArray.from_arrays(pa.array(np.zeros(len(counts) + 1, np.int32)), _NO_HEADERS, type=SCHEMA.field("headers").type)
     list_offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
     spans = np.empty((5, list_offsets[-1]), np.int64)  # name start and end, value start and end, whether the value is null
     records = np.nonzero(counts)[0]
-    _, positions = read_varints(octets, fields.header_positions[records], INT32_VARINT_BYTES)  # behind their number
+    _, positions = read_varints(octets, fields.header_positions[records], INT32_VARINT_BYTES)  # after the count
     index = 0
     while len(records) > _FEW_RECORDS:
         names, positions = read_spans(octets, positions)
@@ -108,7 +115,7 @@ def _headers(fields: Fields) -> Any:
 
 
 def _header_spans(body: Buffer, position: int, end: int, count: int) -> Integers:
-    """Return the spans of the last ``count`` headers of one record, a column for each."""
+    """Return the spans of the last ``count`` headers of one record, one per column."""
     spans: list[tuple[int, int, int, int, int]] = []
     try:
         for _ in range(count):
@@ -129,7 +136,7 @@ def _header_spans(body: Buffer, position: int, end: int, count: int) -> Integers
 
 
 def _names(names: Any) -> Any:
-    """Return binary names as strings; what is not UTF-8 in them becomes replacement characters."""
+    """Return binary names as strings, with replacement characters for invalid UTF-8."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,11 +1,13 @@
-"""The codecs of record batches: gzip, snappy, lz4 and zstd, each decompressed into a bound.
+"""The codecs of record batches, gzip, snappy, lz4 and zstd, with bounded decompression.
 
-Decides how each codec is framed so that every Kafka client reads what we write (snappy in the block framing of the xerial library,
-lz4 frames of independent 64 KiB blocks), and how much memory compressed bytes may claim. Knows nothing of batches.
+Each codec is framed so that every Kafka client can read it. Snappy uses the block framing of the
+xerial library, and lz4 uses frames of independent 64 KiB blocks. The module also bounds the memory
+that compressed bytes may claim. It knows nothing of batches.
 
-Invariants: ``decompress`` never allocates more than ``max_size_bytes`` of output plus a fixed working set of the codec, whatever the bytes
-announce; it raises ``KafkaError`` and nothing else. Only functions that write into a buffer of ours are used: the ones that allocate by an
-announced length (raw snappy, lz4 blocks) end the process when that length cannot be allocated.
+Invariants: ``decompress`` never allocates more than ``max_size_bytes`` of output plus a fixed
+working set of the codec, whatever size the bytes announce. It raises only ``KafkaError``. Only
+functions that write into our own buffer are used. Those that allocate by an announced length (raw
+snappy, lz4 blocks) end the process if the allocation fails.
 """
 
 import zlib
@@ -20,11 +22,11 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import Buffer
 
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
-"""The bound for callers that have no better one: 128 MiB for one batch."""
+"""The default bound of 128 MiB for one batch."""
 
 
 class Codec(IntEnum):
-    """The compression codec, as the lowest three bits of a batch's attributes spell it."""
+    """The compression codec, numbered as in the lowest three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -34,7 +36,7 @@ class Codec(IntEnum):
 
     @classmethod
     def of_name(cls, name: str) -> "Codec":
-        """Return the codec that configuration calls ``name``: none or uncompressed, gzip, snappy, lz4, zstd.
+        """Return the codec of a configured name: none or uncompressed, gzip, snappy, lz4, zstd.
 
         Raises:
             KafkaError: UNSUPPORTED_COMPRESSION_TYPE, there is no such codec.
@@ -49,11 +51,18 @@ class Codec(IntEnum):
 _CODECS_BY_NAME = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Codec.NONE}
 
 LEVELS = {Codec.GZIP: range(1, 10), Codec.LZ4: range(1, 18), Codec.ZSTD: range(-131072, 23)}
-"""The levels a codec has (KIP-390); snappy has none. Without a level gzip takes 6, lz4 its fast mode and zstd 3."""
+"""The levels of each codec (KIP-390).
+
+Snappy has none.
+
+By default gzip uses 6, lz4 its fast mode and zstd 3.
+"""
 
 
 def compress(codec: Codec, plain: Buffer, level: int | None = None) -> bytes:
-    """Return ``plain`` compressed; ``level`` is on the codec's own scale, None its default.
+    """Return ``plain`` compressed.
+
+    ``level`` is on the codec's own scale; None is its default.
 
     Raises:
         ValueError: the codec does not have that level (``LEVELS``).
@@ -75,19 +84,22 @@ def compress(codec: Codec, plain: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """Return what was compressed, at most ``max_size_bytes``.
+    """Return the decompressed bytes, at most ``max_size_bytes``.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, the bytes are not what the codec writes; MESSAGE_TOO_LARGE, more than ``max_size_bytes`` come out of
-            them (a producer then splits the batch, which is the remedy; a batch that is called corrupt it sends again unchanged);
-            UNSUPPORTED_COMPRESSION_TYPE, there is no such codec.
+        KafkaError: CORRUPT_MESSAGE, the codec does not write such bytes; MESSAGE_TOO_LARGE, they
+            decompress to more than ``max_size_bytes`` (a producer then splits the batch, while it
+            would send a corrupt batch again unchanged); UNSUPPORTED_COMPRESSION_TYPE, there is no
+            such codec.
     """
     plain = open_compressed(codec, compressed, max_size_bytes)
     return plain if isinstance(plain, bytes) else bytes(plain)
 
 
 def open_compressed(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
-    """Return what ``decompress`` returns, to look at. Other threads never wait longer than a few milliseconds for the interpreter.
+    """Return the result of ``decompress`` as a buffer to read.
+
+    Other threads never wait longer than a few milliseconds for the interpreter.
 
     Raises:
         KafkaError: as ``decompress``.
@@ -105,7 +117,10 @@ _SMALL_BYTES = 4 << 20
 
 
 def _new_room(size_bytes: int) -> memoryview:
-    """Return memory to decompress into. Much of it comes from the system page by page: zeroing it would hold the interpreter."""
+    """Return memory to decompress into.
+
+    A large piece is mapped page by page, because zeroing it would hold the interpreter.
+    """
     return memoryview(bytearray(size_bytes) if size_bytes <= _SMALL_BYTES else mmap(-1, size_bytes))
 
 
@@ -118,7 +133,7 @@ def _copy(plain: Buffer, max_size_bytes: int) -> bytes:
     return bytes(plain)
 
 
-# gzip: zlib grows its output itself and stops at a length
+# gzip: zlib grows its output and stops at a length
 
 _GZIP_WBITS = 31
 _GZIP_DEFAULT_LEVEL = 6
@@ -127,7 +142,7 @@ _GZIP_PART_BYTES = 256 << 10
 
 
 def _decompress_gzip(compressed: Buffer, max_size_bytes: int) -> Buffer:
-    """Decompress every member of the stream; members follow each other without a gap."""
+    """Decompress every member of the stream. Members follow each other without a gap."""
     member = zlib.decompressobj(_GZIP_WBITS)
     plain = member.decompress(compressed, min(max_size_bytes, _SMALL_BYTES) + 1)
     if member.eof and not member.unused_data and len(plain) <= max_size_bytes:
@@ -136,7 +151,7 @@ def _decompress_gzip(compressed: Buffer, max_size_bytes: int) -> Buffer:
 
 
 def _decompress_members(compressed: Buffer, max_size_bytes: int) -> Buffer:
-    """Decompress a stream that is large, or has several members, or is none, some bytes at a time."""
+    """Decompress a stream in parts, for one that is large, multi-member or invalid."""
     room, size_bytes = _new_room(max_size_bytes), 0
     for part in _gzip_parts(compressed):
         if size_bytes + len(part) > max_size_bytes:
@@ -147,7 +162,10 @@ def _decompress_members(compressed: Buffer, max_size_bytes: int) -> Buffer:
 
 
 def _gzip_parts(compressed: Buffer) -> Iterator[bytes]:
-    """Yield what comes out of a stream. It is put in by pieces, because what was not taken yet is copied after each step."""
+    """Yield the decompressed parts of a stream.
+
+    The input is fed in pieces, because zlib copies unconsumed input after each step.
+    """
     view = memoryview(compressed)
     member = zlib.decompressobj(_GZIP_WBITS)
     is_begun = False
@@ -198,7 +216,10 @@ def _decompress_snappy(compressed: Buffer, max_size_bytes: int) -> Buffer:
 
 
 def _xerial_blocks(view: memoryview) -> list[memoryview]:
-    """Cut the stream at its block lengths. The two version numbers are not looked at: some producers write them the wrong way round."""
+    """Cut the stream at its block lengths.
+
+    The two version numbers are ignored, because some producers swap them.
+    """
     blocks: list[memoryview] = []
     position = len(_XERIAL_HEADER)
     while position < len(view):
@@ -214,7 +235,7 @@ def _xerial_blocks(view: memoryview) -> list[memoryview]:
 
 
 def _announced_bytes(block: memoryview) -> int:
-    """Read the length that opens a raw block: an unsigned varint of at most 32 bits."""
+    """Return the length at the front of a raw block, an unsigned varint of at most 32 bits."""
     size_bytes = 0
     for index, byte in enumerate(block[:5]):
         size_bytes |= (byte & 0x7F) << (7 * index)
@@ -253,7 +274,10 @@ def _fast_lz4_blocks(plain: Buffer) -> Iterator[bytes]:
 
 
 def _lz4_blocks_of_level(plain: Buffer, level: int) -> Iterator[bytes]:
-    """Yield the blocks of a frame that the library makes, without their checksums; only its frames know levels."""
+    """Yield the blocks of a frame made by the library, without their checksums.
+
+    Only the library's frames have levels.
+    """
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(plain))
     frame = bytes(compressor.finish())
@@ -271,10 +295,10 @@ def _decompress_lz4(compressed: Buffer, max_size_bytes: int) -> Buffer:
 def check_framing(codec: int, compressed: Buffer) -> None:
     """Refuse lz4 frames that Java's reader refuses and this module decompresses.
 
-    These are frames with linked blocks, several frames, and skippable ones. No content is looked at.
+    These are frames with linked blocks, several frames, and skippable ones. Content is not read.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, says what a reader stumbles over.
+        KafkaError: CORRUPT_MESSAGE, with the obstacle for a reader.
     """
     if codec != Codec.LZ4:
         return
@@ -306,7 +330,7 @@ def _decompress_zstd(compressed: Buffer, max_size_bytes: int) -> Buffer:
 
 
 def _zstd_content_bytes(compressed: Buffer) -> int | None:
-    """Read the content size from the first frame's header (RFC 8878, 3.1.1.1), None where it has none."""
+    """Return the content size from the first frame's header (RFC 8878, 3.1.1.1), or None."""
     header = bytes(compressed[:18])
     if header[:4] != _ZSTD_MAGIC or len(header) < 18:
         return None
@@ -331,10 +355,11 @@ _NO_ROOM = "failed to write whole buffer"
 def _decompress_growing(
     decompress_into: Callable[[Buffer, memoryview], int], compressed: Buffer, announced_bytes: int | None, max_size_bytes: int
 ) -> Buffer:
-    """Decompress into a guessed room, and into four times as much for as long as it does not fit and the bound allows.
+    """Decompress into memory of a guessed size, which grows fourfold while it is too small.
 
-    An announced size is only a guess too: further frames may follow, and a few bytes may announce anything. Trying again costs at most a
-    third of the last try.
+    It grows up to the bound. An announced size is only a guess too, because further frames may
+    follow, and a few bytes may announce anything. Trying again costs at most a third of the last
+    try.
     """
     guess_bytes = max(_GUESSED_RATIO * len(compressed), _FIRST_GUESS_BYTES)
     if announced_bytes is not None and announced_bytes <= _TRUSTED_RATIO * guess_bytes:

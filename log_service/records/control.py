@@ -1,9 +1,11 @@
-"""Control batches: the markers that transactions and the metadata quorum leave in a log.
+"""Control batches, with the markers of transactions and of the metadata quorum.
 
-Decides how a marker's key is spelled (version i16, type i16) and what surrounds it. The values are opaque here, but for the one of a
-transaction's end, which every reader of a log needs. Knows nothing of transactions, leaders or snapshots.
+The module defines a marker's key (version i16, type i16) and its batch. Values are opaque here,
+except the one of a transaction's end, which every reader of a log needs. The module knows nothing
+of transactions, leaders or snapshots.
 
-Invariants: a key of a later version is read like version 0. A type that is not known reads as None, and callers skip it.
+Invariants: a key of a later version is read like version 0. An unknown type reads as None, and
+callers skip it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +27,7 @@ _END_TRANSACTION_VERSION = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says, by the number in its key."""
+    """The type of a control record, by the number in its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -41,7 +43,7 @@ _TYPES_BY_NUMBER = {int(control_type): control_type for control_type in ControlT
 
 
 class ControlRecord(NamedTuple):
-    """A control record: ``type`` is None where a later version wrote one that is not known here."""
+    """A control record. ``type`` is None for an unknown type of a later version."""
 
     offset: int
     timestamp: int
@@ -55,7 +57,7 @@ def control_key(control_type: ControlType) -> bytes:
 
 
 def parse_control_key(key: bytes | None) -> ControlType | None:
-    """Return what a control record's key says, None for a type that is not known.
+    """Return the type in a control record's key, or None for an unknown type.
 
     Raises:
         KafkaError: INVALID_RECORD, it is not the key of a control record.
@@ -80,7 +82,10 @@ def build_control_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     is_transactional: bool = False,
 ) -> bytes:
-    """Return one control batch of (type, value) records, at least one. Control batches are never compressed and have no sequence."""
+    """Return one control batch of (type, value) records, at least one.
+
+    Control batches are never compressed and have no sequence.
+    """
     return build_batch(
         [NewRecord(timestamp_ms, control_key(control_type), value) for control_type, value in records],
         base_offset=base_offset,
@@ -102,7 +107,7 @@ def build_end_transaction_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """Return the batch that ends a producer's transaction in a partition: ABORT or COMMIT (KIP-98)."""
+    """Return the batch that ends a producer's transaction, ABORT or COMMIT (KIP-98)."""
     assert control_type in {ControlType.ABORT, ControlType.COMMIT}
     return build_control_batch(
         [(control_type, _END_TRANSACTION.pack(_END_TRANSACTION_VERSION, coordinator_epoch))],
@@ -116,7 +121,10 @@ def build_end_transaction_marker(
 
 
 class EndOfTransaction(NamedTuple):
-    """What a transaction coordinator says to the partitions of a transaction; ``transaction_version`` is the client's (KIP-1228)."""
+    """A transaction coordinator's order to the partitions of a transaction to end it.
+
+    ``transaction_version`` is the client's (KIP-1228).
+    """
 
     producer_id: int
     producer_epoch: int
@@ -125,7 +133,7 @@ class EndOfTransaction(NamedTuple):
     transaction_version: int = 0
 
     def build(self, *, timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytearray:
-        """Return the marker that says so in a log."""
+        """Return the marker for a log."""
         batch = bytearray(_unplaced_marker(self, timestamp_ms))
         stamp(batch, 0, base_offset, leader_epoch)
         return batch
@@ -133,7 +141,11 @@ class EndOfTransaction(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _unplaced_marker(end: EndOfTransaction, timestamp_ms: int) -> bytes:
-    """Return a marker without its place: the logs of all partitions of a transaction get these bytes, and offset and epoch of their own."""
+    """Return a marker without offset and leader epoch.
+
+    The logs of all partitions of a transaction get these bytes, and stamp their own offset and
+    epoch.
+    """
     return build_end_transaction_marker(
         ControlType.ABORT if end.is_abort else ControlType.COMMIT,
         producer_id=end.producer_id,
@@ -157,7 +169,10 @@ def parse_coordinator_epoch(value: bytes) -> int:
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a producer's transaction in a partition. ``coordinator_epoch`` is -1 where compaction took the record from its batch."""
+    """The end of a producer's transaction in a partition.
+
+    ``coordinator_epoch`` is -1 if compaction removed the record from its batch.
+    """
 
     is_abort: bool
     coordinator_epoch: int
@@ -167,10 +182,10 @@ _EMPTIED = TransactionMarker(is_abort=False, coordinator_epoch=-1)
 
 
 def read_marker(batch: Buffer) -> TransactionMarker | None:
-    """Return what a control batch says of a transaction's end, None where it is of another kind.
+    """Return the transaction's end in a control batch, or None for another kind of control batch.
 
     Raises:
-        KafkaError: INVALID_RECORD, or what ``iterate_records`` raises: the batch is damaged.
+        KafkaError: INVALID_RECORD, or an error of ``iterate_records``; the batch is damaged.
     """
     record = next(iterate_control_records(batch), None)
     if record is None:
@@ -181,7 +196,7 @@ def read_marker(batch: Buffer) -> TransactionMarker | None:
 
 
 def iterate_control_records(buffer: Buffer, position: int = 0) -> Iterator[ControlRecord]:
-    """Yield the records of the control batch at ``position``. The caller knows that it is a control batch.
+    """Yield the records of the batch at ``position``, which must be a control batch.
 
     Raises:
         KafkaError: as ``iterate_records`` and ``parse_control_key``.

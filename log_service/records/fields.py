@@ -1,12 +1,14 @@
-"""Where the fields of many records lie, found for all of them at once with numpy.
+"""Places of the fields of many records, found for all of them at once with numpy.
 
-The records of a run of batches are seen as one buffer: the one that they were fetched into, where that can be. ``walk`` finds where each
-record ends, and from there on every step takes one field of all records. ``columns`` makes Arrow columns of the fields, and the client's
-consumer makes records of them. Imported only where many records are opened, because numpy comes with it.
+The records of a run of batches are treated as one buffer, if possible the one that they were
+fetched into. ``walk`` finds the end of each record. From there every step takes one field of all
+records. ``columns`` makes Arrow columns of the fields, and the client's consumer makes records. The
+module is imported only if many records are opened, because it imports numpy.
 
-Invariants: what is found equals what ``read_records`` yields for the same batches; bytes that it refuses are refused here, with the same
-code, but for headers, of which only the number is looked at. A timestamp past 64 bits wraps around, as it does in Java. A run holds less
-than 2 GiB, so that 32-bit offsets reach everywhere.
+Invariants: the fields equal the records of ``read_records`` for the same batches. Bytes that it
+refuses are refused here with the same code, except for headers, of which only the count is read. A
+timestamp past 64 bits wraps around, as in Java. A run holds less than 2 GiB, so that 32-bit offsets
+suffice.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,16 +28,16 @@ from log_service.records.varint_arrays import Integers, Octets, read_varints
 from log_service.records.walk import find_in_steps, find_records
 
 MAX_RUN_BYTES = 1 << 30
-"""The largest run of batches that is opened at once."""
+"""The largest run of batches that is opened at once, in bytes."""
 
 RECORDS_PER_STEP = 16_384
-"""Of a batch that is checked in steps."""
+"""Records per step when a batch is checked in steps."""
 
-_MAX_ROUNDS = 64  # of headers; records with more are few, and are followed one by one
+_MAX_ROUNDS = 64  # rounds of headers; few records have more, and these are followed one by one
 
 
 class Spans(NamedTuple):
-    """One key or value of every record: where it begins and ends in the body, and whether it is null."""
+    """One key or value of every record, as its start and end in the body and whether it is null."""
 
     starts: Integers
     ends: Integers
@@ -43,7 +45,11 @@ class Spans(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """The fields of a run's records. Headers are not opened: there are so many, from that position on to the record's end."""
+    """The fields of a run's records.
+
+    Headers are not opened. Each record has ``header_counts`` of them, which begin at
+    ``header_positions`` with their count and extend to the record's end.
+    """
 
     body: Buffer
     octets: Octets
@@ -57,7 +63,9 @@ class Fields(NamedTuple):
 
 
 def find_fields(batches: Sequence[OpenBatch]) -> Fields:
-    """Return the fields of all records of ``batches``, at least one batch, in their order.
+    """Return the fields of all records of ``batches``, in order.
+
+    At least one batch is needed.
 
     Raises:
         KafkaError: INVALID_RECORD, a record is malformed.
@@ -72,14 +80,16 @@ def find_fields(batches: Sequence[OpenBatch]) -> Fields:
 
 
 def _read_fields(body: Buffer, octets: Octets, starts: Integers, ends: Integers) -> Fields:
-    """Return the fields of records that lie in these places; offsets and timestamps are deltas.
+    """Return the fields of records at these places.
+
+    Offsets and timestamps are deltas.
 
     Raises:
         KafkaError: INVALID_RECORD, a record is malformed.
     """
     sizes, positions = read_varints(octets, starts, INT32_VARINT_BYTES)
     refuse(positions + sizes != ends, "a record's length is negative")
-    timestamps, positions = read_varints(octets, positions + 1, INT64_VARINT_BYTES)  # behind the attributes
+    timestamps, positions = read_varints(octets, positions + 1, INT64_VARINT_BYTES)  # after the attributes
     offsets, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
     keys, positions = read_spans(octets, positions)
     values, header_positions = read_spans(octets, positions)
@@ -90,7 +100,10 @@ def _read_fields(body: Buffer, octets: Octets, starts: Integers, ends: Integers)
 
 
 def _laid_out(batches: Sequence[OpenBatch]) -> tuple[Buffer, Integers, Integers]:
-    """Return a buffer that holds all records, and where in it those of each batch start and end: the one they lie in, or else a copy."""
+    """Return a buffer with all records, and the start and end of each batch's records in it.
+
+    It is the buffer that already holds them, if there is one, or else a copy.
+    """
     starts = np.array([batch.start for batch in batches], np.int64)
     ends = np.array([batch.end for batch in batches], np.int64)
     buffer, first, last = batches[0].buffer, batches[0].start, batches[-1].end
@@ -104,7 +117,7 @@ def _laid_out(batches: Sequence[OpenBatch]) -> tuple[Buffer, Integers, Integers]
 
 
 def repeat_field(batches: Sequence[OpenBatch], field: Callable[[BatchHeader], int]) -> Integers:
-    """Return a header's field once for each of the batch's records."""
+    """Return a header field, repeated for each record of its batch."""
     values = np.array([field(header) for header, *_ in batches], np.int64)
     return np.repeat(values, [header.record_count for header, *_ in batches])
 
@@ -118,7 +131,10 @@ def _timestamps(batches: Sequence[OpenBatch], deltas: Integers) -> Integers:
 
 
 def read_spans(octets: Octets, positions: Integers) -> tuple[Spans, Integers]:
-    """Return one key or value of every record, and the positions after them. The caller checks that these lie in the record."""
+    """Return one key or value of every record, and the positions after them.
+
+    The caller checks that these lie in the record.
+    """
     sizes, starts = read_varints(octets, positions, INT32_VARINT_BYTES)
     is_null = sizes < 0
     if np.count_nonzero(is_null):
@@ -132,8 +148,8 @@ def read_spans(octets: Octets, positions: Integers) -> tuple[Spans, Integers]:
 
 
 def refuse(is_wrong: NDArray[np.bool_], reason: str) -> None:
-    """Raise INVALID_RECORD if anything is wrong with any record."""
-    if np.count_nonzero(is_wrong):  # a third of what ``any`` takes
+    """Raise INVALID_RECORD if any record is wrong."""
+    if np.count_nonzero(is_wrong):  # takes a third of the time of ``any``
         raise invalid(reason)
 
 
@@ -146,10 +162,13 @@ def invalid(reason: str) -> KafkaError:
 
 
 def check_fields(header: BatchHeader, plain: Buffer, judge: Judge) -> Steps[None]:
-    """Check the records of a batch, headers too, and tell ``judge`` which records break the rules or have a wrong offset delta.
+    """Check the records of a batch and their headers.
+
+    ``judge`` is told which records break the rules or have a wrong offset delta.
 
     Raises:
-        KafkaError: INVALID_RECORD, a record is malformed; MESSAGE_TOO_LARGE, there are more headers than may be checked.
+        KafkaError: INVALID_RECORD, a record is malformed; MESSAGE_TOO_LARGE, there are more headers
+            than may be checked.
     """
     octets: Octets = np.frombuffer(plain, np.uint8)
     counts, bounds = np.array([header.record_count]), (np.zeros(1, np.int64), np.array([len(plain)]))
@@ -166,7 +185,10 @@ def check_fields(header: BatchHeader, plain: Buffer, judge: Judge) -> Steps[None
 
 
 def _judge(found: Fields, first: int, judge: Judge) -> None:
-    """Note the records whose offset delta is not their index, counted from ``first``, or which break the rules."""
+    """Note records that break the rules or have an offset delta other than their index.
+
+    Indexes count from ``first``.
+    """
     is_wrong = found.offsets != np.arange(first, first + len(found.offsets))
     rules, timestamps = judge.rules, found.timestamps
     if rules is not None:
@@ -189,7 +211,10 @@ def _judge(found: Fields, first: int, judge: Judge) -> None:
 
 
 def _check_headers(found: Fields, first: int) -> Steps[None]:
-    """Check that the headers of each record end where it does. A round takes one header of every record that has so many."""
+    """Check that the headers of each record end where it does.
+
+    A round takes one header of every record that has that many.
+    """
     left, positions = read_varints(found.octets, found.header_positions, INT32_VARINT_BYTES)
     indexes, ends, checked_count = np.arange(first, first + len(left)), found.ends, 0
     for _ in range(_MAX_ROUNDS):
@@ -212,7 +237,7 @@ def _check_headers(found: Fields, first: int) -> Steps[None]:
 
 
 def _check_rest(body: Buffer, counts: list[int], positions: list[int], ends: list[int], indexes: list[int]) -> Steps[None]:
-    """Check the headers that are left of records with very many, one by one."""
+    """Check the remaining headers of records with very many, one by one."""
     checked_count = 0
     for count, position, end, index in zip(counts, positions, ends, indexes, strict=True):
         checked_count += count

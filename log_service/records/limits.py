@@ -1,6 +1,6 @@
-"""How much checking batches may cost: of one request in all, and in one turn of the event loop.
+"""Bounds on the cost of checking batches, per request and per turn of the event loop.
 
-Decides the bounds. Knows nothing of what is checked.
+The module knows nothing of the checks.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -8,24 +8,27 @@ from log_service.common.types import Buffer
 from log_service.records.compression import Codec, open_compressed
 
 MAX_OPENED_BYTES = 256 << 20
-"""Of the batches of one request, decompressed."""
+"""Maximum decompressed size of the batches of one request."""
 MAX_ITEMS = 4 << 20
-"""Records and headers of the batches of one request."""
+"""Maximum number of records and headers in the batches of one request."""
 MAX_BATCH_BYTES = 64 << 20
-"""Of one batch, decompressed. Clients fill batches up to ``max.message.bytes``, which is 1 MiB unless a topic says otherwise."""
+"""Maximum decompressed size of one batch.
+
+Clients fill batches up to ``max.message.bytes``, which is 1 MiB by default.
+"""
 MAX_BATCH_RECORDS = 1 << 20
-"""No client puts as many records into a batch: librdkafka's limit is a million."""
+"""Maximum number of records in a batch. No client reaches it; librdkafka's limit is a million."""
 MIN_COUNT_AT_ONCE = 160
-"""Steps of numpy cost more than a loop over fewer records."""
+"""For fewer records steps of numpy cost more than a loop."""
 
 UNITS_PER_TURN = 1 << 20
 UNITS_PER_ITEM = 20
 UNITS_PER_ITEM_ALONE = 160  # in a loop
-_UNITS_PER_BYTE_OF_BLOCKS = 16  # they may be tiny, and each takes a step of a loop
+_UNITS_PER_BYTE_OF_BLOCKS = 16  # blocks may be tiny, and each takes a step of a loop
 
 
 class Allowance:
-    """How much the batches of one request may open to."""
+    """Bounds on the decompressed size and the records of one request's batches."""
 
     __slots__ = ("item_count", "opened_bytes")
 
@@ -34,20 +37,21 @@ class Allowance:
         self.item_count = item_count
 
     def open(self, codec: int, compressed: Buffer) -> Buffer:
-        """Return what was compressed.
+        """Return the decompressed bytes.
 
         Raises:
-            KafkaError: as ``compression.open_compressed``; MESSAGE_TOO_LARGE, the batches of the request open to too many bytes.
+            KafkaError: as ``compression.open_compressed``; MESSAGE_TOO_LARGE, the batches of the
+                request open to too many bytes.
         """
         plain = open_compressed(codec, compressed, min(self.opened_bytes, MAX_BATCH_BYTES))
         self.opened_bytes -= len(plain)
         return plain
 
     def take_items(self, count: int) -> None:
-        """Note records or headers that are about to be checked.
+        """Count records or headers that are about to be checked.
 
         Raises:
-            KafkaError: MESSAGE_TOO_LARGE, the request has more of them than it may have.
+            KafkaError: MESSAGE_TOO_LARGE, the request has too many of them.
         """
         self.item_count -= count
         if self.item_count < 0:
@@ -55,17 +59,20 @@ class Allowance:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
     def take_work(self, cost: int) -> None:
-        """Note other work, in units of ``TurnRoom``."""
+        """Count other work, in units of ``TurnRoom``."""
 
 
 class NoRoomError(Exception):
-    """A batch takes longer than one turn of the event loop may: check it in steps, elsewhere. Nothing was done."""
+    """A batch takes longer than one turn of the event loop may, so check it in steps elsewhere.
+
+    Nothing was done.
+    """
 
 
 class TurnRoom(Allowance):
-    """What may be checked in one turn of the event loop: some 3 ms of the slowest work.
+    """Work that may be done in one turn of the event loop, about 3 ms of the slowest work.
 
-    A unit is 3 ns: what it takes to decompress a byte with gzip.
+    A unit is 3 ns, the time to decompress a byte with gzip.
     """
 
     __slots__ = ("left",)
@@ -75,10 +82,10 @@ class TurnRoom(Allowance):
         self.left = left
 
     def take_work(self, cost: int) -> None:
-        """Take room.
+        """Take room for work.
 
         Raises:
-            NoRoomError: there is not enough, and none for anything after it either.
+            NoRoomError: there is not enough, nor any for later work.
         """
         self.left -= cost
         if self.left < 0:
@@ -91,7 +98,10 @@ class TurnRoom(Allowance):
             raise NoRoomError
 
     def open(self, codec: int, compressed: Buffer) -> Buffer:
-        """Return what was compressed, if it has room. Raises as ``Allowance.open`` and ``take_work``."""
+        """Return the decompressed bytes if there is room.
+
+        Raises as ``Allowance.open`` and ``take_work``.
+        """
         self.take_work(len(compressed) * (_UNITS_PER_BYTE_OF_BLOCKS if codec in (Codec.SNAPPY, Codec.LZ4) else 1))
         try:
             plain = open_compressed(codec, compressed, self.left)

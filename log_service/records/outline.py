@@ -1,9 +1,11 @@
-"""What compaction has to know of a batch's records: the key and the offset of each, which are tombstones, and where each ends.
+"""Outline of a batch's records for compaction, with keys, offsets, tombstones and ends.
 
-Decides how that is found with one walk that looks at no timestamp, no value and no header. Knows nothing of what is kept.
+It is found in one walk that reads no timestamp, value or header. The module does not decide which
+records stay.
 
-Invariants: whatever the bytes, the walk ends, allocates no more than the bytes hold, and raises ``KafkaError`` INVALID_RECORD and nothing
-else. Offsets rise strictly within what the header announces: a batch cannot speak for offsets that are not its own.
+Invariants: whatever the bytes, the walk ends, allocates no more than the bytes hold, and raises
+only ``KafkaError`` INVALID_RECORD. Offsets rise strictly within the header's range, so that a batch
+cannot claim offsets that are not its own.
 """
 
 from operator import lt
@@ -18,7 +20,7 @@ _NULL = 1  # the varint of -1
 
 
 class Outline(NamedTuple):
-    """One entry per record: its key (None: it has none), its absolute offset, and the position after it; and the indexes of tombstones."""
+    """Key or None, absolute offset and end of each record, and the indexes of tombstones."""
 
     keys: list[bytes | None]
     offsets: list[int]

@@ -1,11 +1,11 @@
-"""One record: its shape, writing it, and reading the records of an opened batch.
+"""One record, with its format, its encoding and its reading.
 
-Decides what a well-formed record is (KIP-98's format: length, attributes, timestamp delta, offset delta, key, value, headers; every
-number a zig-zag varint but the attributes byte). Knows nothing of batch headers and compression: it is handed plain bytes and the numbers
-that the deltas are relative to.
+A well-formed record (KIP-98) has length, attributes, timestamp delta, offset delta, key, value and
+headers. Every number is a zig-zag varint except the attributes byte. The module knows nothing of
+batch headers and compression. It gets plain bytes and the numbers that the deltas are relative to.
 
-Invariants: whatever the bytes, reading ends, allocates no more than the bytes hold, and raises ``KafkaError`` INVALID_RECORD and nothing
-else.
+Invariants: whatever the bytes, reading ends, allocates no more than the bytes hold, and raises only
+``KafkaError`` INVALID_RECORD.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,16 @@ from log_service.common.types import Buffer
 from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, VARINTS, continue_varint, read_varint
 
 MIN_RECORD_BYTES = 7
-"""The smallest record: every field takes one byte, and there is no key, value or header."""
+"""The smallest record, whose fields take one byte each. It has no key, value or headers."""
 
 ITEMS_PER_STEP = 2_048
-"""Records, or headers, that are checked one by one."""
+"""Records or headers per step, if they are checked one by one."""
 
 MAX_RECORD_OVERHEAD_BYTES = 1 + INT64_VARINT_BYTES + 5 * INT32_VARINT_BYTES
-"""The most that attributes, timestamp delta, and the lengths of record, key, value and headers with the offset delta take."""
+"""Maximum size of a record's fixed fields and lengths.
+
+They are the attributes, both deltas, and the lengths of record, key, value and headers.
+"""
 
 RecordHeader = tuple[str, bytes | None]
 
@@ -34,7 +37,7 @@ _new = tuple.__new__
 
 
 class Record(NamedTuple):
-    """A record as a reader sees it: absolute offset, timestamp in milliseconds (-1 for none), and bytes."""
+    """A record as readers see it, with absolute offset and timestamp in ms (-1 for none)."""
 
     offset: int
     timestamp: int
@@ -44,7 +47,10 @@ class Record(NamedTuple):
 
 
 class NewRecord(NamedTuple):
-    """A record that has no offset yet. ``headers`` are pairs of name and bytes or None, in order; names may repeat."""
+    """A record without an offset.
+
+    ``headers`` are (name, bytes or None) in order; names may repeat.
+    """
 
     timestamp: int
     key: bytes | None
@@ -66,13 +72,13 @@ def encode_headers(headers: Sequence[RecordHeader]) -> bytes:
 
 
 def max_record_bytes(key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> int:
-    """Return a bound for the size of a record in a batch, whatever its offset and timestamp."""
+    """Return a bound on the size of a record in a batch, for any offset and timestamp."""
     size_bytes = MAX_RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
     return size_bytes + max_headers_bytes(headers)
 
 
 def max_headers_bytes(headers: Sequence[RecordHeader]) -> int:
-    """Return a bound for what headers add to a record without any."""
+    """Return a bound on the size that headers add to a record."""
     size_bytes = 2 * INT32_VARINT_BYTES * len(headers)
     for name, value in headers:
         size_bytes += len(name.encode()) + (len(value) if value else 0)
@@ -90,7 +96,8 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
     ``append_timestamp`` replaces every record's own timestamp (LogAppendTime).
 
     Raises:
-        KafkaError: INVALID_RECORD, at the first record that is malformed, or at the end when bytes are left over.
+        KafkaError: INVALID_RECORD, at the first malformed record, or at the end if bytes are left
+            over.
     """
     position = index = 0
     try:
@@ -152,11 +159,13 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
 
 
 def read_headers(plain: bytes, position: int, end: int, index: int) -> tuple[tuple[RecordHeader, ...], int]:
-    """Return the headers whose count is at ``position`` in record ``index``, which ends at ``end``, and the position after them.
+    """Return the headers of record ``index``, and the position after them.
+
+    Their count is at ``position``, and the record ends at ``end``.
 
     Raises:
-        IndexError: the bytes end inside them.
-        KafkaError: INVALID_RECORD, they do not fit into the record.
+        IndexError: the bytes end inside the headers.
+        KafkaError: INVALID_RECORD, the headers do not fit into the record.
     """
     count, position = read_varint(plain, position)
     if not 0 <= count <= max(end - position, 0) // 2:
@@ -177,11 +186,13 @@ def read_headers(plain: bytes, position: int, end: int, index: int) -> tuple[tup
 
 
 def skip_headers(plain: Buffer, position: int, end: int, index: int, count: int) -> int:
-    """Return where ``count`` headers end that begin at ``position`` in record ``index``, which ends at ``end``.
+    """Return the end of ``count`` headers that begin at ``position`` in record ``index``.
+
+    The record ends at ``end``.
 
     Raises:
-        IndexError: the bytes end inside them.
-        KafkaError: INVALID_RECORD, they do not fit into the record.
+        IndexError: the bytes end inside the headers.
+        KafkaError: INVALID_RECORD, the headers do not fit into the record.
     """
     for _ in range(count):
         size, position = read_varint(plain, position)
@@ -195,7 +206,7 @@ def skip_headers(plain: Buffer, position: int, end: int, index: int, count: int)
 
 
 def skip_in_steps(plain: Buffer, position: int, end: int, index: int, count: int) -> Steps[None]:
-    """Check that the last ``count`` headers of record ``index`` lie between ``position`` and ``end``.
+    """Check that the last ``count`` headers of record ``index`` fill ``position`` to ``end``.
 
     Raises:
         KafkaError: INVALID_RECORD.
@@ -214,9 +225,10 @@ def skip_in_steps(plain: Buffer, position: int, end: int, index: int, count: int
 
 
 def check_only_record(buffer: Buffer, position: int) -> None:
-    """Check the record between ``position`` and the end of ``buffer``, in place, whatever the size of its value.
+    """Check the record between ``position`` and the end of ``buffer``, in place.
 
-    It has to be well-formed, to end where its length says and the buffer ends, and to have offset delta 0.
+    Its value may have any size. The record must be well-formed, end at its length and at the end of
+    the buffer, and have offset delta 0.
 
     Raises:
         KafkaError: INVALID_RECORD.
@@ -254,9 +266,11 @@ def check_only_record(buffer: Buffer, position: int) -> None:
 
 
 def _skip_bytes(buffer: Buffer, position: int, *, least: int) -> int:
-    """Return the position after a length and as many bytes; a length below ``least`` (-1 is null) is malformed.
+    """Return the position after a length and as many bytes.
 
-    Reads the length as ``read_varint`` does: each batch that is appended comes here, and a call less is one in a hundred instructions.
+    A length below ``least`` is malformed; -1 is null. The length is read as ``read_varint`` does,
+    without a call, because each appended batch comes here and a call costs one in a hundred
+    instructions.
     """
     size, position = buffer[position], position + 1
     if size > 0x7F:

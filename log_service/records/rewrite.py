@@ -1,9 +1,10 @@
-"""Batches with fewer records: what compaction writes.
+"""Batches with fewer records, as compaction writes them.
 
-Decides how a batch changes when records leave it, as Apache Kafka changes it. Offsets, producer fields, leader epoch and codec stay, so
-that neither readers nor producers' states notice more than gaps. The base timestamp becomes the delete horizon where there is one
-(KIP-534), else the timestamp of the first record that is left; the latest timestamp is the latest of what is left. A batch that lost all
-records is a header, which remembers a producer's last sequence. The caller decides which records leave.
+Batches change as in Apache Kafka. Offsets, producer fields, leader epoch and codec stay, so that
+readers and producer states notice only gaps. The base timestamp becomes the delete horizon if there
+is one (KIP-534), or else the timestamp of the first remaining record. The latest timestamp is that
+of the remaining records. A batch that lost all records is a header, which keeps a producer's last
+sequence. The caller decides which records are removed.
 """
 
 from collections.abc import Sequence
@@ -31,9 +32,11 @@ from log_service.records.varint import INT64_VARINT_BYTES, VARINTS, read_varint
 def retain_records(
     header: BatchHeader, plain: bytes, outline: Outline, kept: Sequence[int], *, delete_horizon_ms: int | None = None
 ) -> bytearray:
-    """Return the batch of ``header`` and decompressed records ``plain`` with only the records of indexes ``kept``, at least one.
+    """Return a batch with only the records of indexes ``kept``, at least one.
 
-    ``delete_horizon_ms`` sets the time from which the batch's tombstones may be dropped; one that is set already stays.
+    ``header`` and ``plain``, the decompressed records, are those of the old batch.
+    ``delete_horizon_ms`` sets the time from which the batch's tombstones may be dropped. A horizon
+    that is already set stays.
 
     Raises:
         KafkaError: INVALID_RECORD, a timestamp is malformed.

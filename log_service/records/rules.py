@@ -1,6 +1,7 @@
-"""What a log asks of single records, and what becomes of a batch whose records break that.
+"""A log's demands on single records, and the refusal of batches that break them.
 
-Decides the texts and the code, and how many records are named: a client may send a million.
+The module chooses texts and codes. It limits how many records are named, because a client may send
+a million.
 """
 
 from typing import NamedTuple
@@ -10,13 +11,13 @@ from log_service.common.types import NO_TIMESTAMP
 from log_service.records.limits import Allowance
 
 MAX_RECORD_ERRORS = 100
-"""So many of the records that a batch is refused for are named."""
+"""Maximum number of refused records that an error names."""
 
 
 class RejectedRecordsError(KafkaError):
-    """Records that a batch is refused for: INVALID_RECORD or INVALID_TIMESTAMP (KIP-467).
+    """Refusal of a batch because of single records: INVALID_RECORD or INVALID_TIMESTAMP (KIP-467).
 
-    ``record_errors`` are (index in the batch, text) for the first ``MAX_RECORD_ERRORS`` of them.
+    ``record_errors`` are (index in the batch, text) for the first ``MAX_RECORD_ERRORS`` records.
     """
 
     def __init__(self, code: ErrorCode, record_errors: tuple[tuple[int, str], ...], refused_count: int) -> None:
@@ -25,7 +26,10 @@ class RejectedRecordsError(KafkaError):
 
 
 class RecordRules(NamedTuple):
-    """What a log asks of well-formed records: a key, and timestamps in bounds (ms, inclusive); -1 is always good."""
+    """A log's demands on well-formed records, a key and bounds on timestamps.
+
+    Bounds are in ms, inclusive. Timestamp -1 is always valid.
+    """
 
     base_timestamp: int
     earliest_ms: int
@@ -33,7 +37,7 @@ class RecordRules(NamedTuple):
     is_key_needed: bool
 
     def judge(self, timestamp: int, *, is_keyless: bool) -> tuple[ErrorCode, str] | None:
-        """Return what is wrong with a record of these fields."""
+        """Return the fault of a record with these fields, or None."""
         if is_keyless and self.is_key_needed:
             return ErrorCode.INVALID_RECORD, "the topic is compacted: a record needs a key"
         if timestamp != NO_TIMESTAMP and not self.earliest_ms <= timestamp <= self.latest_ms:
@@ -42,7 +46,7 @@ class RecordRules(NamedTuple):
 
 
 class Judge:
-    """Collects the records of one batch that break a rule: how many, and the first of them."""
+    """Collector of a batch's records that break a rule, with their count and the first of them."""
 
     __slots__ = ("_code", "allowance", "count", "named", "rules")
 
@@ -54,7 +58,7 @@ class Judge:
         self.named: list[tuple[int, str]] = []
 
     def add(self, index: int, code: ErrorCode, text: str) -> None:
-        """Note one record. A timestamp among the reasons decides the code."""
+        """Note one record. A wrong timestamp among the records decides the code."""
         self.count += 1
         if code is ErrorCode.INVALID_TIMESTAMP:
             self._code = code
@@ -65,12 +69,12 @@ class Judge:
         """Refuse the batch if one of its records was noted.
 
         Raises:
-            RejectedRecordsError: names the first ones.
+            RejectedRecordsError: names the first records.
         """
         if self.named:
             raise RejectedRecordsError(self._code, tuple(self.named), self.count)
 
 
 def misplaced(index: int, offset_delta: int) -> tuple[ErrorCode, str]:
-    """Return what is wrong with a record whose offset delta is not its index in the batch."""
+    """Return the fault of a record whose offset delta is not its index in the batch."""
     return ErrorCode.INVALID_RECORD, f"the record has offset delta {offset_delta} where {index} is due"

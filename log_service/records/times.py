@@ -1,7 +1,7 @@
-"""Finding a record of one batch by its timestamp.
+"""Search for a record of one batch by its timestamp.
 
-Decides which record is meant: the first at or after a time, or the first with the latest time. Of a batch with many records no record
-becomes an object where numpy is installed.
+It finds the first record at or after a time, or the first with the latest time. In a batch with
+many records no record becomes an object if numpy is installed.
 """
 
 from typing import Any
@@ -12,11 +12,11 @@ from log_service.records.checks import checks_at_once
 from log_service.records.limits import MIN_COUNT_AT_ONCE
 
 Found = tuple[int, int] | None
-"""Timestamp and offset."""
+"""Timestamp and offset, or None."""
 
 
 def first_record_at(batch: Buffer, timestamp: int, start_offset: int) -> Found:
-    """Return the first record at or above both, None where there is none.
+    """Return the first record at or above both ``timestamp`` and ``start_offset``, or None.
 
     Raises:
         KafkaError: as ``iterate_records``.
@@ -34,7 +34,9 @@ def first_record_at(batch: Buffer, timestamp: int, start_offset: int) -> Found:
 
 
 def latest_record(batch: Buffer) -> Found:
-    """Return the first of the records with the largest timestamp, whatever the header says; None of a batch without records.
+    """Return the first record with the largest timestamp, or None for a batch without records.
+
+    The header's timestamp is not used.
 
     Raises:
         KafkaError: as ``iterate_records``.
@@ -49,7 +51,7 @@ def latest_record(batch: Buffer) -> Found:
 
 
 def _columns(batch: Buffer) -> tuple[Any, Any] | None:
-    """Return the timestamps and offsets of all records as arrays, None where a loop is as good."""
+    """Return the timestamps and offsets of all records as arrays, or None if a loop is as good."""
     header = parse_header(batch)
     fields = checks_at_once() if header.record_count >= MIN_COUNT_AT_ONCE else None
     if fields is None:

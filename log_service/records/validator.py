@@ -1,15 +1,16 @@
-"""What a leader looks at before it appends a producer's record batch.
+"""Validation of a producer's record batch before a leader appends it.
 
-Decides whether a batch may enter a log as it is: magic, size, checksum, counts, producer fields, timestamps, keys where the log is
-compacted, codec. Knows nothing of logs, offsets to come and producers' states: whether a sequence is in order, and whether transactions are
-allowed, is decided where that is known.
+The module decides whether a batch may enter a log as it is. It checks magic, size, checksum,
+counts, producer fields, timestamps, codec, and keys if the log is compacted. It knows nothing of
+logs, later offsets and producer states. Sequence order and transactions are checked elsewhere.
 
-Records are decompressed and checked before they are appended, because a batch that no client can read stops its consumers
-and compaction (``checks``). The bytes are appended as they came, unless the codec has to change. No record becomes an object. A single
-record is walked in place. What takes longer than one turn of the event loop may is checked in steps.
+Records are decompressed and checked before they are appended, because a batch that no client can
+read stops its consumers and compaction (``checks``). The bytes are appended as they came, unless
+the codec must change. No record becomes an object. A single record is walked in place. Checks that
+take longer than one turn of the event loop run in steps.
 
-Invariants: what is returned is one batch (or, of our own, several) whose magic, counts and checksum hold. Bad input raises ``KafkaError``
-with the code of Apache Kafka's broker, and nothing else.
+Invariants: the result is one batch (or several of our own) whose magic, counts and checksum are
+valid. Bad input raises only ``KafkaError``, with the code of Apache Kafka's broker.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,28 +58,32 @@ __all__ = [
 if TYPE_CHECKING:
     from log_service.config.views import LogConfig  # a client reads records without a broker's configuration
 
-_new = tuple.__new__  # a named tuple's own is a function of Python's
+_new = tuple.__new__  # faster than a named tuple's own __new__, which is a Python function
 _unpack_header = HEADER.unpack_from
 
-_CHECKSUM_SHIFT = 3  # eight bytes of a checksum, and of a write, take as long as one to decompress
+_CHECKSUM_SHIFT = 3  # eight bytes of checksum and write take as long as decompressing one byte
 _UNITS_PER_COMPRESSED_BYTE = 16
 
 FOREVER_MS = (1 << 63) - 1
 PRODUCER_CODEC = "producer"
-"""The ``compression.type`` of a topic that keeps whatever codec its producers use."""
+"""The ``compression.type`` of a topic that keeps its producers' codecs."""
 
 
 class NotOneBatchError(KafkaError):
-    """What a partition was sent is not one batch of this magic: INVALID_RECORD, before anything of the log is looked at."""
+    """Refusal of bytes that are not one batch of this magic: INVALID_RECORD.
+
+    It is raised before the log is considered.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, text)
 
 
 class ValidatedBatches(NamedTuple):
-    """Batches that may be appended. ``buffer`` is what was handed in, or a new buffer where the codec had to change.
+    """Batches that may be appended.
 
-    ``batches`` are the position and the header of each. ``max_timestamp`` is the latest of the headers, -1 for none.
+    ``buffer`` is the given buffer, or a new one if the codec had to change. ``batches`` are the
+    position and header of each batch. ``max_timestamp`` is the latest of the headers, or -1.
     """
 
     buffer: bytearray | memoryview
@@ -90,29 +95,32 @@ class ValidatedBatches(NamedTuple):
 def validate_for_append(
     buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance | None = None
 ) -> ValidatedBatches:
-    """Return the one batch that a producer sent for a partition (Produce v3 and later), ready to be stamped and appended.
+    """Return a producer's one batch for a partition (Produce v3 and later), ready to be stamped.
 
-    ``config`` is the log's; ``allowance`` bounds what the batch may open to, and may be the room of one turn of the event loop. A timestamp
-    of LogAppendTime is stamped when the batch is appended; a producer that claims to have stamped one is not believed, its batch says
-    CreateTime afterwards.
+    ``config`` is the log's. ``allowance`` bounds the decompressed size and the records, and may be
+    the room of one turn of the event loop. A LogAppendTime is stamped when the batch is appended.
+    If a producer claims to have stamped one, its batch is changed to CreateTime.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, no header or a checksum that does not hold (worth another try); MESSAGE_TOO_LARGE;
-            UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP; INVALID_PRODUCER_EPOCH, one below 0; INVALID_RECORD for the rest.
-        RejectedRecordsError: the same codes, where single records are to blame.
+        KafkaError: CORRUPT_MESSAGE, no header or a wrong checksum (worth another try);
+            MESSAGE_TOO_LARGE; UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP;
+            INVALID_PRODUCER_EPOCH, one below 0; INVALID_RECORD for the rest.
+        RejectedRecordsError: the same codes, if single records are to blame.
         NoRoomError: the allowance is a ``TurnRoom``, and the check takes longer.
     """
     if allowance is None:
         allowance = Allowance()
     header, target, rules = _begin(buffer, config, now_ms, allowance)
     if header.record_count == 1 and rules is None and target is Codec.NONE and not header.attributes & CODEC_MASK:
-        check_only_record(buffer, HEADER_SIZE)  # most appends of a node that many producers write to
+        check_only_record(buffer, HEADER_SIZE)  # most appends of a node with many producers
         return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
     return finish(_go_on(buffer, header, target, rules, config, allowance))
 
 
 def validate_in_steps(buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance) -> Steps[ValidatedBatches]:
-    """Do what ``validate_for_append`` does in steps, for threads beside the event loop: none holds the interpreter for long.
+    """Validate as ``validate_for_append`` does, in steps, for threads beside the event loop.
+
+    No step holds the interpreter for long.
 
     Raises:
         Exception: as ``validate_for_append``.
@@ -125,7 +133,7 @@ def validate_in_steps(buffer: bytearray | memoryview, config: "LogConfig", now_m
 def _begin(
     buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance
 ) -> tuple[BatchHeader, Codec, RecordRules | None]:
-    """Return the checked header, the codec that the batch is to have, and what its records have to be looked at for."""
+    """Return the checked header, the target codec, and the rules for the records."""
     allowance.take_work(len(buffer) >> _CHECKSUM_SHIFT)
     header = _check_header(buffer, config.max_message_bytes)
     if header.attributes & APPEND_TIME_FLAG:
@@ -138,7 +146,7 @@ def _begin(
 def _go_on(  # noqa: PLR0917 - the halves of one function
     buffer: bytearray | memoryview, header: BatchHeader, target: Codec, rules: RecordRules | None, config: "LogConfig", allowance: Allowance
 ) -> Steps[ValidatedBatches]:
-    """Check the records, and change their codec if it is not ``target``."""
+    """Check the records, and recompress them if their codec is not ``target``."""
     records, codec = memoryview(buffer)[HEADER_SIZE:], header.compression
     plain: Buffer = records
     if codec is not Codec.NONE:
@@ -154,9 +162,9 @@ def _go_on(  # noqa: PLR0917 - the halves of one function
 
 
 def _rules_of(config: "LogConfig", header: BatchHeader, now_ms: int) -> RecordRules | None:
-    """Return what the log asks of single records of a batch, None where its header shows that they are as the log wants them.
+    """Return the log's rules for a batch's records, or None if the header shows that they are met.
 
-    A header knows the latest timestamp alone.
+    A header only has the latest timestamp.
     """
     earliest_ms, latest_ms = -FOREVER_MS, FOREVER_MS
     if config.message_timestamp_type == "CreateTime":
@@ -167,7 +175,7 @@ def _rules_of(config: "LogConfig", header: BatchHeader, now_ms: int) -> RecordRu
 
 
 def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
-    """Return batches that this process built, one or more back to back, for an append that has nothing to prove.
+    """Return consecutive batches that this process built, for an append without validation.
 
     Raises:
         CorruptBatch: they are not whole batches.
@@ -181,7 +189,7 @@ def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
 
 
 def _check_header(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
-    """Return the header of the only batch in ``buffer``, which has only what a client may put into it."""
+    """Return the header of the only batch in ``buffer``, checked for a client's batch."""
     size_bytes = len(buffer)
     if size_bytes < HEADER_SIZE:
         raise _shape_fault(buffer, max_batch_size_bytes)
@@ -189,7 +197,7 @@ def _check_header(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
     (base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer_id, producer_epoch, base_sequence, record_count) = header
     if magic != MAGIC or last_delta < 0 or record_count < 0 or not length + LOG_OVERHEAD == size_bytes <= max_batch_size_bytes:
         raise _shape_fault(buffer, max_batch_size_bytes)
-    if compute_crc(buffer) != crc:  # before anything it covers is believed: what was damaged on its way may be sent again
+    if compute_crc(buffer) != crc:  # before its fields are trusted, because a damaged batch may be sent again
         text = f"the checksum of the batch of {record_count} records does not hold"
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
     if base_offset != 0 or not 0 < record_count == last_delta + 1 or attributes & CONTROL_FLAG:
@@ -200,14 +208,14 @@ def _check_header(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
 
 
 def _shape_fault(buffer: Buffer, max_batch_size_bytes: int) -> KafkaError:
-    """Return why ``buffer`` is not one whole batch of a size that is allowed."""
+    """Return the reason why ``buffer`` is not one whole batch of an allowed size."""
     if len(buffer) <= MAGIC_POSITION:
         return NotOneBatchError(f"{len(buffer)} bytes are no record batch; a produce request carries one for each partition")
     if buffer[MAGIC_POSITION] < MAGIC:
         return NotOneBatchError(f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists since Kafka 0.11")
     try:
         size_bytes = parse_header(buffer).size_bytes
-    except CorruptBatch as error:  # sending it again helps unless it was made like this
+    except CorruptBatch as error:  # sending it again helps unless it was built like this
         return KafkaError(ErrorCode.INVALID_RECORD, str(error)) if _is_whole(buffer) else error
     if size_bytes > max_batch_size_bytes:
         return _too_large(size_bytes, max_batch_size_bytes)
@@ -218,7 +226,7 @@ def _shape_fault(buffer: Buffer, max_batch_size_bytes: int) -> KafkaError:
 
 
 def _is_whole(buffer: Buffer) -> bool:
-    """Whether a batch of this magic came as it was made, whatever its header says of its records."""
+    """Return whether a batch of this magic came as it was built, whatever its header says."""
     if len(buffer) < HEADER_SIZE or buffer[MAGIC_POSITION] != MAGIC:
         return False
     header = _new(BatchHeader, _unpack_header(buffer))
@@ -226,7 +234,7 @@ def _is_whole(buffer: Buffer) -> bool:
 
 
 def _field_fault(header: BatchHeader) -> KafkaError:
-    """Return what is wrong with a header whose fields are not right."""
+    """Return the fault of a header with wrong fields."""
     code = ErrorCode.INVALID_RECORD
     if header.base_offset != 0:
         text = f"the base offset of a producer's batch is 0, this one has {header.base_offset}"
@@ -244,7 +252,7 @@ def _field_fault(header: BatchHeader) -> KafkaError:
 
 
 def _without_append_time(buffer: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
-    """Take the claim of a stamped time out of the batch, in place."""
+    """Remove the claim of a stamped time from the batch, in place."""
     changed = header._replace(attributes=header.attributes & ~APPEND_TIME_FLAG)
     HEADER.pack_into(buffer, 0, *changed)
     CRC.pack_into(buffer, CRC_POSITION, compute_crc(buffer))
@@ -261,13 +269,13 @@ def _open(header: BatchHeader, compressed: memoryview, allowance: Allowance) -> 
     except KafkaError as error:
         if error.code is not ErrorCode.CORRUPT_MESSAGE:
             raise
-        # The checksum holds, so that sending the same bytes again cannot help.
+        # The checksum is valid, so sending the same bytes again cannot help.
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
     return plain
 
 
 def _level_of(config: "LogConfig") -> int | None:
-    """Return the level that the topic's codec is used with here; None is the library's own."""
+    """Return the level of the topic's codec here, or None for the library's default."""
     levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
     level = levels.get(config.compression_type)
     return None if config.compression_type == "gzip" and level == -1 else level

@@ -1,6 +1,7 @@
-"""Zig-zag varints: how records spell every number but their attributes byte.
+"""Zig-zag varints, which encode every number of a record except the attributes byte.
 
-Small numbers are looked up, so that encoding a record takes one join and no loop; longer ones are read and written here.
+Small numbers are looked up, so that encoding a record takes one join and no loop. Longer ones are
+read and written here.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -32,7 +33,12 @@ def encode_varint(number: int) -> bytes:
 
 
 class Varints(dict[int, bytes]):
-    """The varint of every number: small ones are kept (offsets in large batches: once asked for), others encoded when asked for."""
+    """The varint of every number.
+
+    Small ones are kept, and others are encoded on demand.
+
+    Offsets in large batches are kept once they were asked for.
+    """
 
     __slots__ = ()
 
@@ -62,13 +68,15 @@ def read_varint(plain: Buffer, position: int, max_bytes: int = INT32_VARINT_BYTE
 
 
 def continue_varint(plain: Buffer, position: int, encoded: int, max_bytes: int = INT32_VARINT_BYTES) -> tuple[int, int]:
-    """Read on after a varint's first two bytes; return it still zig-zag encoded, and the position after it.
+    """Continue after a varint's first two bytes.
 
-    ``encoded`` holds the two bytes' bits and, above them, the second one's mark that more follow.
+    Return its zig-zag encoding and the position after.
+
+    ``encoded`` holds the bits of the two bytes and, above them, the second byte's continuation bit.
 
     Raises:
-        IndexError: the bytes end inside it.
-        KafkaError: INVALID_RECORD, it is longer than ``max_bytes``.
+        IndexError: the bytes end inside the varint.
+        KafkaError: INVALID_RECORD, the varint is longer than ``max_bytes``.
     """
     encoded &= 0x3FFF
     for shift in range(14, 7 * max_bytes, 7):

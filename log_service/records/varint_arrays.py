@@ -1,10 +1,11 @@
 """Varints at many positions of one buffer at once, with numpy.
 
-Decides how: the two bytes at each position are one index into tables of every varint of at most two bytes, which is nearly all there are;
-longer ones are read bit group by bit group, for as many positions as have them. Knows nothing of records. Imported only where numpy is.
+The two bytes at each position are one index into tables of every varint of at most two bytes. That
+covers nearly all. Longer ones are read group by group of seven bits, for all positions that have
+them. The module knows nothing of records. It is imported only if numpy is installed.
 
-Invariants: numbers and widths equal what ``varint.read_varint`` finds; positions past the end read the buffer's last byte, and it is the
-caller's to refuse what ended there.
+Invariants: numbers and widths equal those of ``varint.read_varint``. Positions past the end read
+the buffer's last byte, and the caller must refuse varints that ended there.
 """
 
 import numpy as np
@@ -20,9 +21,9 @@ _PAIRS = np.arange(1 << 16, dtype=np.int64)
 _FIRST, _SECOND = _PAIRS & 0xFF, _PAIRS >> 8
 _ENCODED = np.where(_FIRST < 0x80, _FIRST, (_FIRST & 0x7F) | (_SECOND & 0x7F) << 7)
 NUMBERS: Integers = _ENCODED >> 1 ^ -(_ENCODED & 1)
-"""The number that two bytes, the first one lowest, begin with, where ``WIDTHS`` is not 0."""
+"""The number at the front of two bytes, the first one lowest, if ``WIDTHS`` is not 0."""
 WIDTHS: Integers = np.where(_FIRST < 0x80, 1, np.where(_SECOND < 0x80, 2, 0))
-"""How many bytes it takes; 0: more than two."""
+"""Width of the varint at the front of two bytes; 0 means more than two."""
 
 
 def pairs_at(octets: Octets, positions: Integers) -> NDArray[np.uint16]:
@@ -42,7 +43,7 @@ def read_varints(octets: Octets, positions: Integers, max_bytes: int) -> tuple[I
     pairs = pairs_at(octets, positions)
     numbers: Integers = NUMBERS.take(pairs)
     widths: Integers = WIDTHS.take(pairs)
-    if np.count_nonzero(widths) != len(widths):  # a third of what ``all`` takes
+    if np.count_nonzero(widths) != len(widths):  # takes a third of the time of ``all``
         is_long = widths == 0
         numbers[is_long], widths[is_long] = _read_long(octets, positions[is_long], max_bytes)
     return numbers, positions + widths

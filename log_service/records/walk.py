@@ -1,13 +1,15 @@
-"""Where each record of many batches ends, found with numpy.
+"""Search for the end of each record of many batches with numpy.
 
-A record begins where the record before it ends, so that its place follows from all lengths before it. This module follows that chain
-without a step of Python for each record. It begins at hundreds of places at once (lanes): at the starts of batches, which are known, and at
-places between them that look like a record's start. Every step of numpy takes all lanes one record further. A lane ends where the next lane
-began. A lane that steps over that place proves that no record starts there, and the place is given up.
+A record begins where the record before it ends, so its place follows from all earlier lengths. This
+module follows that chain without a Python step for each record. It starts at hundreds of places at
+once (lanes). These are the known starts of batches, and places between them that look like a
+record's start. Every step of numpy takes all lanes one record further. A lane ends where the next
+lane began. A lane that steps over that place proves that no record starts there, and the place is
+dropped.
 
-Invariants: an end is only returned if the chain from the first record leads there; the ends agree with the batches' sizes and counts of
-records. Where anything does not fit, or lanes do not pay (few records, long ones), the chain is followed record by record, and the
-error names what is wrong.
+Invariants: an end is only returned if the chain from the first record leads there. The ends agree
+with the batches' sizes and record counts. If anything does not fit, or if lanes do not pay (few
+records, long ones), the chain is followed record by record, and the error names the fault.
 """
 
 import re
@@ -23,11 +25,13 @@ from log_service.records.varint_arrays import NUMBERS, WIDTHS, Integers, Octets,
 
 _FAR_AWAY = 1 << 40
 _HOPS: Integers = np.where(WIDTHS > 0, WIDTHS + (NUMBERS ^ (NUMBERS >> 63)), _FAR_AWAY)
-"""How far the next record is from one whose length is spelled by two bytes; far away: they do not hold all of the length.
+"""Distance of the next record from one whose length begins with two bytes.
 
-A negative length, which is refused once the record is looked at, counts as far as a positive one of the same bits."""
+``_FAR_AWAY`` means that the two bytes do not hold all of the length. A negative length, which is
+refused once the record is read, counts like a positive one of the same bits.
+"""
 
-_LANE_COUNT = 768  # a step of numpy costs as much for one lane as for hundreds; more lanes cost searches for their starts
+_LANE_COUNT = 768  # a numpy step costs the same for one lane as for hundreds, but more lanes need more start searches
 _MIN_LANE_COUNT = 32
 _MIN_LANE_RECORDS = 16
 _MIN_RECORD_COUNT = 512
@@ -45,15 +49,20 @@ _MAX_ZEROS = 256
 _MAX_LOOK_BYTES = 512
 
 _AFTER_ANY_LENGTH = re.compile(rb"\x00(?:(?<=[\x80-\xff][\x01-\x7f]\x00)|(?<=\x00[\x0c-\x7e]\x00))")
-"""What looks like attributes after a record's length: a zero after two bytes of length, or after one behind the zero headers of the record
-before. The search is for zeros, which texts have nowhere else."""
+"""Pattern of attributes after a record's length.
+
+It is a zero after two bytes of length, or after one byte of length behind the zero header count of
+the record before. The search is for zeros, which texts have nowhere else.
+"""
 
 _AFTER_LONG_LENGTH = re.compile(rb"[\x80-\xff][\x01-\x7f]\x00")
-"""What looks like attributes after two bytes of length alone, for records that are full of zeros."""
+"""Pattern of attributes after two bytes of length, for records that are full of zeros."""
 
 
 def find_records(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> tuple[Integers, Integers]:
-    """Return where each record starts and ends: of batches of so many records, which lie one behind the other between those places.
+    """Return the start and end of each record of consecutive batches.
+
+    Each batch has so many records, between its start and its end.
 
     Raises:
         KafkaError: INVALID_RECORD, the lengths of a batch's records do not add up to the batch.
@@ -81,14 +90,14 @@ def find_in_steps(
 
 
 def _may_pay(counts: Integers, batch_starts: Integers, batch_ends: Integers) -> bool:
-    """Whether there are enough records, of lengths that two bytes spell, as the batches announce them."""
+    """Return whether the batches announce enough records, of lengths that two bytes encode."""
     record_count = int(counts.sum())
     size_bytes = int((batch_ends - batch_starts).sum())
     return record_count >= _MIN_RECORD_COUNT and MIN_RECORD_BYTES <= size_bytes / record_count <= _MAX_MEAN_BYTES
 
 
 def _walk_lanes(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Steps[Integers | None]:
-    """Return the ends of all records, None where lanes cannot tell them."""
+    """Return the ends of all records, or None if lanes cannot find them."""
     has_records = counts > 0
     if (batch_starts != batch_ends)[~has_records].any():
         return None
@@ -114,7 +123,7 @@ def _walk_lanes(body: Buffer, octets: Octets, counts: Integers, batch_starts: In
 
 
 def _guess_starts(body: Buffer, octets: Octets, record_count: int, batch_starts: Integers, batch_ends: Integers) -> Integers:
-    """Return places at even distances where records may start."""
+    """Return evenly spaced places at which records may start."""
     first, end = int(batch_starts[0]), int(batch_ends[-1])
     mean_bytes = (end - first) // record_count + 1
     distance = max((end - first) // _LANE_COUNT, _MIN_LANE_RECORDS * mean_bytes)
@@ -134,7 +143,10 @@ def _guess_starts(body: Buffer, octets: Octets, record_count: int, batch_starts:
 
 
 def _follow(octets: Octets, starts: Integers, stops: Integers, max_steps: int) -> Steps[Integers | None]:
-    """Return the places that each lane comes to, a row for each, until all are at or past their stops; None if that takes too long."""
+    """Return the places that each lane visits, one row per lane, or None if that takes too long.
+
+    The walk ends when all lanes are at or past their stops.
+    """
     places = np.empty((max_steps, len(starts)), np.int64)
     place = starts
     for step in range(max_steps):
@@ -151,7 +163,7 @@ def _follow(octets: Octets, starts: Integers, stops: Integers, max_steps: int) -
 
 
 def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Steps[Integers]:
-    """Return the ends of all records, jumping from length to length."""
+    """Return the ends of all records, by jumping from length to length."""
     ends: list[int] = []
     append = ends.append
     for index, (count, start, batch_end) in enumerate(zip(counts.tolist(), batch_starts.tolist(), batch_ends.tolist(), strict=True)):
@@ -178,7 +190,10 @@ def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_end
 
 
 def _jump(body: Buffer, position: int, batch_end: int) -> int:
-    """Return where the record ends whose length takes more than two bytes; like ``_HOPS`` where it is negative."""
+    """Return the end of a record whose length takes more than two bytes.
+
+    Negative lengths count as in ``_HOPS``.
+    """
     try:
         size, position = read_varint(body, position)
     except IndexError:
