@@ -1,8 +1,17 @@
-"""Compaction: of each key the latest record stays, in Kafka's own way and files.
+"""Compaction, which keeps the latest record of each key, in Kafka's way and files.
 
-Decisions without any file: ``selection`` (what of a log is dirty, which log is due), ``offset_map`` (which offset is a key's latest, in
-bounded memory), ``filtering`` (what becomes of a batch), ``transactions`` (which batches were aborted, which markers are needless),
-``grouping`` (which segments become one). With files: ``compaction`` is one pass over one log in bounded slices, ``swap`` puts its segments
-in place of the old ones and finishes that after a crash, ``cleaner`` runs passes by its timer and on request, as fast as
-``throttle`` lets it.
+Decisions without any file:
+
+- ``selection``: the dirty part of a log, and which log is due.
+- ``offset_map``: the latest offset of each key, in bounded memory.
+- ``filtering``: the records of a batch that stay.
+- ``transactions``: aborted batches and needless markers.
+- ``grouping``: the segments that become one.
+
+With files:
+
+- ``compaction``: one pass over one log in bounded slices.
+- ``swap``: replaces the old segments with the new ones, and finishes that after a crash.
+- ``cleaner``: runs passes by its timer and on request. ``throttle``: limits its rate.
+- ``unreadable``: batches that passes skip, because their records cannot be read.
 """

@@ -1,12 +1,16 @@
-"""The cleaner of a node: runs passes over compacted logs when they are due, and at once on request.
+"""The cleaner of a node, which runs passes over compacted logs when due and on request.
 
-Decides which log is next (those requested, then the dirtiest), how many are cleaned at once, when logs are looked at (those of internal
-topics never less often than every 15 seconds, the others every ``log.cleaner.backoff.ms``), and what becomes of a log that cannot be
-cleaned. ``compaction`` runs one pass.
+Requested logs are next, then the dirtiest. The cleaner limits how many logs are cleaned at once. It
+checks logs every ``log.cleaner.backoff.ms``, and those of internal topics at least every 15
+seconds. It also decides what happens to a log that cannot be cleaned. ``compaction`` runs one pass.
 
-Invariants: there is at most one pass per log at any time, and at most ``log.cleaner.threads`` in all, within one bound of memory. The
-cleaner leaves a damaged log as it is until the next start, and logs that once; a batch whose checksum holds is no damage, even if its
-records cannot be read (``unreadable``). It repeats a pass that failed because of the disk no sooner than after the pause.
+Invariants:
+
+- At most one pass per log runs at any time, and at most ``log.cleaner.threads`` in all, within one
+  bound of memory.
+- A damaged log is left as it is until the next start, and logged once. A batch with a valid
+  checksum is no damage, even if its records cannot be read (``unreadable``).
+- A pass that failed because of the disk is repeated only after the pause.
 """
 
 import logging
@@ -37,7 +41,10 @@ _PASSING_CODES = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_
 
 
 class Cleaner:
-    """The cleaner of those logs in ``logs`` that are ``claimed``: their topic's configuration is known. The log manager changes both."""
+    """The cleaner of those ``logs`` that are ``claimed``, so their configuration is known.
+
+    The log manager changes both.
+    """
 
     def __init__(
         self,
@@ -50,12 +57,15 @@ class Cleaner:
         high_watermark_of: Callable[[Log], int],
         on_removals: Callable[[], None],
     ) -> None:
-        """``high_watermark_of`` tells how far a pass may go; ``on_removals`` is called when a pass has set files aside."""
+        """Clean up to ``high_watermark_of`` a log.
+
+        Call ``on_removals`` when a pass set files aside.
+        """
         self.config = config
         self.last_outcome = CompactionOutcome()
-        """What became of the log that was cleaned last."""
+        """Outcome of the log that was cleaned last."""
         self.looked_ms = env.clock.monotonic_ms()
-        """When all logs were last looked at, and how dirty the dirtiest of them was then."""
+        """Time of the last check of all logs, whose dirtiest ratio is ``max_dirty_ratio``."""
         self.max_dirty_ratio = 0.0
         self._files = env.files
         self._clock = env.clock
@@ -76,29 +86,33 @@ class Cleaner:
         return f"<Cleaner running={sorted(self._running)} asked={len(self._asked)} uncleanable={len(self.uncleanable)}>"
 
     def reconfigure(self, config: CleanerConfig) -> None:
-        """Go by ``config`` from the next pass on."""
+        """Apply ``config`` from the next pass on."""
         self.config = config
         self._throttle.bytes_per_second = config.io_max_bytes_per_second
         self._wake.set()
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """Logs that no pass can get through, and why; a log that was deleted is none of them, nor is its successor."""
+        """Logs that no pass can finish, with the reason.
+
+        Deleted logs and their successors are left out.
+        """
         self._given_up = {key: given_up for key, given_up in self._given_up.items() if self._logs.get(key) is given_up[0]}
         return {key: reason for key, (_, reason) in self._given_up.items()}
 
     # Asking
 
     def look(self, log: Log) -> Cleanable:
-        """Say how dirty a log is."""
+        """Return how dirty a log is."""
         return look_at(log, self._clock.wall_ms(), self._high_watermark_of(log))
 
     async def clean_now(
         self, wanted: Collection[TopicPartition], timeout_ms: float = math.inf
     ) -> dict[TopicPartition, CompactionOutcome | None]:
-        """Run the passes that are due for ``wanted`` partitions now, and return what was done to each. ``run`` must be running.
+        """Run the passes due for ``wanted`` partitions now, and return their outcomes.
 
-        What takes longer than ``timeout_ms`` is None, and goes on. What is not here or not compacted is left out.
+        ``run`` must be running. An outcome is None if it takes longer than ``timeout_ms``, and the
+        pass continues. Partitions without a compacted log here are left out.
 
         Raises:
             KafkaError: POLICY_VIOLATION, the cleaner is disabled.
@@ -127,12 +141,12 @@ class Cleaner:
     # Running
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Clean what is asked for and what is due, until cancelled."""
+        """Clean requested and due logs until cancelled."""
         async with trio.open_nursery() as nursery:
             task_status.started()
             full_look_ms, is_full = self._now_ms() + self.config.backoff_ms, False
             while True:
-                pause_ms = _OWN_TOPICS_INTERVAL_MS if is_full else full_look_ms - self._now_ms()  # a full look goes on when a pass ends
+                pause_ms = _OWN_TOPICS_INTERVAL_MS if is_full else full_look_ms - self._now_ms()  # a full check continues when a pass ends
                 await self._sleep(min(pause_ms, _OWN_TOPICS_INTERVAL_MS))
                 is_full = is_full or self._now_ms() >= full_look_ms
                 while (log := await self._next_log(is_full=is_full)) is not None:
@@ -150,7 +164,10 @@ class Cleaner:
         self._wake = trio.Event()
 
     async def _next_log(self, *, is_full: bool) -> Log | None:
-        """Return the log to clean next: one that was requested, else the dirtiest that is due; None where none is, or no thread is free."""
+        """Return the log to clean next, a requested one or else the dirtiest that is due.
+
+        Return None if there is none, or if no thread is free.
+        """
         if not self._is_enabled or len(self._running) >= self.config.thread_count:
             return None
         for key, asked in list(self._asked.items()):
@@ -163,7 +180,10 @@ class Cleaner:
         return await self._dirtiest(is_full=is_full)
 
     async def _dirtiest(self, *, is_full: bool) -> Log | None:
-        """Return the log with the largest dirty ratio of those due; only of internal topics unless ``is_full``."""
+        """Return the due log with the largest dirty ratio.
+
+        Only internal topics count unless ``is_full``.
+        """
         found, worst_ratio, dirtiest_ratio, uncleanable = None, -1.0, 0.0, self.uncleanable
         for turn, key in enumerate(list(self._logs)):
             if turn % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
@@ -197,7 +217,7 @@ class Cleaner:
             self._wake.set()
 
     async def _clean(self, log: Log) -> CompactionOutcome:
-        """Run passes over one log for as long as they are due."""
+        """Run passes over one log as long as they are due."""
         key, cleanable = log.topic_partition, self.look(log)
         outcome = CompactionOutcome(dirty_ratio_before=cleanable.dirty_ratio, cleaned_offset=cleanable.first_dirty_offset)
         reason = self.uncleanable.get(key)
@@ -214,7 +234,7 @@ class Cleaner:
         return replace(outcome, dirty_ratio_after=cleanable.dirty_ratio, reason=reason)
 
     async def _pass(self, log: Log, cleanable: Cleanable) -> tuple[str | None, PassOutcome | None]:
-        """Run one pass; return why it came to nothing, or what it did."""
+        """Run one pass. Return (reason for giving up, outcome), one of which is None."""
         key = log.topic_partition
         try:
             done = await self._compaction(log, cleanable).run()
@@ -262,7 +282,7 @@ class Cleaner:
 
 
 def _held_back(log: Log) -> str | None:
-    """Say what keeps closed segments from being compacted for now."""
+    """Return why closed segments cannot be compacted for now, or None."""
     open_offset = log.producer_state.first_open_offset
     if open_offset is None or open_offset >= log.segments.active.base_offset:
         return None
@@ -270,7 +290,7 @@ def _held_back(log: Log) -> str | None:
 
 
 class _Asked:
-    """A partition that was requested to be cleaned now, and what came of it."""
+    """A request to clean a partition now, and its outcome."""
 
     def __init__(self) -> None:
         self.done = trio.Event()

@@ -1,11 +1,17 @@
-"""One pass over one log: learn the latest offsets of the keys in its dirty part, then write its segments anew without what they supersede.
+"""One compaction pass over one log.
 
-Decides the order of reading and writing. Which records stay is ``filtering``'s, how segments are exchanged is ``swap``'s. Works in the
-pool in slices of ``slice_bytes``; between two slices everything else runs, and the log may change: a pass that finds it changed gives up.
+The pass first learns the latest offsets of the keys in the dirty part. Then it rewrites the
+segments without superseded records. It decides the order of reading and writing. ``filtering``
+chooses the records and ``swap`` exchanges segments. The pass works in the pool in slices of
+``slice_bytes``. Between two slices everything else runs, and the log may change. A pass that finds
+the log changed gives up.
 
-Invariants: a record goes only if a later one of its key is in the log, below the offset that the pass ends at, or if its transaction was
-aborted; such a record is later than nothing, and so is a batch whose records cannot be read: it stays. What a pass has exchanged stays good
-when it gives up later.
+Invariants:
+
+- A record is removed only if the log has a later record of its key below the end offset of the
+  pass, or if its transaction was aborted. A record of an aborted transaction supersedes nothing.
+- A batch whose records cannot be read supersedes nothing and stays.
+- Segments that a pass exchanged stay valid if it gives up later.
 """
 
 import errno
@@ -31,14 +37,17 @@ from log_service.storage.segment import Segment
 T = TypeVar("T")
 
 Pace = Callable[[int], Awaitable[None]]
-"""Called with the bytes of each slice after it; waits as long as the next one should wait."""
+"""Called after each slice with its bytes. Waits as long as the next slice must wait."""
 
 Batches = Iterator[tuple[int, BatchHeader, memoryview]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOutcome:
-    """What a pass did. ``end_offset``: below it the log is compacted now. Bytes are those of the segments that were exchanged."""
+    """Result of a pass.
+
+    The log is compacted below ``end_offset`` now. Bytes are those of the exchanged segments.
+    """
 
     end_offset: int
     bytes_before: int
@@ -50,10 +59,10 @@ class PassOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOutcome:
-    """What all passes over one log did, one after the other. Records and bytes are those of the segments that were written anew.
+    """Result of all passes over one log in sequence.
 
-    Ratios are 0.0 to 1.0. ``reason`` says why nothing could be done, None where something was. The figures of a log that was left as it is
-    are 0.
+    Records and bytes are those of the rewritten segments. Ratios are 0.0 to 1.0. ``reason`` tells
+    why nothing could be done, or is None. All figures of an unchanged log are 0.
     """
 
     pass_count: int = 0
@@ -72,7 +81,10 @@ class CompactionOutcome:
     reason: str | None = None
 
     def after(self, done: PassOutcome, duration_ms: int) -> "CompactionOutcome":
-        """Return the figures with one more pass; what an earlier one wrote and this one read again is counted once."""
+        """Return the figures with one more pass.
+
+        Data that an earlier pass wrote and this pass read again is counted once.
+        """
         return replace(
             self,
             pass_count=self.pass_count + 1,
@@ -90,7 +102,7 @@ class CompactionOutcome:
 
 
 class Compaction:
-    """A pass, run once."""
+    """One pass over a log, run once."""
 
     def __init__(
         self,
@@ -123,12 +135,13 @@ class Compaction:
         self._segments_before = self._segments_after = 0
 
     async def run(self) -> PassOutcome:
-        """Clean.
+        """Run the pass.
 
         Raises:
             PassAborted: the log changed.
-            KafkaError: a batch is not what its checksum says; or KAFKA_STORAGE_ERROR, the disk failed and its directory is offline.
-            OSError: the disk failed otherwise; the log is as it was.
+            KafkaError: a batch does not match its checksum; or KAFKA_STORAGE_ERROR, the disk failed
+                and its directory is offline.
+            OSError: the disk failed otherwise. The log is unchanged.
         """
         log, cleanable = self._log, self._cleanable
         await log.sync_rolled()
@@ -161,7 +174,7 @@ class Compaction:
             self._offsets.advance(end - 1)
 
     async def _learn_segment(self, segment: Segment, start_offset: int) -> bool:
-        """Take a segment's keys from ``start_offset`` on into the map; says whether all had room."""
+        """Add a segment's keys from ``start_offset`` on to the map. Return whether all had room."""
         position = await self._in_pool(lambda: segment.offset_index.lookup(start_offset), [segment])
         batches = segment.batches(position)
         while True:
@@ -172,7 +185,7 @@ class Compaction:
                 return not is_full
 
     def _learn_some(self, batches: Batches, position: int, start_offset: int) -> tuple[int, bool, bool]:
-        """Return (position after the last batch, whether the map is full, whether the segment ended)."""
+        """Return (position after the last batch, is the map full, has the segment ended)."""
         target = position + self._slice_bytes
         for start, header, batch in batches:
             position = start + header.size_bytes
@@ -202,7 +215,7 @@ class Compaction:
     # Writing
 
     async def _clean(self, group: list[Segment]) -> None:
-        """Replace a group of neighbouring segments by one."""
+        """Replace a group of neighbouring segments with one segment."""
         check_untouched(self._log, group)
         self._filter.last_writes = last_writes(self._log)
         cleaned = await self._log.files.run_in_pool(lambda: new_cleaned_segment(self._log, group[0].base_offset))
@@ -229,13 +242,16 @@ class Compaction:
             await self._pace(position - before)
 
     def _note_written(self, size_bytes: int) -> None:
-        """Give the pass up where the disk is nearly full: appends need the room more."""
+        """Give the pass up if the disk is nearly full, because appends need the room more."""
         home = self._log.home
         if home.note_written(size_bytes):
             raise OSError(errno.ENOSPC, home.append_refusal)
 
     def _copy_some(self, batches: Batches, position: int, cleaned: Segment) -> tuple[int, bool]:
-        """Filter batches and write what is left of them; return (position after the last one, whether the segment ended)."""
+        """Filter batches and write the rest of them.
+
+        Return (position after the last one, whether the segment ended).
+        """
         target, is_end = position + self._slice_bytes, True
         headers: list[BatchHeader] = []
         buffers: list[Buffer] = []
@@ -256,7 +272,10 @@ class Compaction:
         return position, is_end
 
     async def _in_pool(self, function: Callable[[], T], segments: list[Segment]) -> T:
-        """Run a slice over ``segments`` in the pool; what goes wrong with segments that went away meanwhile is no fault of theirs."""
+        """Run a slice over ``segments`` in the pool.
+
+        An error is reported as PassAborted if the segments were removed meanwhile.
+        """
         check_untouched(self._log, segments)
         try:
             return await self._log.files.run_in_pool(function)
@@ -266,7 +285,7 @@ class Compaction:
 
 
 def last_writes(log: Log) -> Mapping[int, LastWrite]:
-    """Return what each producer that the log knows wrote last."""
+    """Return the last write of each producer that the log knows."""
     return {
         entry.producer_id: LastWrite(producer_epoch=entry.epoch, last_offset=entry.batches[-1].last_offset if entry.batches else None)
         for entry in log.producer_state

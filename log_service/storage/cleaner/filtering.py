@@ -1,17 +1,20 @@
-"""What becomes of one batch in a pass: kept as it is, with fewer records, as a header alone, or not at all.
+"""Filtering of one batch in a pass, to all, some or none of its records.
 
-Decides Kafka's rules:
+The rules are Kafka's:
 
-* a record goes where a later record of its key is known, where it has no key, or where its transaction was aborted;
-* a tombstone that is the latest of its key stays until the delete horizon of its batch has come; the first pass that meets it sets that
-  horizon, ``delete.retention.ms`` from then (KIP-534);
-* a transaction's marker stays while a batch of its transaction does (``transactions``); then it gets a delete horizon and goes when that
-  has come. Other control records stay;
-* a batch whose records cannot be read stays as it is: its keys are unknown, and a later reader may know more. So tombstones behind
-  it stay, too, whatever their horizon: it may hold older values of their keys, which would be the latest ones for such a reader;
-* a batch without records stays as a header where it holds the last sequence of an active producer, or the last offset of the pass.
+- A record is removed if a later record of its key is known, if it has no key, or if its transaction
+  was aborted.
+- A tombstone that is the latest of its key stays until the delete horizon of its batch. The first
+  pass that meets it sets that horizon, ``delete.retention.ms`` later (KIP-534).
+- A transaction's marker stays while a batch of its transaction does (``transactions``). Then it
+  gets a delete horizon and is removed at that time. Other control records stay.
+- A batch whose records cannot be read stays as it is. Its keys are unknown, and a later reader may
+  understand it. So later tombstones stay too, whatever their horizon. The batch may hold older
+  values of their keys, which would be the latest ones for such a reader.
+- A batch without records stays as a header if it holds the last sequence of an active producer, or
+  the last offset of the pass.
 
-Knows nothing of files and segments.
+The module knows nothing of files and segments.
 """
 
 from bisect import bisect_right
@@ -31,7 +34,10 @@ from log_service.storage.cleaner.transactions import PassTransactions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastWrite:
-    """What an active producer wrote last: its epoch, and the last offset of its last batch of records, None where a marker came since."""
+    """Epoch and last offset of an active producer's last write.
+
+    ``last_offset`` is that of its last batch of records, or None if a marker followed.
+    """
 
     producer_epoch: int
     last_offset: int | None
@@ -39,7 +45,7 @@ class LastWrite:
 
 @dataclass(slots=True)
 class FilterCounts:
-    """What a filter has met and let through so far."""
+    """Counts of a filter's records so far."""
 
     records_read: int = 0
     records_kept: int = 0
@@ -50,9 +56,11 @@ class FilterCounts:
 
 @dataclass(slots=True, kw_only=True)
 class BatchFilter:
-    """The filter of one pass. ``end_offset`` is the first offset that no pass may touch now.
+    """The filter of one pass.
 
-    ``on_unreadable`` is called with each batch whose records cannot be read, and why.
+    ``end_offset`` is the first offset that no pass may touch now.
+
+    ``on_unreadable`` is called with each batch whose records cannot be read, and the error.
     """
 
     offsets: OffsetMap
@@ -64,10 +72,10 @@ class BatchFilter:
     transactions: PassTransactions = field(default_factory=PassTransactions)
     counts: FilterCounts = field(default_factory=FilterCounts)
     has_unreadable: bool = False
-    """Whether a batch whose keys are unknown came before: batches come in the order of their offsets."""
+    """Whether an earlier batch has unknown keys. Batches come in the order of their offsets."""
 
     def apply(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """Return what to write in place of a batch, the batch itself where it stays as it is, None where nothing stays of it."""
+        """Return the replacement of a batch, maybe the batch itself, or None if it is removed."""
         if not header.is_control:
             self.transactions.note_batch(header)
         if header.record_count == 0:
@@ -109,7 +117,7 @@ class BatchFilter:
         """Return the indexes of the records that stay."""
         keys, offsets, latest_offset = outline.keys, outline.offsets, self.offsets.latest_offset
         known_count = len(offsets) if header.last_offset <= latest_offset else bisect_right(offsets, latest_offset)
-        known = keys[:known_count]  # the map knows nothing of what is later
+        known = keys[:known_count]  # the map does not know later records
         gone = self._superseded(known, offsets)
         if self._is_past_horizon(header) and not self.has_unreadable:
             gone.update(index for index in outline.tombstones if index < known_count)
@@ -119,7 +127,7 @@ class BatchFilter:
         return [index for index in range(len(keys)) if index not in gone] if gone else range(len(keys))
 
     def _superseded(self, keys: list[bytes | None], offsets: list[int]) -> set[int]:
-        """Return the indexes of records that have no key, or one that a later record has."""
+        """Return the indexes of records without a key, or with a later record of their key."""
         if None not in keys:
             return set(self.offsets.superseded(cast("list[bytes]", keys), offsets))
         keyed = [index for index, key in enumerate(keys) if key is not None]
@@ -128,7 +136,7 @@ class BatchFilter:
         return {keyed[index] for index in superseded} | {index for index, key in enumerate(keys) if key is None}
 
     def _marker(self, header: BatchHeader, control_type: ControlType | None) -> tuple[Sequence[int], bool]:
-        """Return the indexes that stay of a control batch, and whether it is to get a delete horizon."""
+        """Return the kept indexes of a control batch, and whether it needs a delete horizon."""
         is_needless = self.transactions.note_control(header, control_type)
         if is_needless and self._is_past_horizon(header):
             return [], False

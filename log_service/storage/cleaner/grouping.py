@@ -1,7 +1,8 @@
-"""Which neighbouring segments become one: small ones together, as long as the result stays a legal segment.
+"""Grouping of neighbouring small segments that become one legal segment.
 
-Decides groups by the sizes before cleaning, as Kafka does: at most ``segment.bytes`` of batches, ``segment.index.bytes`` of each index, and
-offsets within 32 bits of the first. Changes nothing.
+As in Kafka, groups go by the sizes before cleaning. A group has at most ``segment.bytes`` of
+batches, ``segment.index.bytes`` of each index, and offsets within 32 bits of the first. The module
+changes nothing.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,10 @@ from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 
 def group_segments(segments: Sequence[Segment], first_uncleanable_offset: int, config: LogConfig) -> list[list[Segment]]:
-    """Return ``segments``, in order, in groups of neighbours; the last of them ends at ``first_uncleanable_offset``."""
+    """Return ``segments`` in order, in groups of neighbours.
+
+    The last segment ends at ``first_uncleanable_offset``.
+    """
     ends = [*(segment.base_offset for segment in segments[1:]), first_uncleanable_offset]
     groups: list[list[Segment]] = []
     room = _Room(config)
@@ -26,14 +30,17 @@ def group_segments(segments: Sequence[Segment], first_uncleanable_offset: int, c
 
 
 class _Room:
-    """What is left of one group's limits."""
+    """The remaining limits of one group."""
 
     def __init__(self, config: LogConfig) -> None:
         self._size_bytes = config.segment_bytes
         self._index_bytes = self._time_index_bytes = config.segment_index_bytes
 
     def takes(self, segment: Segment, end_offset: int, base_offset: int) -> bool:
-        """Whether ``segment``, which ends before ``end_offset``, still fits into a group that begins at ``base_offset``."""
+        """Return whether ``segment`` still fits into a group that begins at ``base_offset``.
+
+        The segment ends before ``end_offset``.
+        """
         return (
             segment.size_bytes <= self._size_bytes
             and segment.offset_index.size_bytes <= self._index_bytes

@@ -1,10 +1,14 @@
-"""The latest offset of each key, as far as memory allows.
+"""The latest offset of each key, within a bound of memory.
 
-Decides when it is full: keys and their share of the table are counted against a bound, so that a log of any number of keys takes more
-passes and not more memory. Knows nothing of batches.
+Keys and their share of the table are counted against the bound, so that a log with more keys takes
+more passes and not more memory. The map knows nothing of batches.
 
-Invariants: an offset is only ever replaced by a later one. It always takes one key, so that every pass gets on. Keys are compared byte by
-byte; of a long one only its digest is held, and no digest equals a short key.
+Invariants:
+
+- An offset is only ever replaced by a later one.
+- The map always accepts one key, so that every pass advances.
+- Keys are compared byte by byte. For a long key only its digest is held, and no digest equals a
+  short key.
 """
 
 from collections.abc import Sequence
@@ -12,7 +16,7 @@ from hashlib import blake2b
 from itertools import islice
 
 ENTRY_BYTES = 160
-"""What a key costs beside its bytes: two objects, and its place in a table that doubles when it fills."""
+"""Cost of a key beside its bytes: two objects, and its place in a table that doubles when full."""
 
 _LONGEST_HELD_BYTES = 64
 _DIGEST_BYTES = 64
@@ -20,7 +24,10 @@ _FORGOTTEN_AT_ONCE = 4_096
 
 
 class OffsetMap:
-    """Keys and their latest offsets, in at most ``limit_bytes``. ``latest_offset`` is the last offset that it knows everything up to."""
+    """Keys and their latest offsets, in at most ``limit_bytes``.
+
+    The map covers every offset up to ``latest_offset``.
+    """
 
     __slots__ = ("_key_bytes", "_offsets", "latest_offset", "limit_bytes")
 
@@ -38,11 +45,14 @@ class OffsetMap:
 
     @property
     def used_bytes(self) -> int:
-        """What the keys are taken to cost."""
+        """Assumed memory of the keys, in bytes."""
         return len(self._offsets) * ENTRY_BYTES + self._key_bytes
 
     def add(self, keys: Sequence[bytes], offsets: Sequence[int]) -> bool:
-        """Take keys at rising offsets. Says whether all were taken; else ``latest_offset`` is that of the last one that was."""
+        """Add keys at rising offsets, and return whether all were added.
+
+        Otherwise ``latest_offset`` is that of the last added key.
+        """
         held = _held(keys)
         size_bytes = sum(map(len, held))
         if self.used_bytes + len(held) * ENTRY_BYTES + size_bytes > self.limit_bytes:
@@ -65,16 +75,19 @@ class OffsetMap:
         return True
 
     def advance(self, offset: int) -> None:
-        """Know everything up to ``offset``."""
+        """Mark everything up to ``offset`` as covered."""
         self.latest_offset = max(self.latest_offset, offset)
 
     def superseded(self, keys: Sequence[bytes], offsets: Sequence[int]) -> list[int]:
-        """Return the indexes of the records whose key a later record has; ``offsets`` may be longer than ``keys``."""
-        latest = map(self._offsets.get, _held(keys), offsets)  # the record's own offset where the key is not known
+        """Return the indexes of records superseded by a later record of their key.
+
+        ``offsets`` may be longer than ``keys``.
+        """
+        latest = map(self._offsets.get, _held(keys), offsets)  # the record's own offset if the key is unknown
         return [index for index, (known, offset) in enumerate(zip(latest, offsets, strict=False)) if known > offset]
 
     def forget(self) -> None:
-        """Give the memory back, in steps between which other threads may run."""
+        """Free the memory in steps, between which other threads may run."""
         offsets = self._offsets
         while offsets:
             for key in list(islice(offsets, _FORGOTTEN_AT_ONCE)):
@@ -85,7 +98,7 @@ class OffsetMap:
 
 
 def _held(keys: Sequence[bytes]) -> Sequence[bytes]:
-    """Return what is held of each key."""
+    """Return the form in which each key is held."""
     if not keys or max(map(len, keys)) <= _LONGEST_HELD_BYTES:
         return keys
     return [key if len(key) <= _LONGEST_HELD_BYTES else b"\0" + blake2b(key, digest_size=_DIGEST_BYTES).digest() for key in keys]

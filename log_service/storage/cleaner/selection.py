@@ -1,9 +1,11 @@
-"""Which part of a compacted log is dirty, how dirty the log is, and whether a pass is due.
+"""The dirty part of a compacted log, its dirty ratio, and whether a pass is due.
 
-Decides what Kafka decides: clean is what lies below the offset up to which the last pass came; cleanable ends before the active segment,
-the high watermark, the first offset of a transaction that is open (those two are Kafka's last stable offset) and the first segment younger
-than ``min.compaction.lag.ms``, always at the start of a segment; a pass is due above ``min.cleanable.dirty.ratio``, or where a dirty record
-is older than ``max.compaction.lag.ms``. Knows nothing of passes.
+The rules are Kafka's. The log is clean below the end offset of the last pass. The cleanable part
+ends before the active segment, the high watermark, the first offset of an open transaction, and the
+first segment younger than ``min.compaction.lag.ms``. It always ends at the start of a segment. High
+watermark and open transactions give Kafka's last stable offset. A pass is due above
+``min.cleanable.dirty.ratio``, or if a dirty record is older than ``max.compaction.lag.ms``. The
+module knows nothing of passes.
 """
 
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from log_service.storage.segments import Segments
 
 
 class CompactedLog(Protocol):
-    """What has to be known of a log."""
+    """The attributes of a log that the selection needs."""
 
     config: LogConfig
     segments: Segments
@@ -28,7 +30,10 @@ class CompactedLog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """What a pass would find: offsets [first_dirty_offset, first_uncleanable_offset) are dirty and may be cleaned."""
+    """The part of a log that a pass would clean.
+
+    Offsets [first_dirty_offset, first_uncleanable_offset) are dirty and may be cleaned.
+    """
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -38,13 +43,13 @@ class Cleanable:
 
     @property
     def dirty_ratio(self) -> float:
-        """Share of the bytes up to ``first_uncleanable_offset`` that are dirty, 0.0 to 1.0."""
+        """Dirty share of the bytes up to ``first_uncleanable_offset``, 0.0 to 1.0."""
         total_bytes = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total_bytes if total_bytes else 0.0
 
 
 def look_at(log: CompactedLog, now_ms: int, high_watermark: int) -> Cleanable:
-    """Say what of ``log`` is dirty. May read the first batch of a segment."""
+    """Return the dirty part of ``log``. May read the first batch of a segment."""
     first_dirty = log.cleaned_offset if log.cleaned_offset is not None else log.log_start_offset
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
         first_dirty = log.log_start_offset
@@ -62,7 +67,7 @@ def look_at(log: CompactedLog, now_ms: int, high_watermark: int) -> Cleanable:
 
 
 def is_due(cleanable: Cleanable, config: LogConfig) -> bool:
-    """Whether a pass should run now."""
+    """Return whether a pass should run now."""
     if cleanable.cleanable_bytes == 0:
         return False
     return cleanable.is_overdue or cleanable.dirty_ratio > config.min_cleanable_dirty_ratio
@@ -85,7 +90,7 @@ def _first_uncleanable(log: CompactedLog, segments: list[Segment], first_dirty: 
 
 
 def _is_overdue(config: LogConfig, dirty: list[Segment], now_ms: int) -> bool:
-    """Whether a dirty segment began longer ago than ``max.compaction.lag.ms``."""
+    """Return whether a dirty segment began longer ago than ``max.compaction.lag.ms``."""
     lag_ms = config.max_compaction_lag_ms
     if lag_ms >= FOREVER_MS:
         return False

@@ -1,13 +1,19 @@
-"""Putting a cleaned segment in place of the segments that it was made of, so that a crash at any point leaves the one or the others.
+"""Replacing segments with the cleaned segment made of them, safely against crashes.
 
-Decides the order, which is Kafka's: the new files are made durable as ``.cleaned``, become ``.swap`` (from then on the exchange is finished
-by the next start), the old ones become ``.deleted``, the new ones get their names. Readers that hold an old segment read it to the end:
-its indexes are in memory and its file stays open until its files are removed.
+The order is Kafka's. The new files are made durable as ``.cleaned`` and renamed to ``.swap``. From
+then on the next start finishes the exchange. The old files become ``.deleted``, and the new ones
+get their names. Readers that hold an old segment read it to the end. Its indexes are in memory, and
+its file stays open until its files are removed.
 
-Invariants: a log's segments, and what it knows of aborted transactions, change in memory and on disk in one step, in which nothing else
-runs. An exchange begins only below a recovery point that is durable, so that no start takes the holes that compaction leaves for records
-that were lost. A new index of aborted transactions beside old batches does no harm, as it leaves out only those of which no batch was left;
-an old index beside new batches might, because it may name transactions whose marker is gone.
+Invariants:
+
+- A log's segments and its aborted transactions change in memory and on disk in one step, during
+  which nothing else runs.
+- An exchange begins only below a durable recovery point, so that no start takes the holes of
+  compaction for lost records.
+- A new index of aborted transactions beside old batches does no harm, because it only lacks
+  transactions without a batch left. An old index beside new batches might do harm, because it may
+  name transactions whose marker is gone.
 """
 
 import logging
@@ -35,7 +41,10 @@ logger = logging.getLogger(__name__)
 
 
 class PassAborted(Exception):  # noqa: N818 - it says what happened
-    """The log changed under a pass (deleted, truncated, cut by retention, closed): what was cleaned so far stays, the rest waits."""
+    """The log changed under a pass, because it was deleted, truncated, cut by retention or closed.
+
+    Segments cleaned so far stay, and the rest waits.
+    """
 
 
 def new_cleaned_segment(log: Log, base_offset: int) -> Segment:
@@ -44,7 +53,7 @@ def new_cleaned_segment(log: Log, base_offset: int) -> Segment:
 
 
 def discard(segment: Segment) -> None:
-    """Remove what ``new_cleaned_segment`` began, whatever each of its files is called by now; the batches first."""
+    """Remove the files of a segment being cleaned, under any of their names, batches first."""
     segment.close_file()
     for suffix in SEGMENT_SUFFIXES:
         for tail in (SWAP_SUFFIX, CLEANED_SUFFIX):
@@ -52,10 +61,10 @@ def discard(segment: Segment) -> None:
 
 
 def check_untouched(log: Log, segments: Sequence[Segment]) -> None:
-    """Refuse to go on with segments that are not part of the log any more.
+    """Refuse to continue with segments that are not part of the log any more.
 
     Raises:
-        PassAborted: they are not.
+        PassAborted: a segment is not part of it.
     """
     if log.is_closed or log.home.is_offline:
         raise PassAborted
@@ -65,13 +74,14 @@ def check_untouched(log: Log, segments: Sequence[Segment]) -> None:
 
 
 async def exchange(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()) -> None:
-    """Put ``new`` in place of ``old``, neighbours below the recovery point that were not changed since ``new`` was made.
+    """Replace ``old`` with ``new``, unless ``old`` changed since ``new`` was made.
 
-    ``aborted`` is the index of aborted transactions that ``new`` gets, in the order of their markers.
+    ``old`` are neighbours below the recovery point. ``aborted`` is the index of aborted
+    transactions of ``new``, in the order of their markers.
 
     Raises:
-        PassAborted: they were; ``new`` is the caller's to discard.
-        KafkaError: KAFKA_STORAGE_ERROR, the disk failed in the middle; the directory is offline.
+        PassAborted: ``old`` changed. The caller discards ``new``.
+        KafkaError: KAFKA_STORAGE_ERROR, the disk failed in the middle. The directory is offline.
         OSError: the disk failed, and nothing was exchanged.
     """
     sizes = [segment.size_bytes for segment in old]
@@ -98,9 +108,9 @@ async def exchange(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequ
 
 
 def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config: LogConfig) -> list[str]:
-    """Finish or undo what a crash left of exchanges, and return the names that count now.
+    """Finish or undo exchanges that a crash interrupted, and return the valid names.
 
-    An exchange that came as far as ``.swap`` is finished; one that did not is undone.
+    An exchange that reached ``.swap`` is finished. Any other is undone.
 
     Raises:
         StorageError: a file of an exchange is damaged.
@@ -117,7 +127,7 @@ def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config
         files.remove(directory / name)
     for name in kept:
         if _offset_of(name, SWAP_SUFFIX) not in base_offsets:  # its batches have their name already, or never will
-            if parse_file_name(name, TXN_INDEX_SUFFIX + SWAP_SUFFIX) is not None:  # which cannot be built again, as the others can
+            if parse_file_name(name, TXN_INDEX_SUFFIX + SWAP_SUFFIX) is not None:  # it cannot be rebuilt, unlike the others
                 files.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
                 continue
             files.remove(directory / name)
@@ -144,7 +154,7 @@ def _finish(files: Files, directory: Path, base_offsets: list[int], config: LogC
 
 
 def _end_offset(files: Files, directory: Path, base_offset: int, config: LogConfig) -> int:
-    """Return the offset after the last batch of a segment that is called ``.swap``."""
+    """Return the offset after the last batch of a ``.swap`` segment."""
     path = directory / file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)
     segment = Segment(files, directory, base_offset, config, created_ms=0, size_bytes=files.size_bytes(path), tail=SWAP_SUFFIX)
     end_offset = base_offset
@@ -160,7 +170,7 @@ def _end_offset(files: Files, directory: Path, base_offset: int, config: LogConf
 
 
 def _offset_of(name: str, tail: str) -> int | None:
-    """Return the base offset in the name of one of a segment's files with ``tail`` behind it."""
+    """Return the base offset in the name of a segment's file that ends in ``tail``, or None."""
     for suffix in SEGMENT_SUFFIXES:
         offset = parse_file_name(name, suffix + tail)
         if offset is not None:

@@ -1,6 +1,6 @@
-"""How long the cleaner waits between two slices, so that it stays below ``log.cleaner.io.max.bytes.per.second``.
+"""Pauses of the cleaner between slices, for ``log.cleaner.io.max.bytes.per.second``.
 
-Decides a pause. One throttle serves all passes of a node.
+One throttle serves all passes of a node.
 """
 
 import math
@@ -11,7 +11,7 @@ from log_service.common.env import Clock
 
 
 class Throttle:
-    """Counts bytes against a rate; a rate of ``inf`` waits for nothing."""
+    """Counter of bytes against a rate. A rate of ``inf`` never waits."""
 
     def __init__(self, clock: Clock, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
@@ -19,7 +19,10 @@ class Throttle:
         self._free_ms = 0.0
 
     async def wait(self, size_bytes: int) -> None:
-        """Take note of a slice of ``size_bytes`` (read; about as much is written), and wait until the next may begin."""
+        """Count a slice of ``size_bytes`` that was read, and wait until the next may begin.
+
+        About as many bytes are written.
+        """
         if math.isinf(self.bytes_per_second):
             await trio.lowlevel.checkpoint()
             return

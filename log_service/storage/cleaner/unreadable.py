@@ -1,10 +1,10 @@
-"""The batches of a log that compaction passes over because their records cannot be read.
+"""Batches of a log that compaction skips because their records cannot be read.
 
-Decides when the log says so: once for each batch, in a warning. Such a batch is from the time before
-leaders checked records, or from another broker's files. Its checksum holds, so that every replica
-has the same bytes and none could mend it.
+Each such batch is logged once, in a warning. It dates from before leaders checked records, or comes
+from another broker's files. Its checksum is valid, so every replica has the same bytes and none can
+repair it.
 
-Invariant: what is remembered is bounded by ``MAX_TOLD_BATCHES``. Further batches are passed over in silence.
+Invariant: at most ``MAX_TOLD_BATCHES`` are remembered. Further batches are skipped silently.
 """
 
 import logging
@@ -20,13 +20,13 @@ MAX_TOLD_BATCHES = 4_096
 
 @dataclass(slots=True, kw_only=True)
 class UnreadableBatches:
-    """Those of one log that were told of, by base offset."""
+    """The reported batches of one log, by base offset."""
 
     topic_partition: TopicPartition
     _told: set[int] = field(default_factory=set)
 
     def tell(self, header: BatchHeader, error: KafkaError) -> None:
-        """Say that a batch is passed over, unless that was said."""
+        """Log that a batch is skipped, unless it was logged before."""
         if header.base_offset in self._told or len(self._told) == MAX_TOLD_BATCHES:
             return
         self._told.add(header.base_offset)
