@@ -1,10 +1,11 @@
-"""The transactions in a log that readers of committed records must not see (KIP-98).
+"""Aborted transactions of a log, which readers of committed records must not see (KIP-98).
 
-Decides what a reader is told, from the indexes of aborted transactions (``.txnindex``), one beside each segment that has the marker of one.
-A log takes an entry when a marker is appended. Where an index is damaged, the log is searched and its indexes are written anew. Knows
-nothing of readers, and of compaction only that a cleaned segment has another index than those it replaces.
+Each segment that holds an abort marker has an index of aborted transactions (``.txnindex``) beside
+it. The log adds an entry when it appends a marker. If an index is damaged, the log is searched and
+its indexes are rewritten. The module knows nothing of readers. Of compaction it knows only that a
+cleaned segment has another index than the segments it replaces.
 
-Invariant: ``ended`` are in the order of their markers. They are what the indexes say.
+Invariant: ``ended`` is in the order of the markers and equals the content of the indexes.
 """
 
 import logging
@@ -24,14 +25,14 @@ from log_service.storage.unstable_transactions import EndedTransaction, Unstable
 
 logger = logging.getLogger(__name__)
 INDEX_ENTRY = Struct(">hqqqq")
-"""One entry of an index: its version, and what ``AbortedTransaction`` holds."""
+"""One entry of an index: its version and the fields of ``AbortedTransaction``."""
 _VERSION = 0
 
 AbortedTransaction = EndedTransaction
 
 
 class AbortedTransactions:
-    """Those of one log."""
+    """The aborted transactions of one log."""
 
     __slots__ = ("_ended",)
 
@@ -46,22 +47,25 @@ class AbortedTransactions:
 
     @property
     def ended(self) -> Sequence[AbortedTransaction]:
-        """Those that have a marker, in the order of their markers."""
+        """The aborted transactions, in the order of their markers."""
         return self._ended
 
     def within(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of those that may have records in [start, end)."""
+        """Return (producer id, first offset) of transactions that may overlap [start, end)."""
         found = []
         for index in range(bisect_left(self._ended, start_offset, key=attrgetter("last_offset")), len(self._ended)):
             each = self._ended[index]
             if each.first_offset < end_offset:
                 found.append((each.producer_id, each.first_offset))
             if each.last_stable_offset >= end_offset:
-                break  # whatever ended later began later, too
+                break  # transactions that ended later also began later
         return found
 
     def replaced(self, start_offset: int, end_offset: int, entries: Sequence[AbortedTransaction]) -> "AbortedTransactions":
-        """Return what there is when the segments of [start, end) have been cleaned and ``entries`` is their index."""
+        """Return the transactions after the segments of [start, end) were cleaned.
+
+        ``entries`` is the index of the cleaned segment.
+        """
         first = bisect_left(self._ended, start_offset, key=attrgetter("last_offset"))
         behind = bisect_left(self._ended, end_offset, key=attrgetter("last_offset"))
         if self._ended[first:behind] == list(entries):
@@ -69,14 +73,15 @@ class AbortedTransactions:
         return AbortedTransactions([*self._ended[:first], *entries, *self._ended[behind:]])
 
     def add(self, entry: AbortedTransaction) -> None:
-        """Take a transaction whose marker was appended."""
+        """Add a transaction whose marker was appended."""
         assert self is not NO_TRANSACTIONS, "logs without transactions share it"
         self._ended.append(entry)
 
     def cut(self, end_offset: int, segments: Segments) -> "AbortedTransactions":
-        """Return those whose markers lie below ``end_offset``, to which the log is about to be cut, and cut the index of its last segment.
+        """Return the transactions that remain when the log is cut to ``end_offset``.
 
-        The indexes of segments that go whole go with them.
+        The index of the log's last remaining segment is cut too. Indexes of later segments are
+        removed with their segments.
 
         Raises:
             OSError: the disk failed.
@@ -90,16 +95,19 @@ class AbortedTransactions:
         return kept
 
     def from_offset(self, start_offset: int) -> "AbortedTransactions":
-        """Return those whose markers lie at or above ``start_offset``, where the first segment now begins."""
+        """Return the transactions with markers at or above ``start_offset``, the new log start."""
         first = bisect_left(self._ended, start_offset, key=attrgetter("last_offset"))
         return AbortedTransactions(self._ended[first:]) if first else self
 
     def in_segment(self, segment: Segment) -> list[AbortedTransaction]:
-        """Return what belongs into the index of the active segment, or of one behind which there is none of them."""
+        """Return the index content of the active segment, or of one with no later transactions."""
         return self._ended[bisect_left(self._ended, segment.base_offset, key=attrgetter("last_offset")) :]
 
     def write_indexes(self, files: Files, directory: Path, segments: Segments) -> None:
-        """Write the indexes beside copied segments, as Kafka has them: each entry with the segment of its marker; durable on return."""
+        """Write the indexes beside copied segments, durably.
+
+        As in Kafka, each entry is in the index of the segment that holds its marker.
+        """
         by_segment: dict[int, list[AbortedTransaction]] = {}
         for each in self._ended:
             if each.last_offset >= segments[0].base_offset:
@@ -113,12 +121,14 @@ NO_TRANSACTIONS = AbortedTransactions()
 
 
 def pack_index(entries: Iterable[AbortedTransaction]) -> bytes:
-    """Return the content of a segment's index; ``entries`` in the order of their markers."""
+    """Return the content of a segment's index. ``entries`` are in the order of their markers."""
     return b"".join(INDEX_ENTRY.pack(_VERSION, *each) for each in entries)
 
 
 def load_aborted_transactions(files: Files, segments: Segments, indexed: Collection[int]) -> AbortedTransactions:
-    """Read those of the segments whose base offsets are in ``indexed``. Blocks.
+    """Read the indexes of the segments whose base offsets are in ``indexed``.
+
+    Blocks.
 
     Raises:
         StorageError: an index is damaged, and so is the log.
@@ -150,9 +160,12 @@ def _rebuild(files: Files, segments: Segments, damaged: Segment) -> AbortedTrans
 def recover_aborted_transactions(
     files: Files, segments: Segments, indexed: Collection[int], aborted: Sequence[AbortedTransaction], from_offset: int
 ) -> AbortedTransactions:
-    """Write anew the indexes of the segments from ``from_offset`` on, which a crash may have left behind. Blocks.
+    """Rewrite the indexes of the segments from ``from_offset`` on, which may be stale.
 
-    ``aborted`` are the transactions that the log says were aborted from there on; the indexes before it are taken as they are.
+    Blocks.
+
+    A crash may have left them behind. ``aborted`` are the transactions that the log shows as
+    aborted from that offset on. The indexes before it are used as they are.
 
     Raises:
         StorageError: an index is damaged, and so is the log.
@@ -171,7 +184,7 @@ def recover_aborted_transactions(
 
 
 def _search(segments: Segments) -> Iterator[AbortedTransaction]:
-    """Find in the log what its indexes should say."""
+    """Search the log for the entries of its indexes."""
     transactions = UnstableTransactions()
     for segment in segments:
         for position, header in segment.headers(0):

@@ -1,13 +1,14 @@
-"""What an append to a log returns. Decides nothing."""
+"""The result of an append to a log."""
 
 from typing import NamedTuple
 
 
 class AppendResult(NamedTuple):
-    """Where batches went.
+    """Offsets and timestamp of appended batches.
 
-    ``last_offset`` is inclusive; ``append_time_ms`` is -1 unless the log stamps its own time, or the latest timestamp of a batch that was
-    repeated; ``must_sync`` asks for a ``sync`` before the append is acknowledged (``flush.messages``).
+    ``last_offset`` is inclusive. ``append_time_ms`` is -1 unless the log stamps its own time. For a
+    repeated batch it is that batch's latest timestamp. ``must_sync`` asks for a ``sync`` before the
+    append is acknowledged (``flush.messages``).
     """
 
     base_offset: int

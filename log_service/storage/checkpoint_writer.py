@@ -1,11 +1,17 @@
-"""The checkpoints of the log directories: recovery points, log start offsets, high watermarks, offsets up to which logs are compacted.
+"""Writer of the checkpoints of all log directories.
 
-Decides which logs belong into which file, and that a file is written only when it would change. ``upkeep`` decides when.
+The checkpoints are recovery points, log start offsets, high watermarks and the offsets up to which
+logs are compacted. The writer decides which log belongs to which file. It writes a file only if its
+content changes. ``upkeep`` decides when.
 
-Invariants: writes of one node's checkpoints follow each other, and each takes the offsets when its turn comes: a write that began before a
-truncation cannot bring back the recovery point that the truncation lowered. No file says of a log what was true of an earlier log of its
-name. Of a log that is damaged, or waits to be told from another one, each file says what it said before: without its recovery point the
-next start would cut the damage off, and serve what is left.
+Invariants:
+
+- Writes of one node's checkpoints are serialized, and each reads the offsets when its turn comes. A
+  write that began before a truncation cannot restore the recovery point that the truncation
+  lowered.
+- No file keeps an entry of an earlier log with the same name.
+- Entries of damaged and unsettled logs are kept. Without its recovery point the next start would
+  cut the damage off and serve the rest.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,10 +38,11 @@ ALL_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLI
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of the logs in ``logs``, which the log manager changes.
+    """Writer of the checkpoints of the logs in ``logs``, which the log manager changes.
 
-    ``unserved_in`` names the partitions of a directory whose logs are there and not in ``logs``: what the files say of them stays.
-    ``on_written`` is called after a file was written, with its path.
+    ``unserved_in`` returns the partitions of a directory whose logs are there but not in ``logs``.
+    Their entries in the files are kept. ``on_written`` is called with the path of each written
+    file.
     """
 
     def __init__(
@@ -54,39 +61,65 @@ class CheckpointWriter:
         self._guard = Lock()
 
     def write_recovery_points(self, directory: LogDirectory) -> bool:
-        """Write the recovery points of one directory; blocks, durable on return. Says whether they had changed."""
+        """Write the recovery points of one directory.
+
+        Blocks; durable on return.
+
+        Return whether they had changed.
+        """
         return self._maybe_write(directory.path / RECOVERY_POINT_CHECKPOINT, lambda: self._recovery_points(directory))
 
     def write_start_offsets(self, directory: LogDirectory) -> bool:
-        """Write the log start offsets that lie inside a first segment; blocks, durable on return. Says whether they had changed."""
+        """Write the log start offsets that lie inside a first segment.
+
+        Blocks; durable on return.
+
+        Return whether they had changed.
+        """
         return self._maybe_write(directory.path / LOG_START_OFFSET_CHECKPOINT, lambda: self._start_offsets(directory))
 
     def write_high_watermarks(self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]) -> bool:
-        """Write those of the directory's logs; blocks, durable on return. Says whether they had changed."""
+        """Write the high watermarks of the directory's logs.
+
+        Blocks; durable on return.
+
+        Return whether they had changed.
+        """
         offsets = {key: high_watermarks[key] for key in self._logs_of(directory) if key in high_watermarks}
         return self._maybe_write(directory.path / REPLICATION_OFFSET_CHECKPOINT, lambda: offsets)
 
     def write_cleaned_offsets(self, directory: LogDirectory) -> bool:
-        """Write up to where the logs of one directory are compacted; blocks, durable on return. Says whether that had changed."""
+        """Write the offsets below which one directory's logs are compacted.
+
+        Blocks; durable on return.
+
+        Return whether they had changed.
+        """
         return self._maybe_write(directory.path / CLEANER_OFFSET_CHECKPOINT, lambda: self._cleaned_offsets(directory))
 
     def write_before_cut(self, directory: LogDirectory) -> None:
-        """Write what a truncation lowers; blocks, durable on return."""
+        """Write the offsets that a truncation lowers. Blocks; durable on return."""
         self.write_recovery_points(directory)
         self.write_cleaned_offsets(directory)
 
     def forget(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
-        """Take an earlier log of that name out of the directory's files, before another one begins there; blocks, durable on return.
+        """Remove the entries of an earlier log before another log of that name begins.
 
-        Otherwise the next start would take the new log for durable as far as the old one was, or begin it where the old one began.
+        Blocks; durable.
+
+        Otherwise the next start would trust the old log's recovery point for the new log, or begin
+        the new log at the old log's start offset.
         """
         for name in ALL_CHECKPOINTS:
             self._change(directory.path / name, topic_partition, None)
 
     def lower_high_watermark(self, directory: LogDirectory, topic_partition: TopicPartition, offset: int) -> None:
-        """Take back a high watermark above ``offset``, where a log is about to be cut after an unclean election; blocks, durable on return.
+        """Lower a high watermark to ``offset`` before its log is truncated.
 
-        Otherwise the next start would miss what was cut.
+        Blocks; durable on return.
+
+        An unclean election causes this. Otherwise the next start would report the truncated records
+        as missing.
         """
         path = directory.path / REPLICATION_OFFSET_CHECKPOINT
         written = self._written.get(path)
@@ -94,20 +127,23 @@ class CheckpointWriter:
             self._change(path, topic_partition, offset)
 
     def remember(self, log: Log) -> None:
-        """Write at once how far a log that came here is durable, and where it starts; blocks, durable on return.
+        """Write the recovery point and start offset of a log that moved here.
 
-        Otherwise the next start would take what compaction left of it for a log with a hole, and undo what DeleteRecords did.
+        Blocks; durable on return.
+
+        Otherwise the next start would take an offset gap of compaction for a missing segment, and
+        would undo DeleteRecords.
         """
         self._change(log.home.path / RECOVERY_POINT_CHECKPOINT, log.topic_partition, log.recovery_point)
         if log.log_start_offset > log.segments[0].base_offset:
             self._change(log.home.path / LOG_START_OFFSET_CHECKPOINT, log.topic_partition, log.log_start_offset)
 
     def _change(self, path: Path, topic_partition: TopicPartition, offset: int | None) -> None:
-        """Replace one entry of a file; None takes it out."""
+        """Replace one entry of a file. None removes it."""
         with self._guard:
             written = self._written.get(path)
             offsets = self._read(path) if written is None else written.copy()
-            is_doubtful = written is None and bool(offsets)  # what was read may not be durable
+            is_doubtful = written is None and bool(offsets)  # the content that was read may not be durable
             if offsets.get(topic_partition) != offset or is_doubtful:
                 if offset is None:
                     offsets.pop(topic_partition, None)
@@ -119,26 +155,31 @@ class CheckpointWriter:
         try:
             return read_offsets(self._files, path)
         except StorageError:
-            return {}  # the next start does not believe a damaged file, either
+            return {}  # the next start does not trust a damaged file either
 
     def write_at_end(self, directory: LogDirectory, broker_epoch: int) -> None:
-        """Write what the next start needs to believe a directory whose logs were closed in order; blocks, durable on return."""
+        """Write the files and the marker of a clean stop after all logs were closed.
+
+        Blocks; durable.
+        """
         self.write_all(directory)
         write_marker(self._files, directory.path, broker_epoch)
 
     def write_all(self, directory: LogDirectory) -> None:
-        """Write what the next start takes its logs from; blocks, durable on return."""
+        """Write the files that the next start reads. Blocks; durable on return."""
         self.write_recovery_points(directory)
         self.write_start_offsets(directory)
         self.write_cleaned_offsets(directory)
 
     async def save_high_watermarks(self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write those of every directory, in the pool; raises as ``save``."""
+        """Write the high watermarks of every directory in the pool. Raises as ``save``."""
         for directory in directories:
             await self.save(directory, partial(self.write_high_watermarks, directory, high_watermarks))
 
     async def save(self, directory: LogDirectory, write: Callable[[], bool]) -> bool:
-        """Call one of the writes above in the pool; an offline directory is left alone.
+        """Call one of the writers above in the pool.
+
+        Skip an offline directory.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

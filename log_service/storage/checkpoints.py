@@ -1,7 +1,8 @@
-"""Small text files of offsets, as Kafka writes them: a version, a count, one line per entry.
+"""Checkpoint files of offsets in Kafka's text format.
 
-Decides the format and what damage looks like. Knows nothing of what the offsets mean. A checkpoint is replaced as a whole: a reader sees
-the old one or the new one.
+A checkpoint has a version line, a count and one line per entry. The module defines the format and
+detects damage. It does not interpret the offsets. A checkpoint is replaced as a whole, so a reader
+sees the old one or the new one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,12 +21,13 @@ _VERSION = "0"
 
 
 def parse_lines(path: Path, content: bytes) -> list[list[str]]:
-    """Return the fields of each entry of a checkpoint's content; Apache Kafka leaves files empty that it has not written yet.
+    """Return the fields of each entry of a checkpoint's content.
 
-    ``path`` is only named in errors.
+    An empty file has no entries, because Apache Kafka leaves unwritten checkpoints empty. ``path``
+    is only named in errors.
 
     Raises:
-        StorageError: another version, or a count that is not the number of lines.
+        StorageError: the version is unknown, or the count is not the number of entries.
     """
     if not content:
         return []
@@ -43,13 +45,15 @@ def parse_lines(path: Path, content: bytes) -> list[list[str]]:
 
 
 def format_lines(lines: Iterable[str]) -> bytes:
-    """Return the content of a checkpoint with those entries."""
+    """Return the content of a checkpoint with these entries."""
     entries = list(lines)
     return "\n".join([_VERSION, str(len(entries)), *entries, ""]).encode()
 
 
 def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
-    """Return the offset per partition; a missing file is empty.
+    """Return the offset of each partition.
+
+    A missing file has no entries.
 
     Raises:
         StorageError: the file is damaged.
@@ -66,5 +70,5 @@ def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
 
 
 def write_offsets(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the file; it is durable on return."""
+    """Replace the file; durable on return."""
     files.write_atomically(path, format_lines(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items()))

@@ -1,6 +1,7 @@
-"""The marker ``.kafka_cleanshutdown``: everything in this log directory was closed in order.
+"""The marker ``.kafka_cleanshutdown`` of a log directory whose logs were all closed in order.
 
-Decides its content (JSON with the broker epoch, KIP-966). Invariant: it is there only between a clean stop and the next start.
+Its content is JSON with the broker epoch (KIP-966). Invariant: the marker exists only between a
+clean stop and the next start.
 """
 
 import json
@@ -13,7 +14,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 def read_marker(files: Files, directory: Path) -> int | None:
-    """Return the marker's broker epoch (-1 where it names none); None where there is no marker."""
+    """Return the broker epoch in the marker, -1 if it names none, or None without a marker."""
     try:
         content = files.read_bytes(directory / CLEAN_SHUTDOWN_FILE)
     except FileNotFoundError:
@@ -25,7 +26,7 @@ def read_marker(files: Files, directory: Path) -> int | None:
 
 
 def remove_marker(files: Files, directory: Path) -> None:
-    """Remove the marker, durably: from here on the directory is in use."""
+    """Remove the marker durably, because the directory is in use from now on."""
     files.remove(directory / CLEAN_SHUTDOWN_FILE)
     files.sync_directory(directory)
 

@@ -1,7 +1,8 @@
 """Closing the logs of one log directory in order, so that the next start need not recover them.
 
-Decides whether each log is synced by itself, or all with one sync of the file system. ``log_manager`` says which logs have something to
-write, and leaves the marker of a clean stop where all went well.
+The module decides whether each log is synced on its own or all with one sync of the file system.
+``log_manager`` chooses the logs that have something to write, and leaves the marker of a clean stop
+if all were closed.
 """
 
 import logging
@@ -16,17 +17,19 @@ from log_service.storage.log import Log
 
 logger = logging.getLogger(__name__)
 LEAST_TOGETHER = 64
-"""Fewer logs are closed one by one: a sync of the file system waits for everything that any process writes there."""
+"""Fewer logs are closed one by one, because a file system sync waits for other processes."""
 WRITTEN_PER_TURN = 64
 CLOSING_COUNT = 16
 
 
 async def close_logs(files: Files, lock: DirectoryLock, logs: Sequence[Log]) -> list[Log]:
-    """Close logs of one directory, which is online and which ``lock`` belongs to; return those that could not be closed in order.
+    """Close logs of one online directory, and return those that could not be closed in order.
 
-    A log that is not returned is durable, with everything that its next start reads. Each log is closed by itself, or, where there are
-    many, all with one sync of the file system: ten thousand logs are ninety thousand files and directories, and to sync each takes longer
-    than an operator waits. A sync of the file system that fails counts against every log that it was for.
+    ``lock`` is the directory's lock. A log that is not returned is durable, with everything that
+    its next start reads. Few logs are closed one by one. Many are closed with one sync of the file
+    system, because ten thousand logs are ninety thousand files and directories, and syncing each
+    takes longer than an operator waits. A failed sync of the file system counts against every log
+    it covered.
     """
     failed: list[Log] = []
     if len(logs) >= LEAST_TOGETHER and await files.run_in_pool(lambda: lock.can_sync_file_system):
@@ -62,7 +65,7 @@ async def _close_together(files: Files, lock: DirectoryLock, logs: Sequence[Log]
 
 
 def _begin_close(logs: Sequence[Log], written: list[Log], failed: list[Log]) -> None:
-    """Write what the next start of some logs reads, syncing nothing; runs in the pool."""
+    """Write the files that the next start of some logs reads, without syncing. Runs in the pool."""
     for log in logs:
         try:
             log.begin_close()

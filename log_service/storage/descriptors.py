@@ -1,7 +1,7 @@
-"""What is done with a bare descriptor: count its leases, write everything or nothing, make it durable.
+"""Operations on one open descriptor, its leases, atomic writes and syncs.
 
-Decides when a descriptor number is given back to the system and which system call each platform has for the work. Knows neither paths
-nor logs; ``files`` is the only user.
+The module decides when a descriptor number goes back to the system, and which system call each
+platform uses. It knows neither paths nor logs. ``files`` is its only user.
 """
 
 import contextlib
@@ -16,11 +16,14 @@ from log_service.common.types import Buffer
 
 _MAX_BUFFER_COUNT = 1024
 _COPY_BYTES = 1 << 20
-_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: its fsync leaves bytes in the disk's cache
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync leaves bytes in the disk's cache
 
 
 class Descriptor:
-    """An open descriptor that closes when its owner let go and the last lease was released. Leases come and go in any thread."""
+    """An open descriptor that closes when its owner has let go and the last lease is released.
+
+    Leases come and go in any thread.
+    """
 
     __slots__ = ("_guard", "is_closing", "lease_count", "number")
 
@@ -31,10 +34,10 @@ class Descriptor:
         self.is_closing = False
 
     def lease(self) -> None:
-        """Keep it open until ``release``.
+        """Keep the descriptor open until ``release``.
 
         Raises:
-            OSError: EBADF, it is closed.
+            OSError: EBADF, the descriptor is closed.
         """
         with self._guard:
             if self.is_closing and not self.lease_count:
@@ -66,7 +69,7 @@ class Descriptor:
             os.close(self.number)
 
     def close(self) -> None:
-        """Close now, or with the last lease. Called once."""
+        """Close now, or with the last lease. Call once."""
         with self._guard:
             self.is_closing = True
             is_free = not self.lease_count
@@ -118,10 +121,12 @@ class RealFileSlice:
 
 
 def write_all(number: int, buffers: Sequence[Buffer], position: int) -> int:
-    """Write all buffers at ``position``, the end of the file, and return their size; one system call unless the disk is filling up.
+    """Write all buffers at ``position``, the end of the file, and return their size in bytes.
+
+    It takes one system call unless the disk is filling up.
 
     Raises:
-        OSError: they could not all be written; the file is cut back to ``position``.
+        OSError: not all buffers could be written. The file is cut back to ``position``.
     """
     if len(buffers) > _MAX_BUFFER_COUNT:
         buffers = [b"".join(buffers)]
@@ -131,14 +136,14 @@ def write_all(number: int, buffers: Sequence[Buffer], position: int) -> int:
         if written < size_bytes:
             _write_rest(number, b"".join(buffers), written, position)
     except OSError:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # the first error is the one to report
             os.ftruncate(number, position)
         raise
     return size_bytes
 
 
 def _write_rest(number: int, content: bytes, written: int, position: int) -> None:
-    """Go on after a short write: what stopped it is told by the next write."""
+    """Continue after a short write. The next write reports its cause."""
     while written < len(content):
         count = os.pwrite(number, memoryview(content)[written:], position + written)
         if count == 0:
@@ -148,7 +153,7 @@ def _write_rest(number: int, content: bytes, written: int, position: int) -> Non
 
 
 def sync_descriptor(number: int) -> None:
-    """Make the bytes of a file, and its size, durable."""
+    """Make the bytes and the size of a file durable."""
     if _FULL_SYNC is not None:
         fcntl.fcntl(number, _FULL_SYNC)
     else:
@@ -156,7 +161,7 @@ def sync_descriptor(number: int) -> None:
 
 
 def copy_prefix(source: int, target: Path, size_bytes: int) -> int:
-    """Copy the first ``size_bytes`` of a descriptor into a new file, make that durable and return its descriptor."""
+    """Copy the first ``size_bytes`` to a new file, durably, and return its descriptor."""
     number = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         position = 0

@@ -1,7 +1,8 @@
 """Opening all logs of one log directory at a start.
 
-Decides what each name in the directory is, what the checkpoints say of each log, and how many logs one call to the pool opens. Knows
-nothing of other directories. A log that is damaged does not stop the others: it is reported beside them.
+The loader decides the role of each name in the directory, matches checkpoint entries with logs, and
+groups logs into pool calls. It knows nothing of other directories. A damaged log does not stop the
+others and is reported beside them.
 """
 
 import logging
@@ -47,9 +48,11 @@ Work = tuple[Path, TopicPartition, OpenedFrom]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedLog:
-    """A log that was not opened, because recovery refuses it; its files are as they were found.
+    """A log that was not opened because recovery refuses it.
 
-    ``topic_id`` is None where the directory does not tell.
+    Its files are unchanged.
+
+    ``topic_id`` is None if the directory does not name it.
     """
 
     topic_partition: TopicPartition
@@ -60,11 +63,13 @@ class DamagedLog:
 
 @dataclass(slots=True, kw_only=True)
 class LoadedDirectory:
-    """What a start found in one log directory.
+    """The logs and checkpoints that a start found in one log directory.
 
-    ``broker_epoch`` is the one of the last clean stop, None after any other stop. ``kept_epoch`` is the one of the last run where all that
-    it wrote is there, synced or not: after a clean stop, and where the process alone has ended (``running_files``). ``listed`` are the
-    logs of that run, None where no list of it is there; ``missing_checkpoints`` are the files that the list names and that are not there.
+    ``broker_epoch`` is the epoch of the last clean stop, or None after any other stop.
+    ``kept_epoch`` is the epoch of the last run if everything it wrote is there, synced or not. This
+    holds after a clean stop, and if only the process ended (``running_files``). ``listed`` holds
+    the logs of that run, or None without a list. ``missing_checkpoints`` are files that the list
+    names but that are missing.
     """
 
     directory: Path
@@ -80,7 +85,7 @@ class LoadedDirectory:
 
 
 class DirectoryLoader:
-    """Loads one log directory, once."""
+    """Loader of one log directory, used once."""
 
     def __init__(self, files: Files, directory: Path, open_one: OpenLog, *, thread_count: int) -> None:
         self._files = files
@@ -127,7 +132,11 @@ class DirectoryLoader:
         return self._loaded
 
     async def _open_in_turns(self) -> None:
-        """Open logs until none is left: many at once while there are many, at last one by one, so that few wait behind a large one."""
+        """Open logs in batches until none is left.
+
+        Batches are large at first. In the end logs are opened one by one, so that few wait behind a
+        large one.
+        """
         while self._work and self._error is None:
             count = max(1, min(_LOGS_PER_CALL, len(self._work) // (4 * self._thread_count)))
             some = [self._work.popleft() for _ in range(count)]
@@ -153,7 +162,7 @@ class DirectoryLoader:
             return None
 
     def _survey(self) -> list[tuple[str, TopicPartition]]:
-        """Take the clean-shutdown marker, remove what was deleted, and return the partitions' directories."""
+        """Take the clean-shutdown marker, remove deleted logs and return partition directories."""
         partitions = []
         self._take_epochs()
         self._take_list()
@@ -169,7 +178,10 @@ class DirectoryLoader:
         return partitions
 
     def _take_epochs(self) -> None:
-        """Take the clean-shutdown marker. A start that dies before its broker is registered leaves ``tidelog-running`` in its place."""
+        """Take the clean-shutdown marker and write ``tidelog-running`` in its place.
+
+        The latter remains if the start dies before its broker is registered.
+        """
         marked = read_marker(self._files, self._directory)
         if marked is None:
             self._loaded.kept_epoch = read_running_epoch(self._files, self._directory)
@@ -180,7 +192,7 @@ class DirectoryLoader:
         remove_marker(self._files, self._directory)
 
     def _take_list(self) -> None:
-        """Read the list of the logs of the last run, where it is of the run whose epoch would be claimed."""
+        """Read the list of the last run's logs if it is of the run whose epoch would be claimed."""
         loaded, listed = self._loaded, read_running_logs(self._files, self._directory)
         if listed is not None and listed.broker_epoch == loaded.kept_epoch:
             loaded.listed = listed

@@ -1,6 +1,6 @@
-"""Directories that are still there after a crash.
+"""Directories that survive a crash.
 
-Decides only the order: each missing directory is created and then made durable in its parent, from the outside in.
+Each missing directory is created and then made durable in its parent, from the outside in.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from log_service.common.env import Files
 
 
 def make_durable_directory(files: Files, path: Path) -> None:
-    """Create a directory and its missing parents durably; an existing one is fine. Blocks."""
+    """Create a directory and its missing parents durably, unless it exists. Blocks."""
     missing = []
     while not files.is_directory(path) and path != path.parent:
         missing.append(path)

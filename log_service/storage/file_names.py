@@ -1,7 +1,7 @@
-"""What the files and directories of logs are called, and reading those names back.
+"""Names of the files and directories of logs, and their parsing.
 
-Knows names only. Invariant: a name that was made here parses back to the same value, and a name that Kafka would not have made parses to
-nothing.
+Invariant: a name made here parses back to the same value. A name that Kafka would not make parses
+to None.
 """
 
 from collections.abc import Iterable
@@ -31,12 +31,12 @@ _MAX_DIRECTORY_NAME = 255
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """Return the name of the segment file or snapshot of ``offset``: 20 digits and the suffix."""
+    """Return the file name of ``offset``, which is 20 digits and the suffix."""
     return f"{offset:020d}{suffix}"
 
 
 def parse_file_name(name: str, suffix: str) -> int | None:
-    """Return the offset in a file's name, None where it is no such name."""
+    """Return the offset in a file's name, or None for any other name."""
     digits = name.removesuffix(suffix)
     if len(digits) != _OFFSET_DIGITS or not name.endswith(suffix) or not digits.isascii() or not digits.isdigit():
         return None
@@ -44,7 +44,10 @@ def parse_file_name(name: str, suffix: str) -> int | None:
 
 
 def offsets_by_suffix(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the offsets in the names of a directory's files, by what follows them (``.log``), in the order of the names."""
+    """Return the offsets in the names of a directory's files, grouped by suffix (``.log``).
+
+    Offsets are in the order of the names.
+    """
     found: dict[str, list[int]] = {}
     for name in names:
         digits, dot, suffix = name.partition(".")
@@ -54,7 +57,10 @@ def offsets_by_suffix(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """Return the partition that a directory is of; None for anything else, directories set aside among them."""
+    """Return the partition of a directory name; None for any other name.
+
+    Names of directories that were set aside give None too.
+    """
     topic, dash, digits = name.rpartition("-")
     if not dash or not topic or not digits.isascii() or not digits.isdigit():
         return None
@@ -62,17 +68,23 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return where a file is written before it gets the name ``path``; what a crash leaves there goes at the next start."""
+    """Return the path at which a file is written before it is renamed to ``path``.
+
+    The next start removes a file that a crash leaves there.
+    """
     return path.with_name(path.name + TEMPORARY_SUFFIX)
 
 
 def set_aside_name(topic_partition: TopicPartition, suffix: str, unique: UUID) -> str:
-    """Return ``<topic>-<partition>.<32 hex digits><suffix>``; a topic name that is too long for that is cut, as Kafka cuts it."""
+    """Return ``<topic>-<partition>.<32 hex digits><suffix>``.
+
+    A topic name that is too long for that is cut, as in Kafka.
+    """
     tail = f".{unique.hex}{suffix}"
     return str(topic_partition)[: _MAX_DIRECTORY_NAME - len(tail)] + tail
 
 
 def is_set_aside(name: str, suffix: str) -> bool:
-    """Whether a directory's name was made by ``set_aside_name`` with that suffix."""
+    """Return whether a directory's name was made by ``set_aside_name`` with that suffix."""
     unique = name.removesuffix(suffix).rpartition(".")[2]
     return name.endswith(suffix) and len(unique) == 32 and all(digit in "0123456789abcdef" for digit in unique)

@@ -1,8 +1,8 @@
-"""One sync of a whole file system, where that promises as much as a sync of each file.
+"""One sync of a whole file system, if it guarantees as much as a sync of each file.
 
-Decides where it does: on Linux from 5.8 on, which tells through ``syncfs`` what failed to be written since a descriptor was opened, and on
-local file systems that are known to make data, sizes and names durable with it. Everywhere else each file has to be synced
-by itself. Knows no logs.
+Linux 5.8 and later reports through ``syncfs`` the writes that failed since a descriptor was opened.
+The file system must also be a local one that is known to make data, sizes and names durable with
+it. Elsewhere each file must be synced on its own.
 """
 
 import ctypes
@@ -18,7 +18,10 @@ MOUNT = re.compile(r"\d+ \d+ (?P<device>\d+:\d+) .* - (?P<kind>\S+) ")
 
 
 def can_sync_file_system(number: int) -> bool:
-    """Whether ``sync_file_system`` of an open file or directory is as good as syncing everything that was written on its file system."""
+    """Return whether ``sync_file_system`` is as good as syncing every file of the file system.
+
+    ``number`` is the descriptor of an open file or directory there.
+    """
     if not sys.platform.startswith("linux") or _kernel() < FIRST_REPORTING_KERNEL or not hasattr(ctypes.CDLL(None), "syncfs"):
         return False
     device = os.fstat(number).st_dev
@@ -26,10 +29,13 @@ def can_sync_file_system(number: int) -> bool:
 
 
 def sync_file_system(number: int) -> None:
-    """Make everything durable that was written on the file system of an open descriptor; blocks.
+    """Make everything written on the file system of an open descriptor durable.
+
+    Blocks.
 
     Raises:
-        OSError: something was not written, since the descriptor was opened or the last call, by this process or another.
+        OSError: this or another process's write failed since the descriptor was opened or the last
+            call.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if library.syncfs(number) != 0:
@@ -42,7 +48,10 @@ def _kernel() -> tuple[int, ...]:
 
 
 def kind_of_file_system(device: str, mounts: Path) -> str | None:
-    """Return the kind of the file system on a device, as ``mounts`` says; None where that does not say, or says several things."""
+    """Return the kind of the file system on a device, according to ``mounts``.
+
+    None means that ``mounts`` names no kind for it, or several.
+    """
     try:
         lines = mounts.read_text(errors="replace").splitlines()
     except OSError:

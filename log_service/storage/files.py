@@ -1,10 +1,14 @@
-"""The real file system behind ``common.env.Files``: gathered writes, leases of file ranges, syncs in a small pool of threads.
+"""The real file system behind ``common.env.Files``.
 
-Decides how an append is one ``pwritev`` that leaves all of its bytes or none, how syncs of one file are grouped, and when a descriptor
-closes. Knows nothing of logs.
+It offers gathered writes, leases of file ranges, and syncs in a small pool of threads. An append is
+one ``pwritev`` that leaves all of its bytes or none. The module also decides when a descriptor
+closes. It knows nothing of logs.
 
-Invariants: a descriptor stays open, and its bytes in place, while a lease of it or a sync of it is under way. A sync that failed is
-final: the file takes no append and no sync after it. Nothing but a sync, a directory sync and work handed to the pool waits for the disk.
+Invariants:
+
+- A descriptor stays open, and its bytes in place, during a lease or a sync of it.
+- A failed sync is final. The file accepts no append and no sync after it.
+- Only a sync, a directory sync and work handed to the pool wait for the disk.
 """
 
 import contextlib
@@ -40,7 +44,8 @@ _SMALL_FILE_BYTES = 64 << 10
 async def _run_in_thread(function: Callable[[], T]) -> T:
     """Run ``function`` in a thread of trio's, and wait for it even when cancelled.
 
-    ``trio.to_thread`` does the same with a turn of the event loop more, and prepares what is only needed to call back from the thread.
+    ``trio.to_thread`` needs one more turn of the event loop. It also prepares calls back from the
+    thread, which are not needed here.
     """
     run_in_trio = trio.lowlevel.current_trio_token().run_sync_soon
     trio.lowlevel.start_thread_soon(function, partial(run_in_trio, trio.lowlevel.reschedule, trio.lowlevel.current_task()))
@@ -49,7 +54,7 @@ async def _run_in_thread(function: Callable[[], T]) -> T:
 
 
 class RealFile:
-    """One open file of the disk; ``common.env.File`` says what each call promises."""
+    """One open file on disk. ``common.env.File`` documents each call's guarantees."""
 
     __slots__ = ("__weakref__", "_descriptor", "_files", "_is_closed", "_sync_error", "path", "size_bytes")
 
@@ -65,7 +70,7 @@ class RealFile:
         return f"<RealFile {self.path} size={self.size_bytes} leases={self._descriptor.lease_count}>"
 
     def append_gathered(self, buffers: Sequence[Buffer]) -> int:
-        """Append all buffers and return the position where they begin; all of them or, with OSError, nothing."""
+        """Append all buffers and return their position. On OSError nothing was appended."""
         if self._sync_error is not None:
             raise self._failed()
         position = self.size_bytes
@@ -73,7 +78,7 @@ class RealFile:
         return position
 
     def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
-        """Fill ``buffer`` from ``position`` and return how many bytes there were."""
+        """Fill ``buffer`` from ``position`` and return the number of bytes read."""
         view = memoryview(buffer)
         filled = 0
         while filled < len(view):
@@ -102,7 +107,12 @@ class RealFile:
             position += written
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file. Where a lease is out, its bytes stay: what is kept is copied to a new file that takes the name."""
+        """Cut the file.
+
+        If a lease is out, its bytes stay in place.
+
+        Then the kept bytes are copied to a new file that takes the name.
+        """
         if size_bytes >= self.size_bytes:
             return
         if self._descriptor.lease_count:
@@ -116,7 +126,7 @@ class RealFile:
         self.size_bytes = size_bytes
 
     async def sync(self) -> None:
-        """Make the bytes durable with fdatasync, in the pool; a cancelled caller waits for it."""
+        """Make the bytes durable with fdatasync in the pool. A cancelled caller waits for it."""
         descriptor = self._descriptor
         descriptor.lease()
         try:
@@ -125,7 +135,7 @@ class RealFile:
             descriptor.release()
 
     def sync_nowait(self) -> None:
-        """The same, blocking the caller."""
+        """Make the bytes durable, blocking the caller."""
         self._sync(self._descriptor)
 
     def _sync(self, descriptor: Descriptor) -> None:
@@ -156,7 +166,7 @@ class RealFile:
 
 @contextlib.contextmanager
 def _held_elsewhere(path: Path) -> Iterator[None]:
-    """Turn the refusal of a lock into ``BlockingIOError``; the system may call it EACCES as well as EAGAIN."""
+    """Turn a refused lock, which is EACCES or EAGAIN, into ``BlockingIOError``."""
     try:
         yield
     except OSError as error:
@@ -166,9 +176,11 @@ def _held_elsewhere(path: Path) -> Iterator[None]:
 
 
 class _RealDirectoryLock:
-    """Two locks: ``flock`` of the directory excludes other nodes of this process, the record lock of its file a Java broker.
+    """The two locks of a log directory.
 
-    They are not both on the file, because a process loses its record lock when it closes any descriptor of that file.
+    ``flock`` of the directory excludes other nodes of this process. The record lock of its lock
+    file excludes a Java broker. They are on different files, because a process loses a record lock
+    when it closes any descriptor of that file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -178,7 +190,7 @@ class _RealDirectoryLock:
                 self._numbers.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             with _held_elsewhere(path):
                 fcntl.flock(self._numbers[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with rights_named("write"):  # not before: to close the file of a lock of this process would end that lock
+            with rights_named("write"):  # not before, because closing the file of a lock of this process would end that lock
                 self._numbers.append(os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
             with _held_elsewhere(path):
                 fcntl.lockf(self._numbers[1], fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -188,21 +200,27 @@ class _RealDirectoryLock:
 
     @property
     def can_sync_file_system(self) -> bool:
-        """Whether one call makes all durable; see ``file_system_sync``."""
+        """Whether one call makes all files durable; see ``file_system_sync``."""
         return bool(self._numbers) and can_sync_file_system(self._numbers[0])
 
     def sync_file_system(self) -> None:
-        """Make everything on the directory's file system durable; what failed since the lock was taken is told."""
+        """Make everything on the directory's file system durable.
+
+        It reports every write that failed since the lock was taken.
+        """
         sync_file_system(self._numbers[0])
 
     def release(self) -> None:
-        """Give both back; idempotent."""
+        """Release both locks; idempotent."""
         while self._numbers:
             os.close(self._numbers.pop())
 
 
 def connection_descriptors() -> tuple[int, int]:
-    """Return how many descriptors this process may have open, and how many of them connections may take; the others are for logs."""
+    """Return how many descriptors this process may open, and how many connections may use.
+
+    The others are for logs.
+    """
     _raise_descriptor_limit()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     limit = sys.maxsize if limit == resource.RLIM_INFINITY else limit
@@ -217,13 +235,14 @@ def _raise_descriptor_limit() -> None:
 
 
 MOST_RESERVED_DESCRIPTORS = 10_000
-"""Kept for logs: half of the descriptors of the process, and at most so many."""
+"""Descriptors kept for logs: half of the process's limit, and at most this many."""
 
 
 class RealFiles:
-    """The disk, and the pool of threads that waits for it. ``pool_threads`` bounds how many calls wait at once.
+    """The disk, and the pool of threads that waits for it.
 
-    Raises the process's soft limit of descriptors to its hard limit: every log in use needs one, and every connection.
+    ``pool_threads`` bounds how many calls wait at once. The constructor raises the process's soft
+    limit of descriptors to its hard limit, because every log in use and every connection needs one.
     """
 
     def __init__(self, pool_threads: int = 4) -> None:
@@ -231,7 +250,7 @@ class RealFiles:
         self._pool_threads = pool_threads
         self._limiter: trio.CapacityLimiter | None = None
         self._open_files: dict[str, dict[str, list[RealFile]]] = {}
-        """By directory and name: a directory that is renamed takes its own along, whatever else is open."""
+        """Open files by directory and name, so that renaming a directory moves only its own."""
         self._guard = threading.Lock()
 
     def open(self, path: Path, *, create: bool = True) -> File:
@@ -250,11 +269,11 @@ class RealFiles:
             self._follow(others, file.path)
 
     def exists(self, path: Path) -> bool:
-        """Whether a file or directory has that name."""
+        """Return whether a file or directory has this name."""
         return path.exists()
 
     def is_directory(self, path: Path) -> bool:
-        """Whether the name is a directory."""
+        """Return whether the name is a directory."""
         return path.is_dir()
 
     def list_directory(self, path: Path) -> list[str]:
@@ -266,20 +285,23 @@ class RealFiles:
             return []
 
     def size_bytes(self, path: Path) -> int:
-        """Size of a file."""
+        """Return the size of a file in bytes."""
         return path.stat().st_size
 
     def modified_ms(self, path: Path) -> int:
-        """Last modification, milliseconds since the Unix epoch."""
+        """Return the time of the last modification, in ms since the Unix epoch."""
         return path.stat().st_mtime_ns // 1_000_000
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory and its parents; an existing one is fine."""
+        """Create a directory and its parents, unless it exists."""
         with rights_named("make"):
             path.mkdir(parents=True, exist_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Atomically replace ``target``; open files learn their new path, those in a directory too."""
+        """Replace ``target`` atomically.
+
+        Open files learn their new path, also those in a directory.
+        """
         source.replace(target)
         with self._guard:
             self._follow(self._take(source), target)
@@ -287,7 +309,7 @@ class RealFiles:
                 self._follow(files, target / name)
 
     def _take(self, path: Path) -> list[RealFile]:
-        """Return the open files of a path, and follow it no longer."""
+        """Return the open files of a path, and stop following it."""
         directory, name = os.path.split(path)
         names = self._open_files.get(directory, {})
         files = names.pop(name, [])
@@ -302,11 +324,11 @@ class RealFiles:
             self._open_files.setdefault(directory, {}).setdefault(name, []).append(file)
 
     def remove(self, path: Path) -> None:
-        """Unlink a file; a missing one is fine."""
+        """Unlink a file, unless it is missing."""
         path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory and all in it; a missing one is fine."""
+        """Remove a directory and its content, unless it is missing."""
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
@@ -321,7 +343,11 @@ class RealFiles:
             os.close(number)
 
     def read_bytes(self, path: Path) -> bytes:
-        """Return a small file's content. What is no file, as a device or a pipe, is an OSError: it may have no end, or never begin."""
+        """Return a small file's content.
+
+        Anything but a regular file is an OSError, because a device or pipe may have no end or never
+        begin.
+        """
         with rights_named("read"):
             number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -332,7 +358,10 @@ class RealFiles:
             os.close(number)
 
     def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
-        """Replace a small file: write beside it, sync, rename, sync the directory; without the syncs where the caller syncs later."""
+        """Replace a small file by writing beside it, syncing, renaming and syncing the directory.
+
+        Without ``is_synced`` the caller syncs later.
+        """
         temporary = temporary_path(path)
         with rights_named("write"):
             number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -341,7 +370,7 @@ class RealFiles:
             if is_synced:
                 sync_descriptor(number)
         except OSError:
-            temporary.unlink(missing_ok=True)  # on a full disk it would keep others from their room
+            temporary.unlink(missing_ok=True)  # on a full disk it would take room from other files
             raise
         finally:
             os.close(number)
@@ -350,17 +379,20 @@ class RealFiles:
             self.sync_directory(path.parent)
 
     def free_bytes(self, path: Path) -> int:
-        """Bytes that a process without root's rights may still write on the file system of ``path``."""
+        """Return the free space on the file system of ``path`` for a process without root's rights.
+
+        The result is in bytes.
+        """
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
     def total_bytes(self, path: Path) -> int:
-        """Size of the file system of ``path``."""
+        """Return the size of the file system of ``path`` in bytes."""
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize
 
     def page_cache_id(self, path: Path) -> str | None:
-        """Identity of the page cache of a directory; see ``page_cache``."""
+        """Return the identity of the page cache of a directory; see ``page_cache``."""
         return page_cache_id(path)
 
     def lock_directory(self, path: Path) -> _RealDirectoryLock:
@@ -368,13 +400,16 @@ class RealFiles:
         return _RealDirectoryLock(path)
 
     def set_pool_threads(self, count: int) -> None:
-        """Let at most ``count`` calls run at once from now on; those under way go on."""
+        """Let at most ``count`` calls run at once from now on. Running calls continue."""
         self._pool_threads = count
         if self._limiter is not None:
             self._limiter.total_tokens = count
 
     async def run_in_pool(self, function: Callable[[], T]) -> T:
-        """Run ``function`` in a thread; at most ``pool_threads`` at once. A cancelled caller waits for it, so that nothing is half done."""
+        """Run ``function`` in a thread, at most ``pool_threads`` at once.
+
+        A cancelled caller waits for it, so that nothing is left half done.
+        """
         if self._limiter is None:
             self._limiter = trio.CapacityLimiter(self._pool_threads)
         limiter, borrower = self._limiter, object()

@@ -1,18 +1,22 @@
-"""Copies of logs on their way to another log directory of this node, and how a copy takes its log's place (KIP-113).
+"""Copies of logs that move to another log directory of this node (KIP-113).
 
-Decides the order of a move: a ``-future`` directory is filled until it is caught up and durable, renamed to the partition's name, and only
-then the old directory is renamed away. Knows no requests and no leaders: ``move`` hands the new log to its caller.
+A move fills a ``-future`` directory until it is caught up and durable, renames it to the
+partition's name, and only then renames the old directory away. The module knows no requests and no
+leaders. ``move`` hands the new log to its caller.
 
 Invariants:
 
-* At every moment one directory of the partition's name holds everything that the log held durably. A crash between the two renames leaves
-  two of them. The file ``moved-here`` marks the copy, which stays, unless the other log was written on after it: the last step had failed,
-  or the partition began anew while the copy was offline. The mark goes durably, once no other log can be there.
-* The next start removes a copy that was not finished, and replication begins the move again. Every copy has ``moved-here`` from the
-  beginning: without it a start could not tell the copy from a future log of Apache Kafka.
-* A copy ends where its log ends, also where compaction removed the last records.
-* The last step (the rest of the copy, one sync, two renames) blocks the event loop for a few milliseconds, once per move, so that nothing
-  is appended beside it.
+- At every moment one directory of the partition's name holds everything that the log held durably.
+- A crash between the two renames leaves two such directories. The file ``moved-here`` marks the
+  copy, which stays, unless the other log was written afterwards. That happens if the last step
+  failed, or if the partition began anew while the copy was offline. The mark is removed durably
+  once no other log can be there.
+- The next start removes an unfinished copy, and replication begins the move again. Every copy has
+  ``moved-here`` from the beginning. Without it a start could not tell the copy from a future log of
+  Apache Kafka.
+- A copy ends where its log ends, also where compaction removed the last records.
+- The last step is the rest of the copy, one sync and two renames. It blocks the event loop for a
+  few milliseconds once per move, so that nothing is appended meanwhile.
 """
 
 import logging
@@ -45,13 +49,18 @@ logger = logging.getLogger(__name__)
 MOVED_HERE = "moved-here"
 CHUNK_BYTES = 1 << 20
 QUIET_BYTES = 4 << 20
-"""How much may be left for the last step."""
+"""Number of bytes that may be left for the last step."""
 COPIED_AT_ONCE = 4
-"""How many copies are filled side by side; others wait as empty directories, so that memory and disks bear a request for thousands."""
+"""Number of copies that are filled at once.
+
+Others wait as empty directories, so that memory and disks bear a request for thousands of moves.
+"""
 
 
 class FutureLogs:
-    """The copies of the logs in ``held``; ``logs`` are those that are being filled.
+    """The copies of the logs in ``held``.
+
+    ``logs`` are the copies being filled.
 
     ``on_removals`` is called when a log that was moved away waits for its removal.
     """
@@ -67,9 +76,15 @@ class FutureLogs:
     ) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.unfinished: dict[TopicPartition, LogDirectory] = {}
-        """Moves that the last stop interrupted, with where they went; replication begins them again."""
+        """Moves that the last stop interrupted, with their targets.
+
+        Replication begins them again.
+        """
         self.kept_in: list[LogDirectory] = []
-        """Directories in which the old log of a move stayed, because it could not be renamed; nothing there was closed in order."""
+        """Directories that keep the old log of a move because its rename failed.
+
+        Nothing there was closed in order.
+        """
         self._files = env.files
         self._clock = env.clock
         self._held = held
@@ -84,12 +99,13 @@ class FutureLogs:
     # Moving
 
     async def move(self, log: Log, target: LogDirectory, on_replaced: Callable[[Log], None]) -> None:
-        """Copy ``log`` to ``target`` and put the copy in its place; ``on_replaced`` gets the new log in the same turn of the event loop.
+        """Copy ``log`` to ``target`` and replace the log with its copy.
 
-        Cancelling gives the copy up, as does a log that is deleted meanwhile.
+        ``on_replaced`` gets the new log in the same turn of the event loop. Cancelling drops the
+        copy, as does deleting the log meanwhile.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, a disk failed; the old log serves on.
+            KafkaError: KAFKA_STORAGE_ERROR, a disk failed. The old log remains in service.
         """
         try:
             copy = await self._begin(log, target)
@@ -103,7 +119,7 @@ class FutureLogs:
                 self._drop(left)
 
     async def _fill(self, log: Log, copy: Log) -> Log | None:
-        """Copy until nothing is left, and return the new log; None where the old one has gone."""
+        """Copy until nothing is left and return the new log, or None if the old log is gone."""
         while _is_open(log):
             if copy.log_end_offset < log.log_start_offset:  # retention was faster
                 self._drop(copy)
@@ -131,8 +147,8 @@ class FutureLogs:
             files.rename(nameless, path)
             known = OpenedFrom(is_clean=True, log_start_offset=base_offset, recovery_point=base_offset)
             copy = self._held.open_at(target, path, topic_partition, log.config, known=known, topic_id=log.topic_id)
-            self.logs[topic_partition] = copy  # here, so that a move that is cancelled while it waits drops the copy
-            copy.append_as_follower(first)  # now it ends behind the log's start, which may lie inside a batch
+            self.logs[topic_partition] = copy  # set here, so that a move that is cancelled while it waits drops the copy
+            copy.append_as_follower(first)  # now it ends after the log's start, which may lie inside a batch
             return copy
 
         try:
@@ -142,19 +158,19 @@ class FutureLogs:
             raise target.note_error(error) from error
 
     async def _forget_last_move(self, log: Log) -> None:
-        """Remove ``moved-here`` from a log, which the last move may have left."""
+        """Remove ``moved-here`` from a log, if the last move left it."""
         try:
             await self._files.run_in_pool(partial(self._unmark, log))
         except OSError as error:
             raise log.home.note_error(error) from error
 
     def _unmark(self, log: Log) -> None:
-        """Remove ``moved-here``; blocks, durable on return."""
+        """Remove ``moved-here``. Blocks; durable on return."""
         self._files.remove(log.directory / MOVED_HERE)
         self._files.sync_directory(log.directory)
 
     async def _read(self, log: Log, offset: int, chunk_bytes: int) -> bytes:
-        """Return whole batches from ``offset`` on, at least one where there is one."""
+        """Return whole batches from ``offset`` on, at least one if there is one."""
 
         def read() -> bytes:
             return next(log.read_batches(offset, chunk_bytes=chunk_bytes), b"")
@@ -162,7 +178,7 @@ class FutureLogs:
         return await self._files.run_in_pool(read)
 
     def _replace(self, log: Log, copy: Log) -> Log:
-        """Do the last step, without waiting."""
+        """Do the last step without waiting."""
         files, topic_partition = self._files, log.topic_partition
         for chunk in log.read_batches(copy.log_end_offset):
             copy.append_as_follower(chunk)
@@ -188,7 +204,10 @@ class FutureLogs:
         return replacement
 
     def _take_place(self, old: Log, log: Log) -> None:
-        """Serve ``log``, and rename the old directory away, durably, before the one that stays forgets that it was moved."""
+        """Serve ``log`` and rename the old directory away durably.
+
+        Then remove the mark ``moved-here``.
+        """
         try:
             self._held.replace(old, log)
             self._on_removals()
@@ -199,12 +218,15 @@ class FutureLogs:
             logger.warning("%s: the next start finishes the move to %s: %s", log.topic_partition, log.home.path, error)
 
     def _drop(self, copy: Log) -> None:
-        """Close a copy, and have its files removed."""
+        """Close a copy and have its files removed."""
         copy.close_files()
         self._discard(copy.home, copy.directory, _removed_at_start(copy.directory))
 
     def _discard(self, home: LogDirectory, path: Path, target: Path) -> None:
-        """Have a copy's directory removed, under the name ``target``: the next start removes what a crash leaves of it."""
+        """Have a copy's directory removed after renaming it to ``target``.
+
+        The next start removes a directory of that name if a crash leaves it.
+        """
         try:
             if not home.is_offline and self._files.exists(path):
                 self._files.rename(path, target)
@@ -215,7 +237,7 @@ class FutureLogs:
     # Starting
 
     async def look_for_unfinished(self) -> None:
-        """Throw away the copies that the last stop left, and remember what they were for."""
+        """Remove the copies that the last stop left, and remember their moves."""
         for directory in self._held.directories:
             if not directory.is_offline:
                 try:
@@ -238,7 +260,10 @@ class FutureLogs:
         return found
 
     async def unmark_finished(self, but: Container[TopicPartition]) -> None:
-        """Remove ``moved-here`` from all logs but those that wait beside another one, at a start that could read every directory."""
+        """Remove ``moved-here`` from all logs except ``but``, at a start that read every directory.
+
+        The logs in ``but`` wait beside another log of their partition.
+        """
         logs = [log for log in self._held.logs.values() if log.topic_partition not in but]
         await self._files.run_in_pool(partial(self._unmark_all, logs))
 
@@ -251,14 +276,17 @@ class FutureLogs:
                 log.home.note_error(error)
 
     def take_unfinished(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        """Return, once, where a partition was moving when the node stopped."""
+        """Return, once, the target of a partition's move when the node stopped."""
         return self.unfinished.pop(topic_partition, None)
 
     def settle(self, one: Log, other: Log) -> Log | None:
-        """Return which of two logs of one name stays after a crash in the last step of a move; the other is set aside.
+        """Return the log that stays after a crash in the last step of a move.
 
-        The copy stays, unless the other log ends in a later leader epoch, or has more: then that one was written on. None where the two do
-        not come from a move (``rivals``): both are left as they are.
+        Set the other aside.
+
+        The copy stays, unless the other log ends in a later leader epoch, or has more records and
+        so was written afterwards. Return None if the two do not come from a move (``rivals``). Then
+        both are left as they are.
 
         Raises:
             KafkaError: the disk failed.
@@ -273,7 +301,10 @@ class FutureLogs:
         return stays
 
     def _is_marked(self, log: Log) -> bool:
-        """Whether a log has ``moved-here``; no where its directory fails with the question: it is offline then."""
+        """Return whether a log has ``moved-here``.
+
+        A directory that fails meanwhile counts as no.
+        """
         try:
             return self._files.exists(log.directory / MOVED_HERE)
         except OSError as error:
@@ -283,13 +314,13 @@ class FutureLogs:
             return False
 
     def release(self) -> None:
-        """Close the files of all copies, and leave them where they are."""
+        """Close the files of all copies and leave them in place."""
         for log in self.logs.values():
             log.close_files()
 
 
 def _is_open(log: Log) -> bool:
-    """Whether a log is still served, which may have ended during any wait."""
+    """Return whether a log is still served. That may have ended during any wait."""
     return not log.is_closed
 
 
@@ -298,17 +329,23 @@ def _are_of_two_topics(one: Log, other: Log) -> bool:
 
 
 def _removed_at_start(path: Path) -> Path:
-    """Return the name of a directory that is not yet, or no longer, a copy; the next start removes a directory of such a name."""
+    """Return the name of a directory that is not yet, or no longer, a copy.
+
+    The next start removes a directory with such a name.
+    """
     return path.with_name(path.name.removesuffix(FUTURE_DIRECTORY_SUFFIX) + DELETE_DIRECTORY_SUFFIX)
 
 
 def _has_more(log: Log, copy: Log) -> bool:
-    """Whether the log has a batch that the copy lacks; behind its last one compaction may have left nothing."""
+    """Return whether the log has a batch that the copy lacks.
+
+    After its last batch compaction may have left nothing.
+    """
     return bool(next(log.read_batches(copy.log_end_offset, chunk_bytes=1), b""))
 
 
 def _left_bytes(log: Log, copy: Log) -> int:
-    """Return how many bytes the copy is behind, at most a segment too many."""
+    """Return by how many bytes the copy lags, at most one segment too many."""
     if copy.log_end_offset >= log.log_end_offset:
         return 0
     place = log.segments.active.locate(copy.log_end_offset) if copy.log_end_offset >= log.segments.active.base_offset else None

@@ -1,10 +1,14 @@
-"""The logs that a node holds, and the log directories that they lie in.
+"""The open logs of a node, and the log directories that hold them.
 
-Decides how a log comes in, is replaced by another one of its partition, and goes: its directory gets a name that says what becomes of it.
-Knows nothing of which logs there ought to be (``log_manager``) and of copies (``future_logs``).
+The module decides how a log is added, replaced and dropped. Before a log is dropped its directory
+gets a name that shows its fate. ``log_manager`` knows which logs must exist, and ``future_logs``
+knows copies.
 
-Invariants: a log is in ``logs`` exactly while the node serves it. No two directories have the name of one partition after a loss of power:
-a rename in one log directory is durable before a log of the same name begins in another.
+Invariants:
+
+- A log is in ``logs`` exactly while the node serves it.
+- After a power loss no two directories have the name of one partition. A rename in one log
+  directory is durable before a log of the same name begins in another.
 """
 
 import logging
@@ -24,11 +28,11 @@ from log_service.storage.segment_indexes import RebuiltIndexes
 
 logger = logging.getLogger(__name__)
 OF_NO_TOPIC = "it is of no topic of this cluster"
-"""Why most strays are set aside."""
+"""The usual reason for setting a stray aside."""
 
 
 class HeldLogs:
-    """The logs of one node; this class alone changes ``logs``, ``directories`` and ``claimed``."""
+    """The logs of one node. Only this class changes ``logs``, ``directories`` and ``claimed``."""
 
     def __init__(self, env: NodeEnv, removals: PendingRemovals, *, producer_id_expiration_ms: int) -> None:
         self._env = env
@@ -44,17 +48,25 @@ class HeldLogs:
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
-        """The logs by partition; the mapping follows every change."""
+        """The logs by partition. The mapping follows every change."""
         return self._logs
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
-        """The log directories, in the order of the configuration; the sequence follows every change."""
+        """The log directories, in the order of the configuration.
+
+        The sequence follows every change.
+        """
         return self._directories
 
     @property
     def claimed(self) -> Container[TopicPartition]:
-        """The partitions whose logs go by their topic's configuration, not by the node's default; it follows every change."""
+        """The partitions whose logs use their topic's configuration.
+
+        It follows every change.
+
+        Other logs use the node's default configuration.
+        """
         return self._claimed
 
     def new_id(self) -> UUID:
@@ -62,11 +74,11 @@ class HeldLogs:
         return UUID(int=self._env.rng.getrandbits(128), version=4)
 
     def add_directory(self, directory: LogDirectory) -> None:
-        """Hold logs in ``directory``, too."""
+        """Add ``directory`` to the log directories."""
         self._directories.append(directory)
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
-        """Let logs forget producers ``expiration_ms`` after they last wrote, from now on."""
+        """Make logs forget producers ``expiration_ms`` after their last write, from now on."""
         self._producer_id_expiration_ms = expiration_ms
         for log in self._logs.values():
             log.remember_producers_for(expiration_ms)
@@ -84,7 +96,12 @@ class HeldLogs:
         topic_id: TopicId | None = None,
         rebuilt: RebuiltIndexes | None = None,
     ) -> Log:
-        """Open, or begin, a log in ``path``; blocks, and raises as ``open_log``. ``put`` adds it to the logs."""
+        """Open or begin a log in ``path``.
+
+        Blocks, and raises as ``open_log``.
+
+        ``put`` adds it to the logs.
+        """
         return open_log(
             self._env.files,
             self._env.clock,
@@ -100,17 +117,22 @@ class HeldLogs:
         )
 
     def put(self, log: Log) -> None:
-        """Serve ``log`` as its partition's."""
+        """Serve ``log`` as its partition's log."""
         self._logs[log.topic_partition] = log
         log.note_extent()
 
     def claim(self, log: Log, config: LogConfig) -> None:
-        """Have a log go by its topic's configuration: only now do retention and compaction touch it."""
+        """Apply its topic's configuration to a log.
+
+        Only then do retention and compaction touch it.
+        """
         log.reconfigure(config)
         self._claimed.add(log.topic_partition)
 
     def sync_renames(self, but: LogDirectory) -> None:
-        """Make durable what was renamed in other directories than ``but``, where a log is about to begin; blocks.
+        """Make renames in all directories except ``but`` durable before a log begins in ``but``.
+
+        Blocks.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -125,10 +147,13 @@ class HeldLogs:
     # Going
 
     def replace(self, old: Log, log: Log) -> None:
-        """Put ``log`` in the place of an old one of the same partition, whose files go ``file.delete.delay.ms`` later.
+        """Replace an old log of the same partition with ``log``.
+
+        The old files are removed ``file.delete.delay.ms`` later.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the old directory could not be renamed; ``log`` has taken its place all the same.
+            KafkaError: KAFKA_STORAGE_ERROR, the old directory could not be renamed. ``log`` has
+                replaced it all the same.
         """
         self.put(log)
         old.close_files()
@@ -136,12 +161,12 @@ class HeldLogs:
         self._removals.schedule([target], self._env.clock.monotonic_ms() + old.config.file_delete_delay_ms)
 
     def set_aside(self, log: Log, suffix: str, *, why: str = OF_NO_TOPIC) -> Path:
-        """Close a log, serve it no longer, and return where its directory is under its new name, which ends in ``suffix``.
+        """Close a log, stop serving it, and return its new directory, which ends in ``suffix``.
 
-        The node's log says of a stray ``why`` it is one.
+        For a stray, the node's log line gives the reason ``why``.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log stays.
+            KafkaError: KAFKA_STORAGE_ERROR, and the log stays.
         """
         target = self.rename(log.topic_partition, log.directory, log.home, suffix)
         self.drop(log)
@@ -150,14 +175,14 @@ class HeldLogs:
         return target
 
     def drop(self, log: Log) -> None:
-        """Close a log and serve it no longer, whatever becomes of its directory."""
+        """Close a log and stop serving it, whatever happens to its directory."""
         log.close_files()
         if self._logs.get(log.topic_partition) is log:
             del self._logs[log.topic_partition]
             self._claimed.discard(log.topic_partition)
 
     def rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:
-        """Give a partition's directory a unique name that ends in ``suffix``, and return it.
+        """Rename a partition's directory to a unique name with ``suffix``, and return its path.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

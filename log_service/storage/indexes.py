@@ -1,11 +1,17 @@
-"""The sparse indexes of a segment: offset to position, and timestamp to offset.
+"""The sparse indexes of a segment, from offset to position and from timestamp to offset.
 
-Decides Kafka's entry formats (``.index``: relative offset i32, position i32; ``.timeindex``: timestamp i64, relative offset i32), how an
-entry is found, and which files are believed. Knows nothing of batches: a segment that gets ``IndexInDoubt`` builds its indexes again.
+The entry formats are Kafka's. ``.index`` has the relative offset i32 and the position i32.
+``.timeindex`` has the timestamp i64 and the relative offset i32. The module finds entries and
+decides which files are trusted. It knows nothing of batches. A segment that gets ``IndexInDoubt``
+rebuilds its indexes.
 
-Invariants: entries are ordered, strictly by offset in one and by timestamp in the other. They are bytes in memory, without a Python object
-each. They are read from the file at first use and written when the segment rolls, syncs as a whole or closes: a file may lag behind, and
-recovery does not believe the files of segments that were not synced. No file is preallocated.
+Invariants:
+
+- Entries are ordered strictly, one index by offset and the other by timestamp.
+- Entries are bytes in memory, without a Python object for each. They are read from the file at
+  first use and written when the segment rolls, syncs as a whole or closes.
+- A file may lag behind. Recovery does not trust the index files of segments that were not synced.
+- No file is preallocated.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,11 +26,11 @@ TIME_INDEX_ENTRY = Struct(">qi")
 
 
 class IndexInDoubt(Exception):  # noqa: N818 - it says what is the case
-    """An index file that cannot be what was written; the text says why."""
+    """An index file that cannot be correct. The text gives the reason."""
 
 
 class _Index:
-    """Entries of one size in memory, and the file behind them."""
+    """Entries of one size in memory, and their file."""
 
     __slots__ = ("_entries", "_written_bytes", "base_offset", "files", "max_bytes", "path")
     entry = OFFSET_INDEX_ENTRY
@@ -46,7 +52,7 @@ class _Index:
 
     @property
     def entries(self) -> bytearray:
-        """The entries as in the file.
+        """The entries, as in the file.
 
         Raises:
             IndexInDoubt: the file is missing or damaged.
@@ -69,25 +75,25 @@ class _Index:
         self._written_bytes = len(content)
 
     def check(self, content: bytearray) -> None:
-        """Raise IndexInDoubt where the entries cannot be right; looks at the ends, not at every entry."""
+        """Raise IndexInDoubt if the entries cannot be right. Checks the ends, not every entry."""
 
     @property
     def size_bytes(self) -> int:
-        """Size of the entries."""
+        """Size of the entries in bytes."""
         return len(self.entries)
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the file lags behind."""
+        """Whether the file lags behind memory."""
         return self._entries is not None and self._written_bytes != len(self._entries)
 
     @property
     def is_full(self) -> bool:
-        """Whether ``segment.index.bytes`` has no room for another entry."""
+        """Whether another entry would exceed ``segment.index.bytes``."""
         return len(self.entries) + self.entry.size > self.max_bytes
 
     def reset(self) -> None:
-        """Forget every entry; the file is replaced by the next ``flush``."""
+        """Drop every entry. The next ``flush`` replaces the file."""
         self._entries = bytearray()
         self._written_bytes = -1
 
@@ -99,7 +105,7 @@ class _Index:
             self._written_bytes = -1
 
     def flush(self, *, is_synced: bool = False) -> None:
-        """Bring the file up to date, and with ``is_synced`` onto the disk; blocks."""
+        """Bring the file up to date, durably with ``is_synced``. Blocks."""
         entries = self._entries
         if entries is None or not (is_synced or self.is_dirty or not self.files.exists(self.path)):
             return
@@ -118,24 +124,27 @@ class _Index:
         self._written_bytes = len(entries)
 
     def replace_file(self, write: Callable[[Path, Buffer], None]) -> None:
-        """Have ``write`` put a file with these entries in the place of the one that is there."""
+        """Have ``write`` replace the file with these entries."""
         write(self.path, self.entries)
         self._written_bytes = len(self.entries)
 
     def unload(self) -> None:
-        """Give the memory back; a later read takes the entries from the file. Nothing may be dirty."""
+        """Free the memory. A later read loads the entries from the file. Nothing may be dirty."""
         assert not self.is_dirty, "unwritten entries would be lost"
         self._entries = None
 
 
 class OffsetIndex(_Index):
-    """Entries (last offset of a batch, position where that batch begins)."""
+    """Entries (last offset of a batch, position at which that batch begins)."""
 
     __slots__ = ()
     entry = OFFSET_INDEX_ENTRY
 
     def check(self, content: bytearray) -> None:
-        """Raise IndexInDoubt where the last entry does not come after the first, as in a file whose tail was never written."""
+        """Raise IndexInDoubt if the last entry does not come after the first.
+
+        A file whose tail was never written looks like this.
+        """
         if not content:
             return
         first_offset, first_position = OFFSET_INDEX_ENTRY.unpack_from(content, 0)
@@ -146,12 +155,12 @@ class OffsetIndex(_Index):
             raise IndexInDoubt(text)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; ``offset`` is above all others."""
+        """Add an entry. ``offset`` is above all others."""
         self.entries.extend(OFFSET_INDEX_ENTRY.pack(offset - self.base_offset, position))
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(offset, position) of the last entry; (base_offset, 0) where there is none."""
+        """(offset, position) of the last entry; (base_offset, 0) without entries."""
         entries = self.entries
         if not entries:
             return self.base_offset, 0
@@ -162,7 +171,7 @@ class OffsetIndex(_Index):
         """Return the position of the last entry, which must lie below ``size_bytes``.
 
         Raises:
-            IndexInDoubt: it does not.
+            IndexInDoubt: it lies at or above ``size_bytes``.
         """
         _, position = self.last_entry
         if position >= size_bytes:
@@ -171,7 +180,7 @@ class OffsetIndex(_Index):
         return position
 
     def lookup(self, offset: int) -> int:
-        """Return the position of the last entry at or below ``offset``; 0 where there is none."""
+        """Return the position of the last entry at or below ``offset``; 0 if there is none."""
         count = self._count_up_to(offset)
         return 0 if count == 0 else int(OFFSET_INDEX_ENTRY.unpack_from(self.entries, (count - 1) * 8)[1])
 
@@ -197,13 +206,16 @@ class OffsetIndex(_Index):
 
 
 class TimeIndex(_Index):
-    """Entries (largest timestamp so far, last offset of the batch that has it)."""
+    """Entries (largest timestamp so far, last offset of its batch)."""
 
     __slots__ = ()
     entry = TIME_INDEX_ENTRY
 
     def check(self, content: bytearray) -> None:
-        """Raise IndexInDoubt where the last entry does not come after the first, as in a file whose tail was never written."""
+        """Raise IndexInDoubt if the last entry does not come after the first.
+
+        A file whose tail was never written looks like this.
+        """
         if not content:
             return
         first_timestamp, first_offset = TIME_INDEX_ENTRY.unpack_from(content, 0)
@@ -214,7 +226,7 @@ class TimeIndex(_Index):
             raise IndexInDoubt(text)
 
     def maybe_append(self, timestamp: int, offset: int) -> bool:
-        """Add an entry if ``timestamp`` is above all others; says whether it was added."""
+        """Add an entry if ``timestamp`` is above all others, and return whether it was added."""
         entries = self.entries
         if timestamp <= (TIME_INDEX_ENTRY.unpack_from(entries, len(entries) - 12)[0] if entries else NO_TIMESTAMP):
             return False
@@ -223,12 +235,12 @@ class TimeIndex(_Index):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the one entry is left that a segment gets when it rolls."""
+        """Whether only the entry is left that a segment gets when it rolls."""
         return len(self.entries) + 2 * 12 > self.max_bytes
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry; (-1, base_offset) where there is none."""
+        """(timestamp, offset) of the last entry; (-1, base_offset) without entries."""
         entries = self.entries
         if not entries:
             return NO_TIMESTAMP, self.base_offset
@@ -236,7 +248,7 @@ class TimeIndex(_Index):
         return timestamp, self.base_offset + offset
 
     def lookup(self, timestamp: int) -> int:
-        """Return the offset of the last entry at or below ``timestamp``; base_offset where there is none."""
+        """Return the offset of the last entry at or below ``timestamp``, or base_offset if none."""
         entries = self.entries
         unpack = TIME_INDEX_ENTRY.unpack_from
         low, high = 0, len(entries) // 12

@@ -1,10 +1,11 @@
-"""Whether the logs that a start finds are those that the last run left.
+"""Comparison of the logs that a start finds with the logs that the last run left.
 
-Decides, for each log that the files of a log directory name, how far it reached: by the list of the run (``running_logs``), the recovery
-points and the high watermarks. Opens and serves nothing. A log that came to another directory of the node is found there.
+For each log that the files of a log directory name, the module finds how far it reached. It uses
+the list of the run (``running_logs``), the recovery points and the high watermarks. It opens and
+serves nothing. A log that moved to another directory of the node is found there.
 
-The list decides which logs there were, because a checkpoint names logs that were deleted since. Without a list the recovery points name
-them: after a clean stop they are those of the end.
+The list decides which logs existed, because a checkpoint also names logs that were deleted since.
+Without a list the recovery points name the logs. After a clean stop they are current.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +22,11 @@ from log_service.storage.running_logs import RUNNING_LOGS_FILE, Extent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostLog:
-    """A log that is not there any more, or not all of it. ``extent`` is how it was; ``fault`` is a sentence about it.
+    """A log that is missing, or of which records are missing.
 
-    ``has_gap``: records are missing before others that are there. A follower never fetches those again, because it fetches on from its end.
+    ``extent`` is its former extent. ``fault`` is a sentence about the loss. ``has_gap`` means that
+    records are missing before others that are there. A follower never fetches those again, because
+    it fetches on from its end.
     """
 
     topic_partition: TopicPartition
@@ -34,12 +37,12 @@ class LostLog:
 
     @property
     def topic_id(self) -> TopicId | None:
-        """The id of its topic, None where it was not known."""
+        """The id of its topic, or None if it was not known."""
         return self.extent.topic_id
 
 
 def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
-    """Return how far each log of a directory reached at least when the last run ended."""
+    """Return how far each log of a directory reached, at least, when the last run ended."""
     if loaded.listed is None:
         named = loaded.recovery_points.items()
         return {key: Extent(topic_id=None, start_offset=offset, end_offset=offset) for key, offset in named if offset > 0}
@@ -55,7 +58,10 @@ def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
 
 
 def lost_logs(loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[Log]]) -> list[LostLog]:
-    """Return the logs of a directory of which something is missing. ``found`` are those of all directories."""
+    """Return the logs of a directory that lost something.
+
+    ``found`` are the logs of all directories.
+    """
     lost = []
     for topic_partition, expected in expected_extents(loaded).items():
         logs = found.get(topic_partition, ())
@@ -70,7 +76,10 @@ def lost_logs(loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[L
 
 
 def file_faults(loaded: LoadedDirectory) -> list[str]:
-    """Return a clause for each file that tells of the logs of a directory and is missing, where the last run would be claimed."""
+    """Return a clause for each missing file that describes a directory's logs.
+
+    Only files that matter for claiming the last run's epoch count.
+    """
     faults = [f"{loaded.directory / name} is missing" for name in loaded.missing_checkpoints]
     if loaded.listed is not None or loaded.kept_epoch is None:
         return faults
@@ -81,7 +90,7 @@ def file_faults(loaded: LoadedDirectory) -> list[str]:
 
 
 def _fault(extent: Extent, log: Log) -> str | None:
-    """Say how a log differs from the one that was there; None where it does not."""
+    """Return how a log differs from its former extent, or None if it does not."""
     if extent.topic_id not in (None, log.topic_id):
         return f"is of topic id {_shown(log.topic_id)} instead of {_shown(extent.topic_id)}"
     if log.log_end_offset < extent.end_offset:
@@ -90,7 +99,7 @@ def _fault(extent: Extent, log: Log) -> str | None:
 
 
 def _gap(extent: Extent, log: Log) -> str | None:
-    """Say what is missing of a log below its end; None where nothing is."""
+    """Return what a log lacks below its end, or None."""
     if log.segments[0].base_offset > extent.start_offset:
         return f"begins at offset {log.segments[0].base_offset} instead of {extent.start_offset}"
     there = {segment.base_offset for segment in log.segments}

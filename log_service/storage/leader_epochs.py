@@ -1,10 +1,10 @@
-"""Which leader epoch began at which offset: a follower truncates by it after an election (KIP-101, KIP-279).
+"""The start offset of each leader epoch, by which a follower truncates (KIP-101, KIP-279).
 
-Decides what an epoch's end is and which entries a truncation leaves. Knows nothing of batches and elections. The file
-``leader-epoch-checkpoint`` is written by the log: before the recovery point passes a new entry, and on close. Recovery finds in the batches
-what the file lacks after a crash.
+The module decides where an epoch ends and which entries a truncation leaves. It knows nothing of
+batches and elections. The log writes the file ``leader-epoch-checkpoint`` before the recovery point
+passes a new entry, and on close. After a crash recovery finds missing entries in the batches.
 
-Invariants: epochs and start offsets both rise strictly from entry to entry.
+Invariant: epochs and start offsets both rise strictly from entry to entry.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,7 +20,7 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    """The epochs of one log, oldest first. ``latest`` is -1 before the first."""
+    """The leader epochs of one log, oldest first. ``latest`` is -1 without entries."""
 
     __slots__ = ("_epochs", "_start_offsets", "files", "is_dirty", "latest", "path")
 
@@ -34,7 +34,9 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, files: Files, path: Path) -> "LeaderEpochs":
-        """Return what the file says; a missing one says nothing.
+        """Return the epochs in the file.
+
+        A missing file has none.
 
         Raises:
             StorageError: the file is damaged.
@@ -57,13 +59,14 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), oldest first."""
+        """(epoch, start offset) of each entry, oldest first."""
         return list(zip(self._epochs, self._start_offsets, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Begin ``epoch`` at ``start_offset``; one that is not above the latest changes nothing. Says whether something changed.
+        """Begin ``epoch`` at ``start_offset``, and return whether something changed.
 
-        Entries that began at or after ``start_offset`` had no records and go.
+        An epoch that is not above the latest changes nothing. Entries that began at or after
+        ``start_offset`` had no records and are removed.
         """
         if epoch <= self.latest or epoch < 0 or start_offset < 0:
             return False
@@ -76,9 +79,10 @@ class LeaderEpochs:
         return True
 
     def lead(self, epoch: int, start_offset: int) -> bool:
-        """Begin ``epoch`` at ``start_offset`` as its leader; says whether something changed.
+        """Begin ``epoch`` at ``start_offset`` as its leader, and return whether something changed.
 
-        Entries of this and later epochs go, as in Apache Kafka: they are of another cluster whose files were moved here.
+        Entries of this and later epochs are removed, as in Apache Kafka, because they belong to
+        another cluster whose files were moved here.
         """
         keep = bisect_left(self._epochs, epoch)
         if epoch >= 0 and keep < len(self._epochs):
@@ -87,26 +91,26 @@ class LeaderEpochs:
         return self.assign(epoch, start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (largest epoch at or below ``epoch``, where it ends), as in a response to OffsetForLeaderEpoch.
+        """Return (largest epoch at or below ``epoch``, its end offset), as in OffsetForLeaderEpoch.
 
-        It is (-1, -1) where that cannot be said.
+        The result is (-1, -1) if it is unknown.
         """
         if epoch == UNDEFINED_EPOCH or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:
             return epoch, log_end_offset
         index = bisect_right(self._epochs, epoch)
-        if index == len(self._epochs):  # none is known; a peer may still ask for one below all
+        if index == len(self._epochs):  # no epoch is known, but a peer may still ask for one below all
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         return (self._epochs[index - 1] if index else epoch), self._start_offsets[index]
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch that ``offset`` was written in, -1 where that is not known."""
+        """Return the leader epoch of ``offset``, or -1 if it is unknown."""
         index = bisect_right(self._start_offsets, offset)
         return self._epochs[index - 1] if index else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or after ``end_offset``."""
+        """Remove epochs that begin at or after ``end_offset``."""
         keep = bisect_left(self._start_offsets, end_offset)
         if keep < len(self._epochs):
             del self._epochs[keep:], self._start_offsets[keep:]
@@ -114,7 +118,10 @@ class LeaderEpochs:
             self.is_dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that end at or before ``start_offset``; the one that holds it now begins there."""
+        """Remove epochs that end at or before ``start_offset``.
+
+        The epoch that holds it now begins there.
+        """
         index = bisect_right(self._start_offsets, start_offset) - 1
         if index >= 0 and self._start_offsets[index] < start_offset:
             self._start_offsets[index] = start_offset
@@ -124,14 +131,14 @@ class LeaderEpochs:
             self.is_dirty = True
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all entries."""
         if self._epochs:
             self._epochs, self._start_offsets = [], []
             self.latest = UNDEFINED_EPOCH
             self.is_dirty = True
 
     def clear_durably(self) -> None:
-        """Forget all, in the file too; blocks."""
+        """Remove all entries, in the file too. Blocks."""
         self.clear()
         self.maybe_write()
 
@@ -140,18 +147,23 @@ class LeaderEpochs:
         return format_lines(f"{epoch} {offset}" for epoch, offset in self.entries)
 
     def take_changes(self) -> bytes | None:
-        """Return the content of the file where it lags behind, and count it as written."""
+        """Return the content of the file if it lags behind, and count it as written."""
         if not self.is_dirty:
             return None
         self.is_dirty = False
         return self.encode()
 
     def note_unwritten(self) -> None:
-        """Count what ``take_changes`` returned as not written: the next call returns it again."""
+        """Count the content of ``take_changes`` as unwritten, so that it is returned again."""
         self.is_dirty = True
 
     def maybe_write(self, *, is_synced: bool = True) -> bool:
-        """Bring the file up to date, durably unless the caller syncs later; blocks. Says whether the file had to be written."""
+        """Bring the file up to date, and return whether it had to be written.
+
+        Blocks.
+
+        The write is durable unless the caller syncs later.
+        """
         content = self.take_changes()
         if content is None:
             return False

@@ -1,13 +1,13 @@
-"""One partition's log: batches appended at its end, read anywhere, cut at both ends, and closed.
+"""One partition's log, which is appended to, read, truncated and closed.
 
-Decides the offsets of what is appended, when a new segment begins, which reads are refused and what an error of the disk means for the
-log. Knows nothing of high watermarks, replicas and requests: callers hand in the bounds of reads, retention and truncation. ``segments``
-changes the files, ``log_syncs`` makes them durable, ``log_reader`` finds what is read, ``recovery`` opens logs, ``retention`` chooses the
-segments to delete, the cleaner writes the segments that ``exchange_segments`` takes in.
+The log assigns offsets, begins segments, refuses reads and reacts to disk errors. It knows nothing
+of high watermarks, replicas and requests. Callers supply the bounds of reads, retention and
+truncation. ``segments`` changes the files, ``log_syncs`` makes them durable, ``log_reader`` reads,
+``recovery`` opens logs, ``retention`` chooses segments to delete, and the cleaner compacts them.
 
-Invariants: ``log_start_offset <= log_end_offset``. An append is all in the log or not at all, in memory as on disk. An offset that was
-handed out is handed out again only after a truncation. A lease that a read handed out is the caller's to release. ``sync`` and ``close``
-wait; everything else runs to its end on one thread without waiting, but that reads of a past range may run in the pool.
+Invariants: ``log_start_offset <= log_end_offset``. An append is atomic in memory and on disk. An
+offset is handed out again only after a truncation. The caller releases the lease of a read. Only
+``sync`` and ``close`` wait. All else runs on one thread, but past ranges may be read in the pool.
 """
 
 import logging
@@ -44,11 +44,11 @@ logger = logging.getLogger(__name__)
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 
 CheckBatch = Callable[[BatchHeader], RememberedBatch | None]
-"""Returns the batch that one of a producer repeats; raises KafkaError: it must not be appended."""
+"""Return the batch that a producer's batch repeats. Raise KafkaError to refuse the append."""
 
 
 class Log:
-    """An open log; made by ``recovery.open_log``."""
+    """An open log, made by ``recovery.open_log``."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Log:
         self.producer_snapshots = producer_snapshots
         self.log_end_offset = log_end_offset
         self.cleaned_offset = cleaned_offset
-        """Below it the log is compacted; None where no pass ever was."""
+        """Below it the log is compacted. None if no pass ever ran."""
         self.aborted_transactions = aborted_transactions
         self.syncs = LogSyncs(
             clock=clock,
@@ -102,7 +102,7 @@ class Log:
         self._start_at(log_start_offset)
         self._clean_end_offset = clean_end_offset
         self._sure_end_offset = log_end_offset
-        """At or below the end that recovery finds: the last batch of a log may hold no offset before its end, after a cut."""
+        """At or below the end that recovery finds. A cut may leave no batch up to the end."""
         self._told_hole = -1
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments."""
+        """Size of all segments in bytes."""
         return self.segments.size_bytes
 
     @property
@@ -128,16 +128,16 @@ class Log:
 
     @property
     def latest_leader_epoch(self) -> int:
-        """The epoch of the last batch, -1 where there is none."""
+        """The epoch of the last batch, or -1 if there is none."""
         return self.leader_epochs.latest
 
     # Reading
 
     def read(self, start_offset: int, *, max_bytes: int, upper_offset: int, is_one_batch_guaranteed: bool) -> LogSlice:
-        """Lease whole batches from the one that holds ``start_offset``, below ``upper_offset`` and of at most ``max_bytes``.
+        """Lease whole batches from the one that holds ``start_offset``, below ``upper_offset``.
 
-        ``max_bytes`` may cut off the last batch, as clients expect. It never cuts off the first: where that is larger, it comes whole if
-        ``is_one_batch_guaranteed``, else nothing comes. The caller releases the lease. Nothing is found while indexes are built again.
+        ``max_bytes`` may cut off the last batch. A larger first batch comes whole if
+        ``is_one_batch_guaranteed``, else not at all. While indexes are rebuilt nothing is found.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
@@ -167,14 +167,14 @@ class Log:
             return found
 
     def is_waiting_for(self, segment: Segment) -> bool:
-        """Whether the indexes of a segment have to be built again first. If so, has the pool begin: the event loop must not do it."""
+        """Return whether a segment's indexes must be rebuilt first, and have the pool begin it."""
         if not segment.is_rebuild_due:
             return False
         self.home.on_doubt(segment)
         return True
 
     def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of the aborted transactions that may have records in what was read from ``start_offset``.
+        """Return (producer id, first offset) of aborted transactions that may overlap a read.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -187,7 +187,7 @@ class Log:
             raise self.home.note_error(error) from error
 
     def read_batches(self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
-        """Yield chunks of whole batches that hold [start_offset, end_offset); the first and last batch may hold more. May run in the pool.
+        """Yield chunks of whole batches that cover [start_offset, end_offset). Can run in the pool.
 
         Raises:
             KafkaError: as ``read``.
@@ -202,7 +202,7 @@ class Log:
             raise self.home.note_error(error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the first record whose timestamp is at or above ``timestamp`` (ms); opens one batch, so it belongs into the pool.
+        """Return the first record at or above ``timestamp`` (ms). Opens a batch, so use the pool.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or what a damaged batch raises.
@@ -214,9 +214,9 @@ class Log:
             raise self.home.note_error(error) from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record that has the largest timestamp of all segments, also one below the log's start.
+        """Return the first record with the largest timestamp, even below the log start offset.
 
-        Opens one batch, so it belongs into the pool.
+        Opens one batch, so it belongs in the pool.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or what a damaged batch raises.
@@ -228,11 +228,11 @@ class Log:
             raise self.home.note_error(error) from error
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Return (largest epoch at or below ``leader_epoch``, the offset where it ends); (-1, -1) where that cannot be said."""
+        """Return (largest epoch at or below ``leader_epoch``, its end offset), else (-1, -1)."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     def _check_hole(self, offset: int, found: LogSlice) -> None:
-        """Refuse to skip offsets whose segment is missing: only compaction leaves offsets out between two segments."""
+        """Refuse to skip a missing segment's offsets. Only compaction leaves such holes."""
         if self.config.is_compacted or self.cleaned_offset is not None or not log_reader.is_segment_missing(self.segments, offset):
             return
         if found.file_slice is not None:
@@ -260,11 +260,11 @@ class Log:
     ) -> AppendResult:
         """Stamp offsets and epoch into the batches, in place, and append them with one write.
 
-        ``check`` asks more of the batches of a producer than ``ProducerState.check`` does: those of transactions.
+        ``check`` checks transactional batches, more strictly than ``ProducerState.check``.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE;
-                KAFKA_STORAGE_ERROR; nothing was appended.
+            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+                RECORD_LIST_TOO_LARGE; KAFKA_STORAGE_ERROR; nothing was appended.
         """
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
@@ -300,10 +300,10 @@ class Log:
         return _new(AppendResult, (base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, must_sync))
 
     def append_marker(self, marker: EndOfTransaction, *, leader_epoch: int, now_ms: int) -> AppendResult:
-        """Append the end of a producer's transaction, also where it ends none.
+        """Append the end of a producer's transaction, even if it ends none.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; KAFKA_STORAGE_ERROR; nothing was appended.
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
@@ -328,13 +328,13 @@ class Log:
     def append_as_follower(self, buffer: Buffer, *, leader_epoch: int | None = None) -> AppendResult:
         """Append batches that carry their offsets and epochs, as a leader stamped them.
 
-        ``leader_epoch`` says that they are a leader's response in that epoch: a torn last batch is left out, and so is a batch of a
-        later epoch with all behind it, because it is of a leader that this replica does not follow yet.
+        With ``leader_epoch`` they are a leader's response in that epoch. A torn last batch is left
+        out. So is a batch of a later epoch with all after it, as its leader is not followed yet.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, no whole batches or a checksum that does not hold; INVALID_RECORD, a marker that says nothing;
-                OFFSET_OUT_OF_RANGE, they do not begin at or after the log's end, or are not in order; KAFKA_STORAGE_ERROR. Nothing was
-                appended.
+            KafkaError: CORRUPT_MESSAGE, no whole batches or a wrong checksum; INVALID_RECORD, an
+                invalid marker; OFFSET_OUT_OF_RANGE, they begin before the log's end or are not in
+                order; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
@@ -360,7 +360,7 @@ class Log:
         return AppendResult(base_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, self.is_sync_due)
 
     def _end_transaction(self, segment: Segment, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
-        """Take a marker that was appended. A disk that takes batches and no entry of their index is not one to go on with."""
+        """Take an appended marker. If its index entry fails, the directory goes offline."""
         ended = self.producer_state.end_transaction(header, marker.coordinator_epoch, now_ms)
         if ended is None or not marker.is_abort:
             return
@@ -373,7 +373,7 @@ class Log:
             raise self.home.fail(error) from error
 
     def _write(self, buffer: Buffer, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> tuple[Segment, int]:
-        """Write to the active segment, a new one where that is due; return it and the position."""
+        """Write to the active segment, or a new one if due. Return it and the position."""
         segment, config = self.segments.active, self.config
         if size_bytes > config.segment_bytes:
             text = f"{size_bytes} bytes do not fit into a segment of {self.topic_partition} ({config.segment_bytes} bytes)"
@@ -391,7 +391,7 @@ class Log:
         return segment, position
 
     def roll(self) -> bool:
-        """Begin a new segment; an empty active segment stays. Says whether it rolled.
+        """Begin a new segment unless the active one is empty. Return whether it rolled.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -409,7 +409,7 @@ class Log:
         if old.size_bytes:
             old.finish_indexes()
             if self.syncs.recovery_point >= self.log_end_offset:
-                old.sync_indexes()  # recovery will not look at a segment below the recovery point
+                old.sync_indexes()  # recovery reads no segment below the recovery point
             self.producer_snapshots.take(base_offset, self.producer_state)
         replaced = self.segments.begin(base_offset, self.config, created_ms=now_ms)
         if replaced:
@@ -429,7 +429,7 @@ class Log:
     # Durability
 
     async def sync(self) -> int:
-        """Make everything that was appended before the call durable and return the recovery point.
+        """Make everything appended before the call durable, and return the recovery point.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the directory is offline from then on.
@@ -437,16 +437,16 @@ class Log:
         return await self.syncs.sync_up_to(lambda: self.log_end_offset)
 
     async def sync_rolled(self) -> int:
-        """Make the segments before the active one durable and return the recovery point. Raises as ``sync``."""
+        """Make older segments durable and return the recovery point. Raises as ``sync``."""
         return await self.syncs.sync_up_to(lambda: self.segments.active.base_offset)
 
     # Cutting
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """Hide records below ``offset`` (DeleteRecords); retention deletes the segments. Says whether it moved.
+        """Hide records below ``offset``, which retention deletes. Return whether any were hidden.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the log ends before.
+            KafkaError: OFFSET_OUT_OF_RANGE, the log ends before ``offset``.
         """
         if offset > self.log_end_offset:
             text = f"{self.topic_partition} ends at {self.log_end_offset}; its start cannot move to {offset}"
@@ -466,7 +466,7 @@ class Log:
     def apply_retention(self, now_ms: int, high_watermark: int) -> RetentionOutcome:
         """Delete the oldest segments that age, size or the log start offset no longer keep.
 
-        None goes that has records at or above ``high_watermark``.
+        No segment with records at or above ``high_watermark`` is deleted.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -488,10 +488,10 @@ class Log:
         return RetentionOutcome(count, size_bytes, self.log_start_offset)
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut everything at or above ``offset``; a batch that holds it goes whole. Says whether something was cut.
+        """Cut everything at or above ``offset``, and return whether something was cut.
 
-        An offset below the log's start empties it, and the log begins there. The cut is durable on return, later segments first, so that
-        nothing that is appended after it can ever stand beside what was cut.
+        A batch that holds it is cut whole. An offset below the start empties the log and becomes
+        its start. The cut is durable on return, later segments first, so no append meets it.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -520,7 +520,7 @@ class Log:
         return True
 
     def restart_at(self, offset: int) -> None:
-        """Drop all records and begin anew at ``offset``, which may lie anywhere; durable on return.
+        """Drop all records and begin anew at any ``offset``. Durable on return.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -543,7 +543,7 @@ class Log:
         self.producer_state.reset()
 
     def extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> Extent:
-        """Return how far the log reaches at least after a kill. It will begin at ``least_offset`` or later, and ``but`` are about to go."""
+        """Return the least extent after a kill, from ``least_offset`` on and without ``but``."""
         return Extent(
             topic_id=self.topic_id,
             start_offset=max(self.log_start_offset, self.segments[0].base_offset, least_offset),
@@ -552,24 +552,24 @@ class Log:
         )
 
     def note_extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> None:
-        """Have the directory's list say how far this log reaches. A copy is not listed before it is in place."""
+        """Report the extent to the directory's list. A copy is not listed before it is in place."""
         if self.directory.name == str(self.topic_partition):
             self.home.on_extent(self.topic_partition, self.extent(least_offset, but))
 
     # Compaction
 
     def note_cleaned(self, end_offset: int) -> None:
-        """Take note that the log is compacted below ``end_offset``."""
+        """Note that the log is compacted below ``end_offset``."""
         self.cleaned_offset = end_offset
 
     def exchange_segments(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-        """Put ``new`` in the place of ``old``, neighbours whose records it holds, in memory and on disk in one step.
+        """Replace the neighbours ``old`` with ``new``, which holds their records, in one step.
 
-        ``aborted`` is the index of aborted transactions of ``new``, in the order of their markers. Readers go on with the old segments,
-        which are closed and removed ``file.delete.delay.ms`` later.
+        ``aborted`` is the index of aborted transactions of ``new``, in the order of their markers.
+        Readers keep the old segments, which are removed ``file.delete.delay.ms`` later.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the directory is offline, and the next start finishes or undoes the exchange.
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline. A start settles the exchange.
         """
         due_ms = self.clock.monotonic_ms() + self.config.file_delete_delay_ms
         self.note_extent(but=old)
@@ -588,19 +588,19 @@ class Log:
     # Configuration
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Go by ``config`` from now on."""
+        """Apply ``config`` from now on."""
         self.config = config
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that wrote longer ago than ``producer.id.expiration.ms``."""
+        """Forget producers whose last write is older than ``producer.id.expiration.ms``."""
         return self.producer_state.expire(now_ms)
 
     def remember_producers_for(self, expiration_ms: int) -> None:
-        """Go by another ``producer.id.expiration.ms`` from now on."""
+        """Apply another ``producer.id.expiration.ms`` from now on."""
         self.producer_state.remember_for(expiration_ms)
 
     def adopt_topic_id(self, topic_id: TopicId) -> None:
-        """Write the topic id, durably, into a directory that names none: it is older than topic ids, or a crash took the file.
+        """Write the topic id durably to a directory that an old version or a crash left without.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -613,13 +613,13 @@ class Log:
         self.topic_id = topic_id
 
     def unload_idle(self) -> int:
-        """Give back the descriptors and indexes of segments that were not used since the last call; returns how many were open."""
+        """Unload segments unused since the last call, and return how many were open."""
         return sum(segment.maybe_unload() for segment in self.segments)
 
     # Closing
 
     async def close(self) -> None:
-        """Make the log durable, write what spares the next start from reading batches, and close the files.
+        """Make the log durable, write files that speed up the next start, and close the files.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -640,11 +640,11 @@ class Log:
 
     @property
     def has_changes(self) -> bool:
-        """Whether closing has anything to write: what changed since the log was opened after a clean stop."""
+        """Whether closing has changes to write since the log was opened after a clean stop."""
         return self._clean_end_offset != self.log_end_offset or self.leader_epochs.is_dirty
 
     def _write_for_next_start(self, *, is_synced: bool) -> None:
-        """Write the indexes, leader epochs and producers that spare the next start from reading batches; blocks."""
+        """Write indexes, epochs and producers that spare the next start reading. Blocks."""
         self.segments.active.finish_indexes()
         if is_synced:
             self.segments.active.sync_indexes()
@@ -656,7 +656,7 @@ class Log:
             self.producer_snapshots.sync()
 
     def begin_close(self) -> None:
-        """Take no more appends, and write what the next start reads; blocks and syncs nothing. ``end_close`` follows.
+        """Refuse appends and write files for the next start, unsynced, before ``end_close``.
 
         Raises:
             OSError: the disk failed.
@@ -665,9 +665,9 @@ class Log:
         self._write_for_next_start(is_synced=False)
 
     def end_close(self, error: OSError | None) -> KafkaError | None:
-        """Close the files after a sync of their file system. ``error`` is what went wrong; without one all of the log is durable now.
+        """Close the files after a file system sync, and return the error for the client.
 
-        Returns the error for the client.
+        ``error`` is the sync's failure. Without one the whole log is durable now.
         """
         refusal = None if error is None else self.syncs.note_error(error)
         if error is None:
@@ -676,14 +676,14 @@ class Log:
         return refusal
 
     def close_as_copy_of(self, original: "Log") -> None:
-        """Close a copy of ``original``, durably, with the same end offset, producers and aborted transactions; blocks.
+        """Close a copy durably with the end offset, producers and aborts of ``original``. Blocks.
 
         Raises:
             OSError: the disk failed.
         """
         original.aborted_transactions.write_indexes(self.files, self.directory, self.segments)
-        self.producer_state = original.producer_state  # it also knows producers whose batches retention deleted
-        if self.log_end_offset < original.log_end_offset:  # compaction removed the last records; their offsets are not handed out again
+        self.producer_state = original.producer_state  # also has producers whose batches retention deleted
+        if self.log_end_offset < original.log_end_offset:  # compaction removed the last records, whose offsets are not reused
             self._roll(original.log_end_offset, self.clock.wall_ms())
             self.log_end_offset = original.log_end_offset
         for segment in self.segments.from_offset(self.syncs.recovery_point):
@@ -693,7 +693,7 @@ class Log:
         self.close_files()
 
     def close_files(self) -> None:
-        """Close every descriptor and write nothing; for logs that were deleted, and for directories that failed."""
+        """Close every descriptor without writing, for a deleted log or a failed directory."""
         self.is_closed = True
         self.syncs.end()
         for segment in self.segments:

@@ -1,10 +1,15 @@
-"""The state that all logs of one log directory share: whether it may be written, whether it failed.
+"""State shared by all logs of one log directory, whether it is writable and whether it failed.
 
-Decides which disk errors cost one append and which cost the directory. Knows nothing of what lies in it.
+The module decides which disk errors fail one append and which fail the directory. It knows nothing
+of the directory's content.
 
-Invariants: once offline, always offline: only a restart brings a directory back. A full disk refuses appends and loses nothing. Appends
-are refused before the disk is full, so that metadata, checkpoints and indexes have room: ``reserve_bytes`` are looked after every few
-megabytes, and when the disk is full all the same, because others write to it, too.
+Invariants:
+
+- An offline directory stays offline until a restart.
+- A full disk refuses appends and loses nothing.
+- Appends are refused before the disk is full, so that metadata, checkpoints and indexes have room.
+  The free space is compared with ``reserve_bytes`` every few megabytes. It is also compared when
+  the disk is full all the same, because other programs write to it too.
 """
 
 import errno
@@ -41,7 +46,10 @@ _PASSING_ERRORS = _NO_DESCRIPTORS | frozenset({errno.ENOMEM, errno.EAGAIN, errno
 
 
 class LogDirectory:
-    """One log directory. ``append_refusal`` is why nothing may be appended at the moment, None where it may."""
+    """One log directory.
+
+    ``append_refusal`` is the reason for refusing appends at the moment, or None.
+    """
 
     __slots__ = (
         "_free_bytes",
@@ -62,7 +70,10 @@ class LogDirectory:
     )
 
     def __init__(self, path: Path, *, free_bytes: Callable[[Path], int] | None = None, reserve_bytes: int = 0) -> None:
-        """``free_bytes`` tells how much room the disk has; without it nothing is reserved."""
+        """Make ``free_bytes`` the source of the disk's free space.
+
+        Without it nothing is reserved.
+        """
         self.path = path
         self.reserve_bytes = reserve_bytes
         self._unchecked_bytes = 0
@@ -71,19 +82,22 @@ class LogDirectory:
         self.append_refusal: str | None = None
         self.is_offline = False
         self.may_lack_records = False
-        """Whether a start found in a log here what the end of a process alone does not leave."""
+        """Whether a start found a fault here that the end of a process alone does not leave."""
         self.on_failed: Callable[[LogDirectory, OSError], None] = lambda _directory, _error: None
         self.on_rolled: Callable[[TopicPartition], None] = lambda _topic_partition: None
-        """Called when a log rolled: the segments before the active one are due for a sync in the background."""
+        """Called after a log rolled. Its older segments are due for a sync in the background."""
         self.on_doubt: Callable[[Segment], object] = lambda segment: segment.doubt_indexes()
-        """Called where the indexes of a large segment have to be built again, in the pool, before it can be used."""
+        """Called when a large segment's indexes must be rebuilt in the pool before its use."""
         self.save_recovery_points: Callable[[], object] = lambda: None
-        """Called after a recovery point was lowered and before the bytes behind it go; durable on return."""
+        """Called after a recovery point was lowered and before the bytes above it go.
+
+        Durable on return.
+        """
 
         self.on_cut: Callable[[TopicPartition, int], object] = lambda _topic_partition, _offset: None
-        """Called before a log is cut at an offset; what a file says of offsets behind it is lowered durably."""
+        """Called before a log is cut, to lower durably what files say of later offsets."""
         self.on_extent: Callable[[TopicPartition, Extent], object] = lambda _topic_partition, _extent: None
-        """Called after a log came or grew by a segment, and before it is cut."""
+        """Called after a log was added or grew by a segment, and before it is cut."""
         self.on_going: Callable[[TopicPartition], object] = lambda _topic_partition: None
         """Called before a log's directory loses its name."""
 
@@ -91,16 +105,21 @@ class LogDirectory:
         return f"<LogDirectory {self.path} {'offline' if self.is_offline else 'full' if self.append_refusal else 'online'}>"
 
     def note_written(self, size_bytes: int) -> bool:
-        """Count bytes that a log or the cleaner wrote, and look at the disk every ``SPACE_CHECK_BYTES``; says whether it was found full.
+        """Count bytes written by a log or the cleaner, and return whether the disk was found full.
+
+        The free space is checked every ``SPACE_CHECK_BYTES``.
 
         Raises:
-            OSError: the disk does not tell how much is free.
+            OSError: the free space cannot be determined.
         """
         self._unchecked_bytes += size_bytes
         return self._unchecked_bytes > SPACE_CHECK_BYTES and self.check_space()
 
     def check_space(self) -> bool:
-        """Refuse appends while less than ``reserve_bytes`` are free, and take them again once more are; says whether the disk is full."""
+        """Refuse appends while less than ``reserve_bytes`` are free; return whether that is so.
+
+        Appends are accepted again once more bytes are free.
+        """
         self._unchecked_bytes = 0
         if self._free_bytes is None or self.is_offline:
             return False
@@ -117,7 +136,10 @@ class LogDirectory:
         return is_full
 
     def fail(self, error: OSError) -> KafkaError:
-        """Take the directory offline, call ``on_failed`` the first time, and return the error for the client."""
+        """Take the directory offline and return the error for the client.
+
+        ``on_failed`` is called the first time.
+        """
         if not self.is_offline:
             self.is_offline = True
             self.append_refusal = f"log directory {self.path} is offline since: {error}; look at the disk and restart"
@@ -125,10 +147,12 @@ class LogDirectory:
         return self.refused()
 
     def note_error(self, error: OSError) -> KafkaError:
-        """Return the error for the client whose read or write failed; an error of the disk itself takes the directory offline.
+        """Return the error for the client whose read or write failed.
 
-        A full disk costs the append, and those behind it until there is room: the next batch of the same producer is not out of order.
-        Missing descriptors, or a file that retention has just removed, cost the request.
+        An error of the disk itself takes the directory offline. A full disk fails the append, and
+        later ones until there is room. Hence the next batch of the same producer is not out of
+        order. Missing descriptors, or a file that retention has just removed, only fail the
+        request.
         """
         if is_full_disk(error):
             with suppress(OSError):
@@ -140,15 +164,19 @@ class LogDirectory:
         return self.fail(error)
 
     def note_sync_error(self, error: OSError) -> KafkaError:
-        """Return the error for the client whose sync failed, which takes the directory offline unless the sync never began."""
+        """Return the error for the client whose sync failed.
+
+        The failure takes the directory offline unless the sync never began.
+        """
         return self.note_error(error) if error.errno in _PASSING_ERRORS else self.fail(error)
 
     def replace_file(self, files: Files, path: Path, content: bytes) -> None:
         """Write a small file of a log durably, in a thread of the pool.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the disk is full: the file is what it was, and nothing that was synced before is in doubt.
-            OSError: anything else; it counts as a failed sync.
+            KafkaError: KAFKA_STORAGE_ERROR, the disk is full. The file is unchanged, and no earlier
+                sync is in doubt.
+            OSError: anything else. It counts as a failed sync.
         """
         try:
             files.write_atomically(path, content)
@@ -158,20 +186,21 @@ class LogDirectory:
             raise
 
     def refused(self) -> KafkaError:
-        """Return the error for the client while ``append_refusal`` stands."""
+        """Return the error for the client while ``append_refusal`` is set."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not take this now")
 
 
 def is_failing_device(error: BaseException | None) -> TypeGuard[OSError]:
-    """Whether an operation failed because of the disk itself, and not by what an operator has set up.
+    """Return whether the disk itself, and not an operator's setup, made an operation fail.
 
-    A file system that has met errors and is mounted to be read only counts, too, as does one whose process or server is gone.
+    A file system that met errors and became read-only counts too, as does one whose process or
+    server is gone.
     """
     return isinstance(error, OSError) and error.errno in _DEVICE_ERRORS
 
 
 def is_shortage(error: BaseException | None) -> bool:
-    """Whether something failed for want of room or of descriptors: it may be tried again later."""
+    """Return whether room or descriptors were lacking, so that a retry may succeed."""
     cause = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__
@@ -179,7 +208,7 @@ def is_shortage(error: BaseException | None) -> bool:
 
 
 def is_full_disk(error: BaseException | None) -> bool:
-    """Whether a write failed, or what it was the cause of, because there is no room: it may be tried again later."""
+    """Return whether an error, or its cause, is a lack of room. A retry may succeed."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__
     return isinstance(error, OSError) and error.errno in _FULL_DISK_ERRORS
@@ -187,7 +216,7 @@ def is_full_disk(error: BaseException | None) -> bool:
 
 @contextmanager
 def directory_named(path: Path) -> Iterator[None]:
-    """Turn an error of the disk while a node starts into one that names its log directory, and says what to do.
+    """Turn a disk error during a start into an error that names the log directory and a remedy.
 
     Raises:
         StorageError: the disk failed.

@@ -1,11 +1,15 @@
-"""All logs of a node: which there are, in which log directory each lives, opening and closing them in order.
+"""The logs of a node, in all of its log directories.
 
-Decides where a new log goes, whether a directory belongs to this node, and what becomes of a log that is deleted or of another topic id.
-Knows nothing of leaders; replication hands in the high watermarks. ``held_logs`` owns the logs that are open, ``future_logs`` copies them,
-``upkeep`` does the periodic work, ``closing`` closes those of a directory.
+The manager decides where a new log is placed, whether a directory belongs to this node, and what
+happens to a log that is deleted or has another topic id. It knows nothing of leaders. Replication
+supplies the high watermarks. ``held_logs`` owns the open logs, ``future_logs`` copies them,
+``upkeep`` does the periodic work, and ``closing`` closes the logs of a directory.
 
-Invariants: a log directory is used by one process, of the node and cluster that formatted it. A log that is damaged, or in a directory
-that failed, is never replaced by an empty one. Retention touches only logs that were claimed with their topic's configuration.
+Invariants:
+
+- A log directory is used by one process, of the node and cluster that formatted it.
+- A log that is damaged, or in a failed directory, is never replaced by an empty one.
+- Retention touches only logs that were claimed with their topic's configuration.
 """
 
 import logging
@@ -47,14 +51,14 @@ from log_service.storage.upkeep import Upkeep
 logger = logging.getLogger(__name__)
 _LOGS_PER_TURN = 64
 _NAMED_FAULTS = 5
-"""How many logs one line of the node's log names."""
+"""Maximum number of faults that one log line names."""
 
 
 class LogManager:
     """The logs of one node.
 
-    ``node_id`` and ``cluster_id`` are checked against, and written to, each log directory where they are given. Appends are refused while
-    less than ``reserve_bytes`` are free.
+    ``node_id`` and ``cluster_id``, if given, are checked against and written to each log directory.
+    Appends are refused while less than ``reserve_bytes`` are free.
     """
 
     def __init__(
@@ -74,17 +78,20 @@ class LogManager:
         self.cluster_id = cluster_id
         self.reserve_bytes = reserve_bytes
         self.damaged: dict[TopicPartition, DamagedLog] = {}
-        """Of partitions that have no log in ``logs``."""
+        """Damaged logs of partitions that have no log in ``logs``."""
         self.lost: dict[TopicPartition, LostLog] = {}
-        """Logs of the last run that are not there, or not all of them, until they begin anew."""
+        """Logs of the last run that are missing or incomplete, until they begin anew."""
         self._rivals: list[FoundLog] = []
-        """Further logs of partitions that have one in ``logs`` or ``damaged``, until ``settle_rivals`` tells which one counts."""
+        """Further logs of the same partitions, until ``settle_rivals`` decides which log counts."""
         self.directory_ids: dict[Path, UUID] = {}
         self._high_watermarks_in: dict[Path, dict[TopicPartition, int]] = {}
-        """What ``replication-offset-checkpoint`` of each directory said at the start."""
+        """Content of ``replication-offset-checkpoint`` of each directory at the start."""
         self.had_clean_shutdown = False
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
-        """That of the last run, if everything that it wrote is there: its stop was clean, or it was killed and the machine runs on."""
+        """Broker epoch of the last run, if everything that it wrote is there.
+
+        That is so after a clean stop, or if the broker was killed and the machine still runs.
+        """
         self._on_directory_failed: list[Callable[[Path, OSError], None]] = []
         self._high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
         self.removals = PendingRemovals(env.files)
@@ -112,15 +119,15 @@ class LogManager:
         return f"<LogManager logs={len(self.logs)} directories={len(self.directories)}>"
 
     def watch_directories(self, on_failed: Callable[[Path, OSError], None]) -> None:
-        """Call ``on_failed`` with each log directory that fails from now on; the call may come from a thread of the pool."""
+        """Call ``on_failed``, maybe in a pool thread, with each log directory that fails later."""
         self._on_directory_failed.append(on_failed)
 
     def use_high_watermarks(self, high_watermark_of: Callable[[Log], int]) -> None:
-        """Let retention and compaction go as far in a log as ``high_watermark_of`` says. Until this is called they go up to its end."""
+        """Limit retention and compaction of a log by ``high_watermark_of``, not by its end."""
         self._high_watermark_of = high_watermark_of
 
     def reconfigure(self, *, cleaner: CleanerConfig, producer_id_expiration_ms: int, cordoned_log_dirs: Collection[Path]) -> None:
-        """Go by other values of what may change while the node runs."""
+        """Apply new values of the settings that may change while the node runs."""
         self.config = replace(
             self.config,
             cleaner=cleaner,
@@ -133,11 +140,13 @@ class LogManager:
     # Start
 
     async def load(self) -> None:
-        """Lock the log directories and open every log in them, recovering those that were not closed in order.
+        """Lock the log directories and open every log in them.
+
+        Recover logs not closed in order.
 
         Raises:
-            StorageError: a directory is in use, of another node or cluster, or none can be used. What was locked and opened is given
-                back.
+            StorageError: a directory is in use, or of another node or cluster, or none can be used.
+                All locks and logs are released.
         """
         try:
             await self._load()
@@ -149,7 +158,7 @@ class LogManager:
         failures = [self._take(path) for path in self.config.log_dirs]
         for directory, error in zip(self.directories, failures, strict=True):
             if error is not None:
-                directory.fail(error)  # only now: who hears of it asks whether there are others
+                directory.fail(error)  # only now, because on_failed asks whether other directories exist
         loaded: list[LoadedDirectory] = []
         for directory, lock in self._locks.items():
             if not directory.is_offline and (found := await self._load_directory(directory, lock)) is not None:
@@ -166,7 +175,7 @@ class LogManager:
         await self._look_back(loaded)
 
     async def _look_back(self, loaded: Sequence[LoadedDirectory]) -> None:
-        """Find out whether everything that the last run wrote is there, in all directories."""
+        """Determine whether everything that the last run wrote is there, in all directories."""
         has_damaged = any(found.damaged for found in loaded)
         has_lost = self._has_lost(loaded)
         is_doubtful = self._unread or has_damaged or has_lost or any(directory.may_lack_records for directory in self.directories)
@@ -182,9 +191,9 @@ class LogManager:
             logger.info("the last run of this broker, with epoch %d, was killed and lost nothing", self.previous_broker_epoch)
 
     def _has_lost(self, loaded: Sequence[LoadedDirectory]) -> bool:
-        """Look for logs, and files of them, that the last run left and that are not there, and tell of them.
+        """Find and report logs, and files of them, that the last run left and that are missing.
 
-        A log that is damaged was told of, and one in a directory that cannot be read may be there.
+        A damaged log was reported already. A log in an unreadable directory may be there.
         """
         found: dict[TopicPartition, list[Log]] = {}
         for log in self._opened():
@@ -200,7 +209,7 @@ class LogManager:
         return bool(faults)
 
     def _extents(self) -> dict[Path, dict[TopicPartition, Extent]]:
-        """Return how far the logs reach that a start has found, by directory; lost and damaged ones as they were."""
+        """Return the extents of found logs, and the former ones of lost and damaged logs."""
         extents: dict[Path, dict[TopicPartition, Extent]] = {directory.path: {} for directory in self.directories}
         for lost in self.lost.values():
             extents[lost.directory][lost.topic_partition] = lost.extent
@@ -213,7 +222,12 @@ class LogManager:
         return extents
 
     def _take(self, path: Path) -> OSError | None:
-        """Lock one directory, and check that it is of this node; return why its device fails, None where it does not."""
+        """Lock one directory and check that it is of this node.
+
+        Return the error of a failing device.
+
+        The result is None if the device works.
+        """
         directory = LogDirectory(path, free_bytes=self.env.files.free_bytes, reserve_bytes=self.reserve_bytes)
         directory.on_full, directory.on_doubt = self._upkeep.wake, self._upkeep.rebuild_soon
         directory.on_failed = self._directory_failed
@@ -243,7 +257,7 @@ class LogManager:
             self.directory_ids[path] = properties.directory_id
 
     async def _load_directory(self, directory: LogDirectory, lock: DirectoryLock) -> LoadedDirectory | None:
-        """Open the logs of one directory; None where the disk fails."""
+        """Open the logs of one directory. Return None if the disk fails."""
         files = self.env.files
         rebuilt = RebuiltIndexes(files)
 
@@ -275,20 +289,20 @@ class LogManager:
         return found
 
     def note_registered(self, broker_epoch: int) -> None:
-        """Take note of the epoch of this run, for the start after a kill."""
+        """Record the broker epoch of this run for the start after a kill."""
         self._running_files.write(broker_epoch, self._extents())
 
     def note_disk_failed(self) -> None:
-        """Take note that this node ends because of a disk: what is read at the next start may not be all that there was."""
+        """Record that a disk failure ends this node, because the next start may miss writes."""
         self._running_files.note_disk_failed()
 
     # Logs
 
     def get_log(self, topic_partition: TopicPartition) -> Log | None:
-        """Return the open log of a partition, None where there is none.
+        """Return the open log of a partition, or None.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, there is one that is damaged.
+            KafkaError: KAFKA_STORAGE_ERROR, the partition's log is damaged.
         """
         log = self.logs.get(topic_partition)
         if log is None and topic_partition in self.damaged:
@@ -296,7 +310,7 @@ class LogManager:
         return log
 
     def checkpointed_high_watermark(self, log: Log) -> int:
-        """Return the high watermark that was written down for a log before this start, in the directory that holds it; 0 where none was."""
+        """Return the high watermark that a log's directory had recorded at this start, or 0."""
         return self._high_watermarks_in.get(log.home.path, {}).get(log.topic_partition, 0)
 
     def create_log(
@@ -309,19 +323,23 @@ class LogManager:
         is_alone: bool = False,
         directory_id: UUID | None = None,
     ) -> Log:
-        """Return the partition's log with ``config``; begin one where there is none. A log of another topic id is set aside as stray.
+        """Return the partition's log with ``config``, and begin it if there is none.
 
-        ``is_new`` says that the partition has not had a log here. One that is not new may have its log in a directory that could not be
-        read at the start; then no empty log takes its place. A log begins in the directory of ``directory_id``, to which the controller
-        assigned it (None: the node chooses). Where that directory may be one that has failed, no log begins in another directory, and a
-        log that lies in another one is not served: it may be older.
+        A log of another topic id is set aside as stray.
 
-        ``is_alone`` says that the partition has no other replica: a log that was lost then begins behind its last known offset, so that no
-        offset is given to two records.
+        ``is_new`` means that the partition has had no log here. If it is false, the log may be in a
+        directory that could not be read at the start. Then no empty log replaces it. A log begins
+        in the directory of ``directory_id``, to which the controller assigned it. None lets the
+        node choose. If that directory may be a failed one, no log begins in another directory. A
+        log in another directory is not served then, because it may be older.
+
+        ``is_alone`` means that the partition has no other replica. Then a lost log begins behind
+        its last known offset, so that no offset is given to two records.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, no directory takes it, or its log is damaged, or perhaps in a directory that failed; or it was
-                lost, and other replicas would be cut to what is here.
+            KafkaError: KAFKA_STORAGE_ERROR, no directory accepts the log, or the log is damaged or
+                may be in a failed directory. Or the log was lost, and other replicas would be
+                truncated to what is here.
         """
         lost = self._lost_of(topic_partition, topic_id)
         if lost is not None and not is_alone:
@@ -347,7 +365,10 @@ class LogManager:
         return log
 
     def _lost_of(self, topic_partition: TopicPartition, topic_id: TopicId) -> LostLog | None:
-        """Return how a partition's log was, where it was lost. Another topic of that name has lost nothing."""
+        """Return the former extent of a partition's lost log.
+
+        Another topic of that name lost nothing.
+        """
         lost = self.lost.get(topic_partition)
         if lost is not None and lost.topic_id not in (None, topic_id):
             self.accept_lost(topic_partition)
@@ -355,14 +376,14 @@ class LogManager:
         return lost
 
     def accept_lost(self, topic_partition: TopicPartition) -> None:
-        """Miss a log no longer: it begins anew, or is of no replica here any more."""
+        """Stop reporting a log as lost, because it begins anew or has no replica here any more."""
         lost = self.lost.pop(topic_partition, None)
         log = self.logs.get(topic_partition)
         if lost is not None and (log is None or log.directory.parent != lost.directory):
             next(directory for directory in self.directories if directory.path == lost.directory).on_going(topic_partition)
 
     def _may_be_offline(self, directory_id: UUID | None) -> bool:
-        """Whether a directory has failed that may be the one to which the controller assigned a log."""
+        """Return whether a log's assigned directory may be one that has failed."""
         is_named = directory_id is not None and self._online_directory(directory_id) is None
         return is_named and any(directory.is_offline for directory in self.directories)
 
@@ -404,10 +425,11 @@ class LogManager:
         return min(counts, key=lambda directory: counts[directory])
 
     def find_directory(self, path: str) -> LogDirectory:
-        """Return the log directory of that path, written as in the configuration, for a log that is to move there.
+        """Return the log directory with that path, as written in the configuration, for a move.
 
         Raises:
-            KafkaError: LOG_DIR_NOT_FOUND; INVALID_REPLICA_ASSIGNMENT, it is cordoned; KAFKA_STORAGE_ERROR, it is offline.
+            KafkaError: LOG_DIR_NOT_FOUND; INVALID_REPLICA_ASSIGNMENT, it is cordoned;
+                KAFKA_STORAGE_ERROR, it is offline.
         """
         directory = next((directory for directory in self.directories if str(directory.path) == path), None)
         if directory is None:
@@ -419,7 +441,9 @@ class LogManager:
         return directory
 
     def delete_log(self, topic_partition: TopicPartition) -> bool:
-        """Drop a partition's log, a damaged one too; its files go ``file.delete.delay.ms`` later. Says whether there was one.
+        """Drop a partition's log, even a damaged one, and return whether there was one.
+
+        Its files are removed ``file.delete.delay.ms`` later.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -439,9 +463,10 @@ class LogManager:
         return True
 
     def begin_anew(self, topic_partition: TopicPartition) -> None:
-        """Let the log of a partition that is damaged or lost begin anew; a damaged one, or one with a gap, is kept as ``-stray``.
+        """Let the damaged or lost log of a partition begin anew.
 
-        A lost log that only ends too early goes on from its end.
+        A damaged log, or one with a gap, is kept as ``-stray``. A lost log that only ends too early
+        continues from its end.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -463,19 +488,25 @@ class LogManager:
         return target
 
     def _online_of(self, logs: Sequence[FoundLog]) -> Sequence[FoundLog]:
-        """Return those that a start would have found without the directories that failed after they were loaded."""
+        """Return the logs that a start would find without the directories that failed since.
+
+        If none is left, return all.
+        """
         return [log for log in logs if not self._directory_of(log).is_offline] or logs
 
     def _directory_of(self, log: FoundLog) -> LogDirectory:
         return next(directory for directory in self.directories if directory.path == log.directory.parent)
 
     def settle_rivals(self, is_known: Callable[[FoundLog], bool], assigned: Callable[[FoundLog], UUID | None]) -> None:
-        """Keep, of several logs of one partition, the one that counts by the metadata; the others are strays.
+        """Keep the log that counts by the metadata among several of one partition.
 
-        ``assigned`` returns the directory to which the controller assigned a log's partition. All logs stay where it may be offline.
+        The others are strays.
+
+        ``assigned`` returns the directory to which the controller assigned a log's partition. All
+        logs stay in place if that directory may be offline.
 
         Raises:
-            StorageError: nothing tells which counts; all logs are left where they are.
+            StorageError: the metadata does not decide. All logs are left in place.
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         found: dict[TopicPartition, list[FoundLog]] = {}
@@ -503,7 +534,9 @@ class LogManager:
         self._rivals = [rival for rival in self._rivals if rival.topic_partition not in found]
 
     def set_aside_strays(self, is_known: Callable[[FoundLog | LostLog], bool]) -> list[Path]:
-        """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.
+        """Rename the directories of logs unknown to ``is_known`` to ``-stray``; return their paths.
+
+        Nothing is removed.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -514,7 +547,11 @@ class LogManager:
         return [target for log in held if not is_known(log) and (target := self._set_aside(log, OF_NO_TOPIC)) is not None]
 
     def _set_aside(self, log: FoundLog, why: str) -> Path | None:
-        """Make a log a stray; None where its directory is offline by then: the log is left as it is, and served no longer."""
+        """Make a log a stray and return its path.
+
+        Return None if its directory is offline by then. Such a log is left in place and no longer
+        served.
+        """
         home = self._directory_of(log)
         try:
             if not home.is_offline:
@@ -536,20 +573,26 @@ class LogManager:
         return target
 
     def _unserved_in(self, path: Path) -> list[TopicPartition]:
-        """Return the partitions of a log directory whose logs are damaged, or not served yet; may be called in the pool."""
+        """Return the partitions of a directory whose logs are damaged or not served yet.
+
+        May be called in the pool.
+        """
         unclaimed = [log for log in list(self.logs.values()) if log.topic_partition not in self._held.claimed]
         return [log.topic_partition for log in (*self.damaged.values(), *self._rivals, *unclaimed) if log.directory.parent == path]
 
     # Upkeep
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Do the periodic work, compaction too, until cancelled."""
+        """Do the periodic work, including compaction, until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.cleaner.run)
             await self._upkeep.run(task_status)
 
     async def apply_retention(self, topics: Collection[str] | None = None) -> dict[TopicPartition, RetentionOutcome]:
-        """Apply retention now to every claimed log, or those of ``topics``, and return what went. A log whose disk fails is left out."""
+        """Apply retention now to every claimed log, or to those of ``topics``; return the outcomes.
+
+        A log whose disk fails is left out.
+        """
         outcomes: dict[TopicPartition, RetentionOutcome] = {}
         now_ms = self.env.clock.wall_ms()
         for turn, log in enumerate(list(self.logs.values())):
@@ -564,7 +607,7 @@ class LogManager:
         return outcomes
 
     async def save_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write ``replication-offset-checkpoint`` of each directory where something changed; in the pool.
+        """Write each changed ``replication-offset-checkpoint`` in the pool.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -580,10 +623,13 @@ class LogManager:
     # End
 
     async def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Close every log in order and leave the clean-shutdown marker in each directory where all went well. Idempotent.
+        """Close every log in order, and leave the clean-shutdown marker where that succeeded.
 
-        ``broker_epoch`` goes into the marker (KIP-966). A directory gets none that holds a damaged log, or the old log of a move: a start
-        that believes in a clean stop verifies little, and might take the one for whole, and what the other lost for damage.
+        Idempotent.
+
+        ``broker_epoch`` goes into the marker (KIP-966). A directory that holds a damaged log, or
+        the old log of a move, gets no marker. After a clean stop a start verifies little. It might
+        trust the damaged log, and take what the old log of a move lacks for damage.
         """
         if self._is_closed:
             return
@@ -608,11 +654,11 @@ class LogManager:
             self._running_files.note_disk_failed()
 
     def _opened(self) -> list[Log]:
-        """Return the logs that are served, and those that wait until they are settled."""
+        """Return the logs that are served and the rivals that wait to be settled."""
         return [*self.logs.values(), *(log for log in self._rivals if isinstance(log, Log))]
 
     def release(self) -> None:
-        """Close every file and give the locks back, writing nothing: how a start that failed ends."""
+        """Close every file and release the locks without writing. A failed start ends like this."""
         self._running_files.end()
         self.removals.release_all()
         self.futures.release()
@@ -623,13 +669,16 @@ class LogManager:
 
 
 def _epoch_of_all(epochs: Sequence[int | None]) -> int:
-    """Return the broker epoch that all directories were left with, -1 where one was not: a disk that came new lost what the old one had."""
+    """Return the broker epoch common to all directories, or -1 if they differ or one has none.
+
+    A replaced disk has none, and lost the data of the old one.
+    """
     first = epochs[0]
     return UNKNOWN_BROKER_EPOCH if first is None or any(epoch != first for epoch in epochs) else first
 
 
 def _told(faults: Sequence[str]) -> str:
-    """Return one line for all that a start misses."""
+    """Return one log line for all faults that a start found."""
     more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
     return (
         f"what the last run left is missing or exchanged, in {len(faults)} place{'s' * (len(faults) > 1)}: "

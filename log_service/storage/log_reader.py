@@ -1,7 +1,7 @@
-"""Finding and leasing what is in a log: by offset, by timestamp, as a range.
+"""Reads of a log by offset, by timestamp and by range.
 
-Decides which bytes a read returns. Changes nothing, and knows nothing of clients. Every function takes the segments as they are; the log
-has checked the bounds.
+The module decides which bytes a read returns. It changes nothing and knows nothing of clients.
+Every function uses the segments as they are. The log has checked the bounds.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from log_service.storage.segment import BatchPlace, Segment
 from log_service.storage.segments import Segments
 from log_service.storage.unstable_transactions import EndedTransaction
 
-_new = tuple.__new__  # a named tuple's own is a function of Python's
+_new = tuple.__new__  # faster than a named tuple's own __new__, which is a Python function
 
 
 class LogSlice(NamedTuple):
-    """What a read leases: ``size_bytes`` from ``position`` of the segment that begins at ``segment_base_offset``.
+    """A leased range, ``size_bytes`` from ``position`` of the segment at ``segment_base_offset``.
 
-    There is no lease where there is nothing to send.
+    There is no lease if there is nothing to send.
     """
 
     file_slice: FileSlice | None
@@ -45,7 +45,10 @@ NOTHING = LogSlice(None, 0, 0, -1)
 
 
 def read(segments: Segments, start_offset: int, *, max_bytes: int, upper_offset: int | None, is_one_batch_guaranteed: bool) -> LogSlice:
-    """Lease the batches from the one that holds ``start_offset``; ``upper_offset`` None is the log's end."""
+    """Lease the batches from the one that holds ``start_offset``.
+
+    ``upper_offset`` None means the log's end.
+    """
     segment = segments.active
     if start_offset >= segment.base_offset:
         place, next_segment = segment.locate(start_offset), None
@@ -72,7 +75,7 @@ def read(segments: Segments, start_offset: int, *, max_bytes: int, upper_offset:
 
 
 def end_offset(segments: Segments, found: LogSlice) -> int:
-    """Return the offset behind the last batch of what was leased, also where that batch is cut off."""
+    """Return the offset after the last batch of a leased range, even if that batch is cut off."""
     segment = next(segments.from_offset(found.segment_base_offset))
     end = found.segment_base_offset
     for position, header in segment.headers(found.position):
@@ -83,7 +86,7 @@ def end_offset(segments: Segments, found: LogSlice) -> int:
 
 
 def _locate_older(segments: Segments, offset: int) -> tuple[BatchPlace | None, Segment, Segment | None]:
-    """Return (place, its segment, the segment after it) of the first batch that reaches ``offset``."""
+    """Return (place, its segment, the next segment) of the first batch that reaches ``offset``."""
     following = segments.from_offset(offset)
     segment = next(following)
     while (place := segment.locate(offset)) is None and (next_segment := next(following, None)) is not None:
@@ -92,9 +95,10 @@ def _locate_older(segments: Segments, offset: int) -> tuple[BatchPlace | None, S
 
 
 def read_batches(segments: Segments, start_offset: int, end_offset: int, chunk_bytes: int, *, upper_offset: int) -> Iterator[bytes]:
-    """Yield chunks of whole batches, at least one batch each, until ``end_offset`` is reached; the log ends at ``upper_offset``.
+    """Yield chunks of whole batches, at least one each, until ``end_offset`` is reached.
 
-    A batch is read whole or not at all, so that the last one may reach beyond ``end_offset``.
+    The log ends at ``upper_offset``. A batch is read whole or not at all, so the last one may
+    extend beyond ``end_offset``.
     """
     offset = start_offset
     while offset < end_offset:
@@ -115,7 +119,7 @@ def read_batches(segments: Segments, start_offset: int, end_offset: int, chunk_b
 
 
 def offset_for_timestamp(segments: Segments, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """Return the first record at or above ``start_offset`` whose timestamp is at or above ``timestamp``."""
+    """Return the first record from ``start_offset`` on that is not older than ``timestamp``."""
     for segment in segments.from_offset(start_offset):
         if segment.max_timestamp < timestamp:
             continue
@@ -129,7 +133,10 @@ def offset_for_timestamp(segments: Segments, timestamp: int, start_offset: int) 
 
 
 def offset_of_max_timestamp(segments: Segments) -> TimestampOffset | None:
-    """Return the first record that has the largest timestamp of all segments, also where that is none, or the log's start lies above it."""
+    """Return the first record with the largest timestamp of all segments.
+
+    It may lie below the log's start, and its timestamp may be -1, which means none.
+    """
     timestamp, segment = max(((segment.max_timestamp, segment) for segment in segments), key=lambda pair: pair[0])
     for position, header in segment.headers(segment.offset_index.lookup(segment.max_timestamp_offset)):
         if header.max_timestamp >= timestamp:
@@ -138,19 +145,22 @@ def offset_of_max_timestamp(segments: Segments) -> TimestampOffset | None:
 
 
 def _latest_record(segment: Segment, position: int, header: BatchHeader) -> TimestampOffset | None:
-    """Open one batch and return the first of its records with their largest timestamp, whatever its header says."""
+    """Open one batch and return its first record with the largest timestamp.
+
+    The timestamp in the batch header is not used.
+    """
     found = latest_record(segment.batch(position, header.size_bytes))
     return None if found is None else TimestampOffset(*found, header.partition_leader_epoch)
 
 
 def _first_record(segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """Open one batch and return its first record at or above both."""
+    """Open one batch and return its first record that satisfies both bounds."""
     found = first_record_at(segment.batch(position, header.size_bytes), timestamp, start_offset)
     return None if found is None else TimestampOffset(*found, header.partition_leader_epoch)
 
 
 def has_holes(segment: Segment) -> bool:
-    """Whether offsets are missing between or inside the batches of a segment, as only compaction leaves it."""
+    """Return whether a segment lacks offsets between or inside its batches, as after compaction."""
     expected_offset = segment.base_offset
     with suppress(CorruptBatch):
         for _, header in segment.headers(0):
@@ -161,7 +171,10 @@ def has_holes(segment: Segment) -> bool:
 
 
 def is_segment_missing(segments: Segments, offset: int) -> bool:
-    """Whether no segment holds ``offset``, which lies between two of them, though neither shows the holes of compaction."""
+    """Return whether the segment of ``offset``, which lies between two segments, is missing.
+
+    It is not missing if one of the two shows the holes of compaction.
+    """
     index = segments.index_of(offset)
     return not any(has_holes(segments[each]) for each in (index, index + 1))
 
@@ -175,9 +188,12 @@ def reload_producers(
     end_offset: int,
     from_offset: int,
 ) -> list[EndedTransaction]:
-    """Make ``producers`` the state at ``end_offset``, and return the transactions that were aborted from ``from_offset`` on.
+    """Set ``producers`` to their state at ``end_offset``.
 
-    The state comes from the newest snapshot up to ``from_offset``, and from the headers of the batches and the markers after it.
+    Return later aborted transactions.
+
+    These are the transactions that were aborted from ``from_offset`` on. The state comes from the
+    newest snapshot up to ``from_offset``, and from later batch headers and markers.
 
     Raises:
         KafkaError: a marker is damaged.

@@ -1,12 +1,17 @@
-"""How far one log is durable, and the syncs that make it so.
+"""The syncs of one log, and its recovery point.
 
-Decides what a sync has to write: the active segment's batches, and, where a segment was begun since the last one, the older segments with
-their indexes, producer snapshots, leader epochs and names. Knows nothing of appends and reads; ``syncs`` of the replication room decides
-when a sync is due.
+A sync writes the active segment's batches. If a segment was begun since the last sync, it also
+writes the older segments with their indexes, producer snapshots, leader epochs and names. The
+module knows nothing of appends and reads. ``syncs`` of the replication package decides when a sync
+is due.
 
-Invariants: ``recovery_point`` never passes what was synced, with the indexes of all older segments, because recovery looks at no segment
-below it. It is lowered, on disk too, before the bytes behind it go. One sync runs at a time. A truncation during a sync takes from that
-sync the right to raise the recovery point.
+Invariants:
+
+- ``recovery_point`` never passes the synced offset, with the indexes of all older segments, because
+  recovery reads no segment below it.
+- It is lowered, also on disk, before the bytes above it are removed.
+- One sync runs at a time. A truncation during a sync keeps that sync from raising the recovery
+  point.
 """
 
 from collections.abc import Callable
@@ -26,15 +31,15 @@ from log_service.storage.sync_failures import note_failed_sync
 
 
 def closed(topic_partition: TopicPartition) -> KafkaError:
-    """Return the error for the client of a log that was closed: its partition is deleted, or on its way to another node."""
+    """Return the error for clients of a closed log, which was deleted or moves to another node."""
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {topic_partition} is closed")
 
 
 class LogSyncs:
     """The syncs of one log.
 
-    ``is_directory_dirty`` says that names were given in the log's directory that are not durable yet; ``synced_ms`` is when the last sync
-    ended (monotonic).
+    ``is_directory_dirty`` means that new names in the log's directory are not durable yet.
+    ``synced_ms`` is the end of the last sync, in monotonic ms.
     """
 
     __slots__ = (
@@ -81,13 +86,15 @@ class LogSyncs:
         return f"<LogSyncs {self._topic_partition} recovery_point={self.recovery_point}{' dirty' if self.is_directory_dirty else ''}>"
 
     async def sync_up_to(self, current_target: Callable[[], int]) -> int:
-        """Make durable what lies below the target, as it was at the call, and return the recovery point.
+        """Make everything below the target at the call durable, and return the recovery point.
 
-        One sync runs at a time, because the operating system reports a failed write once: a second sync beside the one that fails may
-        succeed. A sync also takes what it begins to write for clean, and that is not durable before the sync has ended.
+        One sync runs at a time, because the operating system reports a failed write once. A second
+        sync beside the failing one may succeed. A sync also marks what it begins to write as clean,
+        which is not durable before the sync has ended.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline from then on; NOT_LEADER_OR_FOLLOWER, the log is closed.
+            KafkaError: KAFKA_STORAGE_ERROR, and the directory is offline from then on;
+                NOT_LEADER_OR_FOLLOWER, the log is closed.
         """
         target = current_target()
         while target > self.recovery_point or self.is_directory_dirty:
@@ -112,7 +119,7 @@ class LogSyncs:
                 if truncation_count == self._truncation_count:
                     active.note_synced(size_bytes)
             if active is not segments.active:
-                await self._sync_older([active])  # it rolled meanwhile, and recovery looks at no segment below the recovery point
+                await self._sync_older([active])  # it rolled meanwhile, and recovery reads no segment below the recovery point
         except OSError as error:
             raise self.note_error(error) from error
         finally:
@@ -124,7 +131,10 @@ class LogSyncs:
         return self.recovery_point
 
     async def _sync_older(self, segments: list[Segment]) -> None:
-        """Make durable in the pool what stands before the active segment: older ones with indexes, snapshots, leader epochs, names."""
+        """Make everything before the active segment durable, in the pool.
+
+        That is older segments with their indexes, snapshots, leader epochs and names.
+        """
         if not segments and not self.is_directory_dirty and not self._leader_epochs.is_dirty:
             return
         epochs, self.is_directory_dirty = self._leader_epochs.take_changes(), False
@@ -150,33 +160,39 @@ class LogSyncs:
                 self._leader_epochs.note_unwritten()
 
     def note_error(self, error: OSError) -> KafkaError:
-        """Return the error for the client after a sync that failed, and leave ``sync-failed`` where the directory went offline."""
+        """Return the error for the client after a failed sync.
+
+        Leave ``sync-failed`` if the directory went offline.
+        """
         refusal = self._home.note_sync_error(error)
         if self._home.is_offline:
             note_failed_sync(self._segments.active.files, self._segments.active.directory)
         return refusal
 
-    # What happens to the log
+    # Events of the log
 
     def note_new_names(self) -> None:
-        """Take note that files were named in the directory; the next sync makes the names durable."""
+        """Note new names in the directory, which the next sync makes durable."""
         self.is_directory_dirty = True
 
     def note_truncation(self, offset: int) -> None:
-        """Take note that everything at and above ``offset`` is about to go; a recovery point above it is lowered first, on disk too."""
+        """Prepare for removing everything at and above ``offset``.
+
+        A recovery point above it is lowered first, also on disk.
+        """
         self._truncation_count += 1
         if self.recovery_point > offset:
             self.recovery_point = offset
             self._home.save_recovery_points()
 
     def note_restart(self, offset: int) -> None:
-        """Take note that the log is empty and begins at ``offset``, durably."""
+        """Note that the log is empty and begins at ``offset``, durably."""
         self.recovery_point = offset
 
     def note_synced(self, end_offset: int) -> None:
-        """Take note that something else made everything below ``end_offset`` durable: a sync of the whole file system."""
+        """Note that a sync of the file system made everything below ``end_offset`` durable."""
         self.recovery_point = end_offset
 
     def end(self) -> None:
-        """Refuse syncs from now on: the files are closed."""
+        """Refuse syncs from now on, because the files are closed."""
         self._is_ended = True

@@ -1,7 +1,8 @@
-"""``meta.properties``: which node of which cluster a log directory belongs to.
+"""The file ``meta.properties``, which names the node and cluster of a log directory.
 
-Decides the text format (Java properties, version 1) and when a directory belongs to another node or cluster. Version 0, of brokers before
-KRaft, is not read: Kafka migrates such a directory first. A node takes no directory that holds logs and names no node.
+The module defines the text format (Java properties, version 1), and checks the owner of a
+directory. Version 0, of brokers before KRaft, is not read, because Kafka migrates such a directory
+first. A node refuses a directory that holds logs and names no node.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,10 @@ _VERSION = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """What a formatted directory says of itself; directories that old tools formatted have no id of their own."""
+    """Node, cluster and id of a formatted directory.
+
+    Directories formatted by old tools have no id of their own.
+    """
 
     cluster_id: str
     node_id: int
@@ -29,7 +33,7 @@ class MetaProperties:
 
 
 def read_meta_properties(files: Files, directory: Path) -> MetaProperties | None:
-    """Return what the directory says, None where it was never formatted.
+    """Return the properties of a directory, or None if it was never formatted.
 
     Raises:
         StorageError: the file is damaged or of another version.
@@ -71,10 +75,13 @@ def write_meta_properties(files: Files, directory: Path, properties: MetaPropert
 def claim_directory(
     files: Files, directory: Path, *, node_id: int | None, cluster_id: str | None, new_id: Callable[[], UUID]
 ) -> MetaProperties | None:
-    """Return the node and cluster that the directory names; where it names none and both are given, it names those from now on.
+    """Return the directory's properties.
+
+    Write them if it has none and both ids are given.
 
     Raises:
-        StorageError: it belongs to another node or cluster, or holds logs that no node owns, or the file is damaged.
+        StorageError: the directory belongs to another node or cluster, or holds logs that no node
+            owns, or the file is damaged.
     """
     properties = read_meta_properties(files, directory)
     if properties is None and node_id is not None and cluster_id is not None:
@@ -87,7 +94,9 @@ def claim_directory(
 
 
 def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cluster_id: str | None) -> None:
-    """Refuse a directory of another node or cluster; ``cluster_id`` None takes any.
+    """Refuse a directory of another node or cluster.
+
+    ``cluster_id`` None accepts any cluster.
 
     Raises:
         StorageError: it belongs to another node or cluster.
@@ -101,7 +110,7 @@ def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cl
 
 
 def check_fresh(files: Files, directory: Path) -> None:
-    """Refuse to make a directory a node's own that holds logs already: they may be another node's.
+    """Refuse a directory that holds logs and names no node, because they may be another node's.
 
     Raises:
         StorageError: it holds logs, or cannot be read.
@@ -115,7 +124,9 @@ def check_fresh(files: Files, directory: Path) -> None:
 
 
 def first_log(files: Files, directory: Path) -> str | None:
-    """Return the name of a partition's directory that holds records, or None; no other directory is looked into, such as ``lost+found``.
+    """Return the name of a partition directory that holds records, or None.
+
+    Other directories, such as ``lost+found``, are not read.
 
     Raises:
         StorageError: the directory cannot be read.

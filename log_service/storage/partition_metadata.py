@@ -1,6 +1,7 @@
-"""``partition.metadata``: which topic, by its id, a partition directory belongs to.
+"""The file ``partition.metadata``, which holds the topic id of a partition directory.
 
-Decides the text format only. Without the file a directory's topic is known by name alone (Kafka before 2.8 wrote none).
+The module only defines the text format. Without the file a directory's topic is known by name alone
+(Kafka before 2.8 wrote no file).
 """
 
 import base64
@@ -20,7 +21,7 @@ _ID = re.compile("[A-Za-z0-9_-]{22}")
 
 
 def format_uuid(value: UUID) -> str:
-    """Return an id as Kafka prints it: base64 for URLs, without padding."""
+    """Return an id in Kafka's text form, which is URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
@@ -28,7 +29,7 @@ def parse_uuid(text: str) -> UUID:
     """Return the id that ``text`` spells.
 
     Raises:
-        ValueError: it does not spell one.
+        ValueError: it does not spell an id.
     """
     if not _ID.fullmatch(text):
         raise ValueError(text)
@@ -39,10 +40,12 @@ def parse_uuid(text: str) -> UUID:
 
 
 def read_topic_id(files: Files, directory: Path) -> TopicId | None:
-    """Return the topic id of a partition directory, None where none was written, or a crash left only a part of that.
+    """Return the topic id of a partition directory.
+
+    Return None without a file, or if a crash left only a part of it.
 
     Raises:
-        StorageError: the file is there and says something else.
+        StorageError: the file has other content.
     """
     path = directory / PARTITION_METADATA_FILE
     try:
@@ -61,7 +64,7 @@ def read_topic_id(files: Files, directory: Path) -> TopicId | None:
 
 
 def write_topic_id(files: Files, directory: Path, topic_id: TopicId) -> None:
-    """Write the file; ``sync_topic_id`` makes it durable, which is due before the first record is."""
+    """Write the file. ``sync_topic_id`` must make it durable before the first record is."""
     file = files.open(directory / PARTITION_METADATA_FILE)
     try:
         file.truncate(0)
@@ -71,7 +74,7 @@ def write_topic_id(files: Files, directory: Path, topic_id: TopicId) -> None:
 
 
 def sync_topic_id(files: Files, directory: Path) -> None:
-    """Make the file durable where there is one; blocks."""
+    """Make the file durable if it exists. Blocks."""
     try:
         file = files.open(directory / PARTITION_METADATA_FILE, create=False)
     except FileNotFoundError:

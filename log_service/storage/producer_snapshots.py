@@ -1,11 +1,13 @@
-"""Producer state on disk: ``<offset>.snapshot`` holds the producers as they were when the log ended at that offset.
+"""Producer state on disk; ``<offset>.snapshot`` is the state when the log ended at that offset.
 
-Decides Kafka's format (version i16 = 1, CRC-32C u32 of all that follows it, a count, 46 bytes per entry) and which snapshots are kept.
-Knows nothing of the rules of producers. A snapshot that is damaged is removed and the next older one used: the log has everything.
+The module defines Kafka's format (version i16 = 1, CRC-32C u32 of the rest, a count, 46 bytes per
+entry) and decides which snapshots are kept. It knows nothing of the rules of producers. A damaged
+snapshot is removed and the next older one is used, because the log has everything.
 
-A producer has one entry per remembered batch, newest last, where Apache Kafka writes the newest alone and lets the last entry of a producer
-win when it reads. A client with several batches in flight may repeat any of them after a restart: with the newest alone, an older one
-would look out of order, and the client would number it anew and append it twice.
+A producer has one entry per remembered batch, newest last. Apache Kafka writes only the newest, and
+uses a producer's last entry when it reads. A client with several batches in flight may repeat any
+of them after a restart. With the newest entry alone an older batch would look out of order. The
+client would number it anew and append it twice.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +27,7 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class DamagedSnapshot(Exception):  # noqa: N818 - it says what is the case
-    """Bytes that are not a producer snapshot; the text says why."""
+    """Error for bytes that are not a producer snapshot. The text gives the reason."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -50,7 +52,7 @@ def _encode_entry(entry: ProducerEntry, batch: RememberedBatch | None, timestamp
 
 
 def decode_snapshot(content: bytes) -> list[ProducerEntry]:
-    """Return the producers of a snapshot file, with those of their batches that are in it.
+    """Return the producers of a snapshot file, with their remembered batches.
 
     Raises:
         DamagedSnapshot: the checksum, the version or the size is wrong.
@@ -86,7 +88,7 @@ def _decode_entry(values: tuple[int, ...]) -> ProducerEntry:
 
 
 class ProducerSnapshots:
-    """The snapshot files of one partition directory, by the offset they were taken at."""
+    """The snapshot files of one partition directory, by offset."""
 
     __slots__ = ("_offsets", "_unsynced", "directory", "files")
 
@@ -98,7 +100,7 @@ class ProducerSnapshots:
 
     @property
     def offsets(self) -> list[int]:
-        """Where snapshots were taken, lowest first."""
+        """Offsets of the snapshots, lowest first."""
         return list(self._offsets)
 
     def path(self, offset: int) -> Path:
@@ -106,7 +108,10 @@ class ProducerSnapshots:
         return self.directory / file_name(offset, SNAPSHOT_SUFFIX)
 
     def take(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Write the snapshot at ``offset``, not synced: a torn one is noticed and the log read in its place."""
+        """Write the snapshot at ``offset``, unsynced.
+
+        A torn snapshot is noticed, and the log is read instead.
+        """
         if offset in self._offsets[-1:]:
             return
         file = self.files.open(self.path(offset))
@@ -119,7 +124,7 @@ class ProducerSnapshots:
         self._unsynced.append(offset)
 
     def sync(self) -> None:
-        """Make the snapshots durable that are not; blocks."""
+        """Make snapshots durable that are not yet. Blocks."""
         unsynced, self._unsynced = self._unsynced, []
         for offset in unsynced:
             try:
@@ -132,7 +137,10 @@ class ProducerSnapshots:
                 file.close()
 
     def latest(self, up_to_offset: int) -> tuple[int, list[ProducerEntry]] | None:
-        """Return (offset, producers) of the newest snapshot that is whole and not above ``up_to_offset``; removes damaged ones."""
+        """Return (offset, producers) of the newest intact snapshot up to ``up_to_offset``.
+
+        Damaged snapshots are removed.
+        """
         for offset in reversed(self._offsets.copy()):
             if offset <= up_to_offset:
                 try:
@@ -147,12 +155,12 @@ class ProducerSnapshots:
         self.files.remove(self.path(offset))
 
     def remove_above(self, offset: int) -> None:
-        """Remove snapshots of offsets that the log no longer has."""
+        """Remove snapshots at offsets that the log no longer has."""
         for above in [taken for taken in self._offsets if taken > offset]:
             self.remove(above)
 
     def remove_needless(self, base_offsets: Iterable[int]) -> None:
-        """Remove snapshots that are at no segment's base offset, but the newest, which the next start reads."""
+        """Remove snapshots at no segment's base offset, but keep the newest for the next start."""
         kept = {*base_offsets, *self._offsets[-1:]}
         for needless in [taken for taken in self._offsets if taken not in kept]:
             self.remove(needless)

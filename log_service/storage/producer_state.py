@@ -1,17 +1,23 @@
-"""What a log knows of idempotent producers (KIP-98): the epoch of each, and its last five batches.
+"""Idempotent producers of a log (KIP-98), with the epoch and the last five batches of each.
 
-Decides whether a batch is new, a repetition, out of order or from a fenced producer. The rules, for a batch of a client:
+The module decides whether a batch is new, repeated, out of order or from a fenced producer. The
+rules for a batch of a client:
 
-* an epoch below the producer's is INVALID_PRODUCER_EPOCH;
-* first and last sequence of one of the last five batches of this epoch: a repetition, answered with the offsets of that batch;
-* an epoch above the producer's has to begin at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER;
-* in the same epoch the sequence has to follow the last one (0 follows 2147483647), else OUT_OF_ORDER_SEQUENCE_NUMBER;
-* a producer that is not known (new, or its records went with retention, KIP-360) may begin anywhere;
-* a batch outside of transactions is INVALID_TXN_STATE while the producer has a transaction open.
+- An epoch below the producer's is INVALID_PRODUCER_EPOCH.
+- A batch with the first and last sequence of one of the last five batches of this epoch is a
+  repetition. It gets the offsets of that batch.
+- An epoch above the producer's must begin at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER.
+- In the same epoch the sequence must follow the last one (0 follows 2147483647), else
+  OUT_OF_ORDER_SEQUENCE_NUMBER.
+- An unknown producer may begin at any sequence. It is new, or retention deleted its records
+  (KIP-360).
+- A batch outside of transactions is INVALID_TXN_STATE while the producer has a transaction open.
 
-What a transactional batch has to show besides, ``transaction_checks`` says. Knows nothing of files (``producer_snapshots``), and of
-transactions only where each begins and ends. Invariants: what is held is bounded:
-five batches per producer, and a producer is forgotten ``producer.id.expiration.ms`` after it last wrote.
+``transaction_checks`` has further rules for transactional batches. The module knows nothing of
+files (``producer_snapshots``). Of transactions it knows only where each begins and ends.
+
+Invariant: the state is bounded. It holds five batches per producer, and forgets a producer
+``producer.id.expiration.ms`` after its last write.
 """
 
 from collections import deque
@@ -27,11 +33,11 @@ from log_service.storage.verifications import Verifications
 
 REMEMBERED_BATCH_COUNT = 5
 NO_OFFSET = -1
-_new = tuple.__new__  # a named tuple's own is a function of Python's
+_new = tuple.__new__  # faster than a named tuple's own __new__, which is a Python function
 
 
 class RememberedBatch(NamedTuple):
-    """A batch that may come again. Sequences and offsets are inclusive."""
+    """A batch that may be repeated. Sequences and offsets are inclusive."""
 
     first_sequence: int
     last_sequence: int
@@ -41,7 +47,10 @@ class RememberedBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer: its epoch and its last batches, newest last (none right after a marker)."""
+    """The epoch and last batches of one producer, newest last.
+
+    There are none right after a marker.
+    """
 
     __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_ms", "producer_id")
 
@@ -58,19 +67,24 @@ class ProducerEntry:
 
     @property
     def last_timestamp(self) -> int:
-        """Latest timestamp of the last batch, as DescribeProducers tells it; when it wrote where no batch is known."""
+        """Latest timestamp of the last batch, as in DescribeProducers.
+
+        Without a known batch it is the time of the last write.
+        """
         return self.batches[-1].timestamp if self.batches else self.last_ms
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 where none is known."""
+        """Sequence of the last record, or -1 if none is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 class ProducerState:
-    """The producers of one log. ``unstable`` are their transactions that readers of committed records wait for, None before the first.
+    """The producers of one log.
 
-    ``verifications`` are the producers that a transaction coordinator is being asked about; they are not part of any snapshot.
+    ``unstable`` holds their transactions that readers of committed records wait for, or None before
+    the first. ``verifications`` are the producers that a transaction coordinator is being asked
+    about. They are not part of any snapshot.
     """
 
     __slots__ = ("_entries", "expiration_ms", "unstable", "verifications")
@@ -91,15 +105,15 @@ class ProducerState:
         return f"<ProducerState producers={len(self)}>"
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """Return the entry of a producer."""
+        """Return the entry of a producer, or None."""
         return self._entries.get(producer_id)
 
     def add(self, entry: ProducerEntry) -> None:
-        """Take an entry of a snapshot."""
+        """Add an entry of a snapshot."""
         self._entries[entry.producer_id] = entry
 
     def check(self, header: BatchHeader) -> RememberedBatch | None:
-        """Return the batch that ``header``, of a client's idempotent batch, repeats; None where it is new and in order.
+        """Return the batch that a client's batch repeats, or None if it is new and in order.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
@@ -130,9 +144,10 @@ class ProducerState:
         return None
 
     def update(self, header: BatchHeader, base_offset: int, now_ms: int | None = None) -> None:
-        """Take a batch that was appended, or read in the log, at ``base_offset``; ``now_ms`` None goes by the batch's own timestamp.
+        """Take a batch at ``base_offset`` that was appended or read from the log.
 
-        A live producer is remembered from the time it wrote: one that writes records of long ago would else be forgotten at once.
+        ``now_ms`` None means the batch's own timestamp. A live producer is remembered from the time
+        of its write. Otherwise a producer of old records would be forgotten at once.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         last_ms = header.max_timestamp if now_ms is None else now_ms
@@ -156,7 +171,10 @@ class ProducerState:
             entry.batches.append(_new(RememberedBatch, fields))
 
     def end_transaction(self, header: BatchHeader, coordinator_epoch: int, now_ms: int | None = None) -> EndedTransaction | None:
-        """Take the marker of a transaction, in place of ``update``, and return the transaction; None where the producer has none open."""
+        """Take the marker of a transaction in place of ``update``, and return the transaction.
+
+        Return None if the producer has none open.
+        """
         self.update(header, header.base_offset, now_ms)
         entry = self._entries[header.producer_id]
         entry.coordinator_epoch = max(entry.coordinator_epoch, coordinator_epoch)
@@ -170,26 +188,26 @@ class ProducerState:
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the first transaction began that is open, None where none is."""
+        """First offset of the oldest open transaction, or None."""
         return None if self.unstable is None else self.unstable.first_open_offset
 
     @property
     def first_open_last_ms(self) -> int | None:
-        """When the producer wrote last whose transaction is the first open one, as ``last_timestamp`` tells it; None where none is."""
+        """Return ``last_timestamp`` of the producer of the oldest open transaction, or None."""
         opened = () if self.unstable is None else self.unstable.open
         entry = self._entries.get(next(iter(opened), -1))
         return None if entry is None else entry.last_timestamp
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return how far readers of committed records may read; see ``UnstableTransactions``."""
+        """Return the last stable offset; see ``UnstableTransactions``."""
         return high_watermark if self.unstable is None else self.unstable.last_stable_offset(high_watermark)
 
     def remember_for(self, expiration_ms: int) -> None:
-        """Forget producers ``expiration_ms`` after they last wrote, from now on."""
+        """Forget producers ``expiration_ms`` after their last write, from now on."""
         self.expiration_ms = expiration_ms
 
     def expire(self, now_ms: int) -> int:
-        """Forget producers that wrote too long ago and return how many."""
+        """Forget producers whose last write is too old, and return their number."""
         before_ms = now_ms - self.expiration_ms
         expired = [
             entry.producer_id
@@ -202,7 +220,7 @@ class ProducerState:
         return len(expired)
 
     def reset(self, entries: Iterable[ProducerEntry] = ()) -> None:
-        """Start over with what a snapshot holds."""
+        """Start over with the entries of a snapshot."""
         self._entries = {entry.producer_id: entry for entry in entries}
         if self.unstable is not None:
             self.unstable.clear()
@@ -212,7 +230,7 @@ class ProducerState:
 
 
 def _check_in_transaction(header: BatchHeader) -> None:
-    """Refuse a batch outside of transactions, of a producer that has one open.
+    """Refuse a batch outside of transactions if its producer has one open.
 
     Raises:
         KafkaError: INVALID_TXN_STATE.
@@ -223,7 +241,7 @@ def _check_in_transaction(header: BatchHeader) -> None:
 
 
 def find_repeated(batches: Iterable[RememberedBatch], first_sequence: int, last_sequence: int) -> RememberedBatch | None:
-    """Return the remembered batch that has these sequences, first and last."""
+    """Return the remembered batch with these first and last sequences, or None."""
     for batch in batches:
         if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
             return batch

@@ -1,12 +1,18 @@
-"""Opening a log's directory: what is there, what of it is believed, and what a crash left to repair.
+"""Opening a log's directory, and recovery after a crash.
 
-Decides that after a clean stop nothing is read but the tail of the active segment; that after any other every batch from the segment of the
-recovery point on is verified, a torn tail is cut, and indexes and producers are built again. Knows nothing of other logs.
+After a clean stop only the tail of the active segment is read. After any other stop every batch
+from the segment of the recovery point on is verified, a torn tail is cut, and indexes and producers
+are rebuilt. The module knows nothing of other logs.
 
-Invariants: only bytes at or above the recovery point are ever cut: damage below it refuses the log with ``StorageError`` and leaves the
-files as they are. Recovery ends, whatever is there. A crash at any point of it leaves a directory that recovers in the same way: files are
-cut, removed and replaced only where the next attempt would do it again. After a failed sync nothing counts as durable because it can be
-read: it is written once more (``sync_failures``).
+Invariants:
+
+- Only bytes at or above the recovery point are ever cut. Damage below it refuses the log with
+  ``StorageError`` and leaves the files as they are.
+- Recovery always ends.
+- A crash at any point of it leaves a directory that recovers in the same way. Files are cut,
+  removed and replaced only if the next attempt would do it again.
+- After a failed sync readable data does not count as durable. It is written once more
+  (``sync_failures``).
 """
 
 import logging
@@ -52,10 +58,11 @@ _PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedFrom:
-    """What is known of a log before its directory is read.
+    """Facts known about a log before its directory is read.
 
-    ``recovery_point``: every offset below it was made durable. ``is_clean``: the last owner closed the log in order. ``cleaned_offset``:
-    below it the log was compacted, so that offsets may be missing; None where no pass ever was.
+    Every offset below ``recovery_point`` was made durable. ``is_clean`` means that the last owner
+    closed the log in order. Below ``cleaned_offset`` the log was compacted, so that offsets may be
+    missing. It is None if no pass ever ran.
     """
 
     is_clean: bool = False
@@ -78,12 +85,13 @@ def open_log(
     producer_id_expiration_ms: int = _PRODUCER_ID_EXPIRATION_MS,
     rebuilt: RebuiltIndexes | None = None,
 ) -> Log:
-    """Open the log in ``directory``, recovering it where that is due, or begin an empty one there. Blocks; belongs into the pool.
+    """Open or begin the log in ``directory``, recovering it if due. Blocks, so use the pool.
 
-    ``topic_id`` is written where the directory names none. Missing indexes go to ``rebuilt``, to be put in place before the log is used.
+    ``topic_id`` is written if the directory names none. Missing indexes go to ``rebuilt``, and must
+    be put in place before the log is used.
 
     Raises:
-        StorageError: damage below the recovery point, a directory of another topic id, files that no clean stop leaves.
+        StorageError: damage below the recovery point, another topic id, or files of no clean stop.
         OSError: the disk failed.
     """
     known, home = known or OpenedFrom(), home or LogDirectory(directory.parent)
@@ -136,7 +144,7 @@ def open_log(
 
 
 def _take_topic_id(files: Files, directory: Path, names: list[str], topic_id: TopicId | None) -> TopicId | None:
-    """Return whose log it is, as the directory says; one that says nothing is ``topic_id``'s from now on."""
+    """Return the topic id in the directory. If it has none, write ``topic_id`` there."""
     found_id = read_topic_id(files, directory) if PARTITION_METADATA_FILE in names else None
     if topic_id is not None and found_id is None:
         write_topic_id(files, directory, topic_id)
@@ -152,7 +160,10 @@ def _load_epochs(files: Files, directory: Path, names: list[str]) -> LeaderEpoch
 
 
 def _lacks_epochs(names: list[str], known: OpenedFrom, segments: Segments) -> bool:
-    """Whether the leader epochs of records that were synced are missing: they are written before the recovery point passes them."""
+    """Return whether leader epochs of synced records are missing.
+
+    They are written before the recovery point passes them.
+    """
     is_lacking = LEADER_EPOCH_CHECKPOINT not in names and known.recovery_point > max(known.log_start_offset, segments[0].base_offset)
     if is_lacking:
         logger.error("%s has no %s, which was written before", segments.active.directory, LEADER_EPOCH_CHECKPOINT)
@@ -160,7 +171,7 @@ def _lacks_epochs(names: list[str], known: OpenedFrom, segments: Segments) -> bo
 
 
 def _remove_leftovers(files: Files, directory: Path, names: list[str]) -> list[str]:
-    """Remove what a crash or a delayed removal left, and return the names that count."""
+    """Remove files left by a crash or a delayed removal, and return the other names."""
     kept = []
     for name in names:
         if name.endswith(_LEFTOVER_SUFFIXES):
@@ -172,7 +183,7 @@ def _remove_leftovers(files: Files, directory: Path, names: list[str]) -> list[s
 
 @contextmanager
 def _damage_named(path: Path, segments: Iterable[Segment]) -> Iterator[None]:
-    """Turn damage among batches that were synced into a ``StorageError`` that names ``path``, and close the segments."""
+    """Turn damage in synced batches into an error that names ``path``; close the segments."""
     try:
         yield
     except KafkaError as error:
@@ -183,7 +194,7 @@ def _damage_named(path: Path, segments: Iterable[Segment]) -> Iterator[None]:
 
 
 class _Loader:
-    """Loads the segments of one directory, once."""
+    """Loader of the segments of one directory, used once."""
 
     def __init__(
         self,
@@ -207,7 +218,10 @@ class _Loader:
         """Whether more was cut than a write that the end of a process cut off."""
 
     def load(self, offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
-        """Return the segments and the log end offset. ``offsets`` are those of the files that are there, by suffix."""
+        """Return the segments and the log end offset.
+
+        ``offsets`` are those of all files, by suffix.
+        """
         base_offsets = offsets.get(LOG_SUFFIX, [])
         self._remove_orphans(offsets, base_offsets)
         if not base_offsets:
@@ -224,7 +238,7 @@ class _Loader:
             raise
 
     def _verify(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
-        """Read as much of the segments as the end of the last run asks for."""
+        """Read as much of the segments as the end of the last run requires."""
         if self._known.is_clean:
             self._complete_indexes(segments, offsets)
             with _damage_named(segments[-1].path(), segments):
@@ -234,19 +248,19 @@ class _Loader:
         return self._recover(segments, offsets)
 
     def start_over(self, segments: Segments, offset: int) -> Segments:
-        """Replace segments that all lie below ``offset``, where the log starts, by an empty one."""
+        """Replace segments that all lie below ``offset``, the log start offset, by an empty one."""
         for segment in segments:
             self._remove(segment)
         self._files.sync_directory(self._directory)
         return Segments([self._new_segment(offset)])
 
     def write_again(self, segments: Segments) -> None:
-        """Make durable what was read above the recovery point, after a sync that failed."""
+        """Make everything read above the recovery point durable, after a failed sync."""
         recovery_point = self._known.recovery_point
         logger.warning("%s: a sync failed here before; everything above offset %d is written again", self._directory, recovery_point)
         for segment in segments.from_offset(recovery_point):
             segment.write_again()
-            if segment is not segments.active:  # the indexes of the active one are not finished
+            if segment is not segments.active:  # the indexes of the active segment are not finished
                 segment.sync_indexes()
         topic_id_path = self._directory / PARTITION_METADATA_FILE
         if self._files.exists(topic_id_path):
@@ -255,7 +269,10 @@ class _Loader:
         forget_failed_sync(self._files, self._directory)
 
     def _remove_orphans(self, offsets: Mapping[str, list[int]], base_offsets: list[int]) -> None:
-        """Remove indexes that retention left before the first segment. One behind it says that a segment vanished."""
+        """Remove indexes that retention left before the first segment.
+
+        An index after it means that a segment is missing.
+        """
         first_offset = min(base_offsets, default=-1)
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
             for offset in sorted(set(offsets.get(suffix, ())).difference(base_offsets)):
@@ -273,7 +290,7 @@ class _Loader:
         return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms, size_bytes=size_bytes)
 
     def _complete_indexes(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> None:
-        """Build the indexes whose files are missing now, in the pool, and not during a read."""
+        """Build missing index files now, in the pool, and not during a read."""
         indexed = set(offsets.get(OFFSET_INDEX_SUFFIX, ())).intersection(offsets.get(TIME_INDEX_SUFFIX, ()))
         for segment in segments:
             if segment.size_bytes and segment.base_offset not in indexed:
@@ -281,7 +298,7 @@ class _Loader:
                     segment.rebuild_indexes(self._rebuilt)
 
     def _recover(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
-        """Verify the segments from the recovery point on, and cut the log where they stop being whole."""
+        """Verify the segments from the recovery point on, and cut the log at the first fault."""
         first = max(Segments(segments).index_of(self._known.recovery_point), 0)
         self._complete_indexes(segments[:first], offsets)
         expected_offset = segments[first].base_offset
@@ -299,10 +316,11 @@ class _Loader:
         return Segments(segments), expected_offset
 
     def _boundary_fault(self, segments: list[Segment], index: int, expected_offset: int) -> str | None:
-        """Say why a segment cannot follow one that ends at ``expected_offset``. Only at holes of compaction the log may not be cut.
+        """Return why a segment cannot follow one that ends at ``expected_offset``, or None.
 
-        Compaction works from the beginning of a log and syncs what it writes: a segment with holes of its own proves that all before it are
-        whole.
+        The log may not be cut at holes of compaction. Compaction works from the beginning of a log
+        and syncs what it writes. Hence a segment with holes of its own proves that all before it
+        are whole.
         """
         known, base_offset = self._known, segments[index].base_offset
         is_hole = base_offset > max(expected_offset, known.recovery_point, known.cleaned_offset or 0)
@@ -311,7 +329,7 @@ class _Loader:
         return f"the segment before it ends at {expected_offset}" if base_offset < expected_offset else None
 
     def _check_synced(self, segment: Segment, valid_offset: int, fault: str | None, *, is_last: bool) -> None:
-        """Refuse a log that lost what was durable."""
+        """Refuse a log that lost durable records."""
         if valid_offset < self._known.recovery_point and (fault is not None or is_last):
             text = (
                 f"{segment.path()} is damaged below offset {self._known.recovery_point}, up to which it was synced: "
@@ -320,7 +338,10 @@ class _Loader:
             raise StorageError(text)
 
     def _cut(self, segments: list[Segment], index: int, valid_bytes: int, fault: str) -> list[Segment]:
-        """Cut the log behind ``valid_bytes`` of one segment, durably and from the end, so that a crash leaves no hole."""
+        """Cut the log after ``valid_bytes`` of one segment.
+
+        It is cut durably and from the end, so that a crash leaves no hole.
+        """
         segment = segments[index]
         if index + 1 < len(segments) or not segment.ends_within_batch(valid_bytes):
             self.has_found_loss = True

@@ -1,6 +1,7 @@
-"""An operation on a file that the system refuses to this user: who asked, for what, and whose the file is.
+"""Permission errors that name the user, the operation and the owner of the file.
 
-``Permission denied`` alone sends an operator to look for what is wrong. The text of the error names the rights.
+``Permission denied`` alone makes an operator search for the cause. The text of the error names the
+rights.
 """
 
 import errno
@@ -14,10 +15,10 @@ from pathlib import Path
 
 @contextmanager
 def rights_named(operation: str) -> Iterator[None]:
-    """Let an error of missing rights name ``operation``, the user, and the owner and mode of the file.
+    """Make a permission error name ``operation``, the user, and the owner and mode of the file.
 
     Raises:
-        PermissionError: the system refuses; its ``strerror`` says the rest.
+        PermissionError: the system refuses. Its ``strerror`` has the details.
     """
     try:
         yield
@@ -36,12 +37,12 @@ def own_name() -> str:
 def _user_name(user_id: int) -> str:
     try:
         return pwd.getpwuid(user_id).pw_name
-    except KeyError:  # containers run under ids that no file names
+    except KeyError:  # containers run under ids that have no name
         return str(user_id)
 
 
 def _owner_of_nearest(path: Path) -> str:
-    """Return who owns a path, or the nearest directory above it that this user can see."""
+    """Return the owner of a path, or of the nearest directory above it that this user can see."""
     for each in (path, *path.parents):
         try:
             found = each.stat()

@@ -1,6 +1,7 @@
-"""Files and directories that are to be unlinked later, ``file.delete.delay.ms`` after they were set aside.
+"""Delayed removal of files and directories, ``file.delete.delay.ms`` after they were set aside.
 
-Decides when. Knows nothing of logs. What was not unlinked when the process ends is found by its name at the next start.
+The module only decides when. It knows nothing of logs. If the process ends before a removal, the
+next start finds the file by its name.
 """
 
 import heapq
@@ -15,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class PendingRemovals:
-    """A heap of paths, and of what is to be closed, by due time, monotonic milliseconds."""
+    """A heap of paths to remove and callbacks that close files, by due time in monotonic ms."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -26,16 +27,16 @@ class PendingRemovals:
         return len(self._heap)
 
     def schedule(self, paths: list[Path], due_ms: int) -> None:
-        """Remove ``paths`` (files, or directories with all in them) once ``due_ms`` has come."""
+        """Remove ``paths`` at ``due_ms``. A directory is removed with its content."""
         for path in paths:
             heapq.heappush(self._heap, (due_ms, next(self._order), path))
 
     def schedule_release(self, release: Callable[[], None], due_ms: int) -> None:
-        """Call ``release``, which closes what readers may still hold, once ``due_ms`` has come."""
+        """Call ``release``, which closes files that readers may still hold, at ``due_ms``."""
         heapq.heappush(self._heap, (due_ms, next(self._order), release))
 
     def release_all(self) -> None:
-        """Call every ``release`` now, and remove nothing: there are no readers any more."""
+        """Call every ``release`` now and remove nothing, because there are no readers any more."""
         for _, _, what in self._heap:
             if not isinstance(what, Path):
                 what()
@@ -43,11 +44,14 @@ class PendingRemovals:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next is due."""
+        """Due time of the next entry, or None."""
         return self._heap[0][0] if self._heap else None
 
     async def run_due(self, now_ms: int) -> int:
-        """Unlink what is due, in the pool, and return how many paths went. One that cannot be unlinked is left for the next start."""
+        """Unlink the due paths in the pool, and return the number of due entries.
+
+        A path that cannot be unlinked is left for the next start.
+        """
         due: list[Path | Callable[[], None]] = []
         while self._heap and self._heap[0][0] <= now_ms:
             due.append(heapq.heappop(self._heap)[2])

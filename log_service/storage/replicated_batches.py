@@ -1,6 +1,7 @@
-"""Batches as a leader stamped them: what of a response a follower's log may take.
+"""Batches of a leader's response that a follower's log may append.
 
-Decides that from the bytes alone. It does not know the log beyond the offset at which the batches have to begin or after.
+The module decides from the bytes alone. Of the log it knows only the offset at or after which the
+batches must begin.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,10 @@ from log_service.records.control import TransactionMarker, read_marker
 
 
 class ReplicatedBatches(NamedTuple):
-    """Whole batches, each with its position in ``content``. ``markers`` are those of transactions, by position."""
+    """Whole batches, each with its position in ``content``.
+
+    ``markers`` are the transaction markers among them, by position.
+    """
 
     content: memoryview
     batches: list[tuple[int, BatchHeader]]
@@ -21,7 +25,9 @@ class ReplicatedBatches(NamedTuple):
 
 
 def check_replicated(buffer: Buffer, log_end_offset: int, leader_epoch: int | None) -> ReplicatedBatches:
-    """Return the batches of ``buffer`` that follow ``log_end_offset``; ``Log.append_as_follower`` says what ``leader_epoch`` means.
+    """Return the batches of ``buffer`` that follow ``log_end_offset``.
+
+    ``Log.append_as_follower`` describes ``leader_epoch``.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, OFFSET_OUT_OF_RANGE.

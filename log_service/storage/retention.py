@@ -1,7 +1,12 @@
-"""Which of a log's oldest segments are due for deletion: by age, by size, or because the log starts after them.
+"""Selection of a log's oldest segments for deletion, by age, by size or by the log start offset.
 
-Decides a count and nothing else; the log deletes. Invariants: a segment goes only if every older one goes; a segment that reaches past the
-high watermark stays; an empty active segment stays.
+The module only returns a count. The log deletes.
+
+Invariants:
+
+- A segment is deleted only with every older one.
+- A segment that extends past the high watermark stays.
+- An empty active segment stays.
 """
 
 from collections.abc import Callable
@@ -13,7 +18,7 @@ from log_service.storage.segments import Segments
 
 
 class RetentionOutcome(NamedTuple):
-    """What a pass over one log deleted, and where the log starts now."""
+    """Result of a retention pass over one log, with its new log start offset."""
 
     segments_deleted: int
     bytes_deleted: int
@@ -21,7 +26,7 @@ class RetentionOutcome(NamedTuple):
 
 
 class RetainedLog(Protocol):
-    """What has to be known of a log."""
+    """The attributes of a log that retention needs."""
 
     config: LogConfig
     segments: Segments
@@ -29,15 +34,15 @@ class RetainedLog(Protocol):
     log_end_offset: int
 
     def is_waiting_for(self, segment: Segment) -> bool:
-        """Whether it cannot be told yet how old a segment is."""
+        """Return whether a segment's age cannot be told yet."""
 
 
 IsDue = Callable[[Segment, int], bool]
-"""(segment, offset after it) -> whether it may go."""
+"""Return whether a segment may go, given it and the offset after it."""
 
 
 def count_deletable(log: RetainedLog, now_ms: int, high_watermark: int) -> int:
-    """Return how many of the oldest segments are due."""
+    """Return how many of the oldest segments are due for deletion."""
     rules: list[IsDue] = [lambda _segment, next_offset: next_offset <= log.log_start_offset]
     if log.config.is_deleted:
         if log.config.retention_ms >= 0:
@@ -48,7 +53,10 @@ def count_deletable(log: RetainedLog, now_ms: int, high_watermark: int) -> int:
 
 
 def _older_than(limit_ms: int, log: RetainedLog) -> IsDue:
-    """Return the rule that lets a segment go by its largest timestamp, or by its file's own time where records have none."""
+    """Return the rule by age, which uses a segment's largest timestamp.
+
+    If its records have no timestamps, the rule uses the file's modification time.
+    """
 
     def is_due(segment: Segment, _next_offset: int) -> bool:
         if log.is_waiting_for(segment):
@@ -60,7 +68,7 @@ def _older_than(limit_ms: int, log: RetainedLog) -> IsDue:
 
 
 def _over_size(log: RetainedLog) -> IsDue:
-    """Return the rule that lets segments go while the rest is still as large as ``retention.bytes``."""
+    """Return the rule that deletes segments while the rest has at least ``retention.bytes``."""
     excess_bytes = log.segments.size_bytes - log.config.retention_bytes
 
     def is_due(segment: Segment, _next_offset: int) -> bool:

@@ -1,10 +1,12 @@
-"""Which of several logs of one partition counts, where a start found them in different log directories and no move explains that.
+"""Choice among several logs of one partition in different log directories.
 
-For instance, a replica left this node while its directory was offline, and came back to another one; or its topic was deleted meanwhile,
-and power failed before the id of the new topic of that name was durable.
+A start finds such logs, and no move explains them. For instance, a replica left this node while its
+directory was offline and came back to another one. Or its topic was deleted meanwhile, and power
+failed before the id of a new topic of that name was durable.
 
-Decides by what the metadata says. Opens, renames and serves nothing. A damaged log counts as a whole one does: to serve a whole one that
-the metadata does not name would bring back a state that the replica left behind.
+The metadata decides. The module opens, renames and serves nothing. A damaged log counts like an
+intact one. Serving an intact log that the metadata does not name would bring back a state that the
+replica left behind.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +19,15 @@ FoundLog = Log | DamagedLog
 
 
 def is_blank(log: FoundLog) -> bool:
-    """Whether a log never held a record, and no topic id was written down for it."""
+    """Return whether a log never held a record and has no topic id on disk."""
     return isinstance(log, Log) and log.topic_id is None and log.log_end_offset == 0
 
 
 def one_that_counts(found: Sequence[FoundLog], is_known: Callable[[FoundLog], bool], is_named: Callable[[FoundLog], bool]) -> FoundLog:
-    """Return the log of an existing topic, rather than a blank one; of several that in whose directory the metadata has the replica.
+    """Return the log that counts.
+
+    A log of an existing topic is preferred to others, and a log that is not blank to a blank one.
+    Among the rest, the log in the replica's directory by the metadata counts.
 
     Raises:
         StorageError: the metadata names none of their directories.
@@ -33,4 +38,4 @@ def one_that_counts(found: Sequence[FoundLog], is_known: Callable[[FoundLog], bo
         places = " and in ".join(str(log.directory) for log in found)
         text = f"{found[0].topic_partition} is in {places}, and the metadata does not say which of them counts"
         raise StorageError(f"{text}: move all but one of them away, then start again")
-    return found[0]  # where none is known, it goes with all other strays
+    return found[0]  # if no log is known, this one becomes a stray with all others

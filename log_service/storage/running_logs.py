@@ -1,11 +1,17 @@
-"""The file ``tidelog-running-logs`` in each log directory: the logs that a run keeps there, and how far each reaches at least.
+"""The file ``tidelog-running-logs``, which lists a directory's logs and their least extents.
 
-Decides the content of the file, and when it is believed. Each line replaces what an earlier one said of its partition. A line that adds
-something is written after the files are there, and one that takes something away before the files go. Therefore all that the file names
-is there at every moment, and a kill at any moment leaves a list that holds. A start that does not find it knows that it was taken.
+The module defines the content of the file, and decides when it is trusted. Each line replaces an
+earlier line of its partition. A line that adds something is written after the files are there. A
+line that removes something is written before the files go. Therefore everything in the file exists
+at every moment, and a kill at any moment leaves a correct list. A start that does not find the file
+knows that it was removed.
 
-Invariants: the file is never synced and only believed with the page cache in which it was written, as ``tidelog-running`` is. It names the
-epoch of its run. A run that cannot write it any more says so (``on_failed``), and then has no list.
+Invariants:
+
+- The file is never synced. Like ``tidelog-running`` it is trusted only with the page cache in which
+  it was written.
+- It names the epoch of its run.
+- A run that cannot write it any more calls ``on_failed``, and then has no list.
 """
 
 import json
@@ -21,14 +27,16 @@ from log_service.storage import page_cache
 
 RUNNING_LOGS_FILE = "tidelog-running-logs"
 NEEDLESS_LINES = 10_000
-"""The file is written anew once it has so many lines more than logs."""
+"""The file is rewritten once it has this many more lines than logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """A log as a run left it: it starts at or before ``start_offset`` and ends at or behind ``end_offset``.
+    """The least extent of a log at the end of a run.
 
-    Between them segments begin at each of ``base_offsets``, and perhaps at others. ``topic_id`` is None where it was not known.
+    The log starts at or before ``start_offset`` and ends at or after ``end_offset``. Between them
+    segments begin at each of ``base_offsets``, and perhaps at others. ``topic_id`` is None if it
+    was not known.
     """
 
     topic_id: TopicId | None
@@ -39,7 +47,7 @@ class Extent:
 
 @dataclass(slots=True, kw_only=True)
 class ListedLogs:
-    """What the file of a log directory says: its logs, and the checkpoints that were written."""
+    """The listed logs of a log directory, and the checkpoints that were written."""
 
     broker_epoch: int
     extents: dict[TopicPartition, Extent] = field(default_factory=dict)
@@ -47,7 +55,10 @@ class ListedLogs:
 
 
 def read_running_logs(files: Files, directory: Path) -> ListedLogs | None:
-    """Return what the last run of a log directory kept there; None where that is not known. A torn last line is left out."""
+    """Return the logs that the last run of a directory listed, or None if they are unknown.
+
+    A torn last line is ignored.
+    """
     try:
         *lines, _torn = files.read_bytes(directory / RUNNING_LOGS_FILE).split(b"\n")
         first, *entries = [json.loads(line) for line in lines]
@@ -89,9 +100,12 @@ def _extent_line(topic_partition: TopicPartition, extent: Extent) -> bytes:
 
 
 class RunningLogs:
-    """The file of one log directory while the node runs. Nothing is written before ``begin``; may be called from any thread.
+    """The list of one log directory while the node runs.
 
-    ``on_failed`` is called once where the file can be written no more: it is then not to be believed.
+    Nothing is written before ``begin``.
+
+    The methods may be called from any thread. ``on_failed`` is called once when the file cannot be
+    written any more. It must not be trusted then.
     """
 
     def __init__(self, files: Files, directory: Path, on_failed: Callable[[OSError], None]) -> None:
@@ -107,10 +121,10 @@ class RunningLogs:
         return f"<RunningLogs {self._directory} logs={len(self._listed.extents)}{'' if self._file else ', not written'}>"
 
     def begin(self, broker_epoch: int, extents: Mapping[TopicPartition, Extent], checkpoints: Iterable[str]) -> None:
-        """Write the logs that are there when a run begins, in place of the list of the run before.
+        """Write the logs that exist when a run begins, in place of the previous run's list.
 
         Raises:
-            OSError: the disk failed or is full; there is no list of this run.
+            OSError: the disk failed or is full. This run has no list.
         """
         with self._guard:
             self._close()
@@ -130,7 +144,7 @@ class RunningLogs:
         self._line_count = len(lines)
 
     def note(self, topic_partition: TopicPartition, extent: Extent) -> None:
-        """Take note of a log that is there, and reaches so far."""
+        """Note that a log exists and its extent."""
         with self._guard:
             if self._listed.extents.get(topic_partition) != extent:
                 self._listed.extents[topic_partition] = extent
@@ -140,7 +154,7 @@ class RunningLogs:
         self._tell(error)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Take note that a log is about to go."""
+        """Note that a log is about to be removed."""
         error = None
         with self._guard:
             if self._listed.extents.pop(topic_partition, None) is not None:
@@ -148,7 +162,7 @@ class RunningLogs:
         self._tell(error)
 
     def note_checkpoint(self, name: str) -> None:
-        """Take note of a checkpoint that was written."""
+        """Note a checkpoint that was written."""
         error = None
         with self._guard:
             if name not in self._listed.checkpoints:
@@ -172,7 +186,7 @@ class RunningLogs:
         return None
 
     def _tell(self, error: OSError | None) -> None:
-        """Report a failure without the guard, because the callback may take other files away."""
+        """Report a failure without holding the guard, because the callback may remove files."""
         if error is not None:
             self._on_failed(error)
 

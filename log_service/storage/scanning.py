@@ -1,7 +1,10 @@
-"""Walking the batches of a file: headers alone, or whole batches with their checksums.
+"""Walks over the batches of a file, by header alone or with verified checksums.
 
-Decides how much is read at once. Knows nothing of indexes and offsets to expect: it stops where the bytes stop being batches, and says why.
-Invariants: never reads past the end it was given, never holds more than one chunk (or one batch, where that is larger), always ends.
+The module decides how much is read at once. It knows nothing of indexes and expected offsets. It
+stops where the bytes stop being batches and gives the reason.
+
+Invariants: a walk never reads past its given end, never holds more than one chunk (or one larger
+batch), and always ends.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +25,7 @@ from log_service.records.batch import (
 )
 
 Read = Callable[[int, int], bytes]
-"""(position, size_bytes) -> at most that many bytes from there."""
+"""Return at most ``size_bytes`` from ``position``, given (position, size_bytes)."""
 
 SMALL_BYTES = 8 << 10
 _HEADERS_CHUNK_BYTES = 32 << 10
@@ -30,11 +33,14 @@ _BATCHES_CHUNK_BYTES = 1 << 20
 _FIND_CHUNK_BYTES = 8 << 10
 LENGTH_POSITION = LOG_OVERHEAD - 4
 _SPAN = Struct(">qi11xi")
-"""Of a header: base offset, batch length, last offset delta."""
+"""Fields of a header: base offset, batch length, last offset delta."""
 
 
 def walker(files: Files, path: Path, read: Read, size_bytes: int) -> Read:
-    """Return what reads a file for one walk: a small one is read whole, and is not kept open as ``read`` does; a node has very many."""
+    """Return a function that reads a file for one walk.
+
+    A small file is read whole. It is not kept open, as ``read`` does, because a node has very many.
+    """
     if size_bytes > SMALL_BYTES:
         return read
     content = files.read_bytes(path) if size_bytes else b""
@@ -44,10 +50,12 @@ def walker(files: Files, path: Path, read: Read, size_bytes: int) -> Read:
 def scan_headers(
     read: Read, position: int, end: int, *, first_chunk_bytes: int = _HEADERS_CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of the batches from ``position`` to ``end``. Where batches are large only their headers are read.
+    """Yield (position, header) of the batches from ``position`` to ``end``.
+
+    Large batches are skipped and only their headers are read.
 
     Raises:
-        CorruptBatch: bytes that are no header, or a batch that would end behind ``end``.
+        CorruptBatch: bytes are not a header, or a batch would end after ``end``.
     """
     chunk, start = b"", position
     chunk_bytes = first_chunk_bytes
@@ -64,9 +72,10 @@ def scan_headers(
 
 
 def find_indexed(read: Read, lookup: Callable[[], int], doubt: Callable[[], None], end: int, offset: int) -> tuple[int, int] | None:
-    """As ``find_batch`` from the position that ``lookup`` tells for ``offset``; ``doubt`` builds anew what an entry was wrong in.
+    """Find a batch as ``find_batch`` does, from the index entry that ``lookup`` returns.
 
-    Index files have no checksum: an entry is believed where a batch begins there that is not behind ``offset``.
+    Index files have no checksum. An entry is trusted if a batch begins there that is not after
+    ``offset``. Otherwise ``doubt`` rebuilds the index.
     """
     position = lookup()
     if not position:
@@ -75,15 +84,16 @@ def find_indexed(read: Read, lookup: Callable[[], int], doubt: Callable[[], None
         if parse_header(read(position, HEADER_SIZE)).base_offset <= offset:
             return find_batch(read, position, end, offset)
     except CorruptBatch:
-        pass  # the entry is wrong, or the batch is: the scan says which
+        pass  # either the entry or the batch is wrong, and the scan shows which
     doubt()
     return find_batch(read, lookup(), end, offset)
 
 
 def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, int] | None:
-    """Return (position, size) of the first batch from ``position`` whose last offset is at or above ``offset``.
+    """Return (position, size) of the first batch whose last offset is at or above ``offset``.
 
-    The first chunk is walked without building headers: an index entry is seldom further away. None where the bytes end before.
+    The search begins at ``position``. It walks the first chunk without building headers, because an
+    index entry is seldom further away. Return None if the bytes end before.
 
     Raises:
         CorruptBatch: as ``scan_headers``.
@@ -94,7 +104,7 @@ def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, i
         base_offset, length, last_offset_delta = unpack(chunk, position - start)
         following = position + LOG_OVERHEAD + length
         if length < MIN_BATCH_LENGTH or last_offset_delta < 0 or chunk[position - start + MAGIC_POSITION] != MAGIC or following > end:
-            break  # the scan below says what is wrong
+            break  # the scan below finds the fault
         if base_offset + last_offset_delta >= offset:
             return position, following - position
         position = following
@@ -105,10 +115,13 @@ def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, i
 
 
 def scan_batches(read: Read, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield (position, header, bytes) of the batches from ``position`` to ``end``, checksums verified.
+    """Yield (position, header, bytes) of the batches from ``position`` to ``end``.
+
+    Checksums are verified.
 
     Raises:
-        CorruptBatch: bytes that are no batch, a batch that would end behind ``end``, a checksum that does not hold.
+        CorruptBatch: bytes are not a batch, a batch would end after ``end``, or a checksum does not
+            match.
     """
     chunk, start = memoryview(b""), position
     while position < end:
@@ -132,7 +145,10 @@ def scan_batches(read: Read, position: int, end: int) -> Iterator[tuple[int, Bat
 
 
 def is_begun_batch(start: bytes, size_bytes: int) -> bool:
-    """Whether bytes at the end of a file, ``size_bytes`` that begin with ``start``, are the beginning of a batch that would be longer."""
+    """Return whether the end of a file is the beginning of a longer batch.
+
+    The end has ``size_bytes`` and begins with ``start``.
+    """
     if size_bytes < LOG_OVERHEAD:
         return True
     length = int.from_bytes(start[LENGTH_POSITION:LOG_OVERHEAD], signed=True)
@@ -140,7 +156,7 @@ def is_begun_batch(start: bytes, size_bytes: int) -> bool:
 
 
 def cut_off_text(header: BatchHeader, position: int, end: int) -> str:
-    """Say that a batch does not fit before ``end``."""
+    """Return the error text for a batch that does not fit before ``end``."""
     return (
         f"the batch at position {position} (base offset {header.base_offset}) announces {header.size_bytes} bytes, the file ends at {end}"
     )

@@ -1,10 +1,15 @@
-"""One segment: a file of batches back to back, and its indexes.
+"""One segment, a file of consecutive batches with its indexes.
 
-Decides where an offset lies, when a segment is full, which part of a file is whole, and which files belong together. Knows nothing of other
-segments, retention and leaders; the log decides which offsets come next.
+The segment decides where an offset lies, when the segment is full, which part of a file is whole,
+and which files belong together. It knows nothing of other segments, retention and leaders. The log
+decides which offsets come next.
 
-Invariants: files and indexes are opened at first use and may be unloaded at any time. ``size_bytes`` is the end of the last whole batch.
-The segment remembers where the newest batches lie, without a gap, so that a read at the log's end needs no index.
+Invariants:
+
+- Files and indexes are opened at first use and may be unloaded at any time.
+- ``size_bytes`` is the end of the last whole batch.
+- The segment remembers the places of the newest batches, without a gap, so that a read at the log's
+  end needs no index.
 """
 
 import errno
@@ -25,21 +30,22 @@ from log_service.storage.segment_indexes import RebuiltIndexes, SegmentIndexes
 MAX_RELATIVE_OFFSET = 2**31 - 1
 RECENT_COUNT = 128
 SLOWLY_REBUILT_BYTES = 1 << 20
-_new = tuple.__new__  # a named tuple's own is a function of Python's
+_new = tuple.__new__  # faster than a named tuple's own __new__, which is a Python function
 _LOOKUP_CHUNK_BYTES = 8 << 10
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies in its segment."""
+    """Position and size of a batch in its segment."""
 
     position: int
     size_bytes: int
 
 
 class _RecentPlaces:
-    """Where the newest batches lie, those from ``floor`` on.
+    """Positions of the newest batches, from offset ``floor`` on.
 
-    It only grows. The segment replaces it by its newer half from time to time, because other threads read it.
+    The lists only grow. From time to time the segment replaces the object by its newer half,
+    because other threads read it.
     """
 
     __slots__ = ("floor", "last_offsets", "positions")
@@ -56,7 +62,7 @@ class _RecentPlaces:
 
 
 class Segment:
-    """A segment of a log; the last one of a log is the active one, the only one that is appended to."""
+    """A segment of a log. Only the last one, the active segment, is appended to."""
 
     __slots__ = (
         "_first_timestamp",
@@ -88,9 +94,10 @@ class Segment:
         size_bytes: int | None = None,
         tail: str = "",
     ) -> None:
-        """``size_bytes`` of a segment whose file exists; None begins a new one, and what the files of that name held is lost.
+        """Open a segment of ``size_bytes``, or begin a new one if that is None.
 
-        ``tail`` follows the names of its files while it is not, or no longer, part of a log.
+        A new segment discards the content of existing files of its name. ``tail`` follows the names
+        of its files while it is not part of a log.
         """
         self.files = files
         self.directory = directory
@@ -112,7 +119,7 @@ class Segment:
             self.open_file.truncate(0)
             self._indexes.reset()
             if not tail:
-                self._indexes.offset_index.flush()  # without its batches it tells the next start that they were lost
+                self._indexes.offset_index.flush()  # without its batches this index tells the next start that they were lost
 
     def __repr__(self) -> str:
         return f"<Segment {self.base_offset} size={self.size_bytes}>"
@@ -130,7 +137,7 @@ class Segment:
         return file
 
     def _read(self, position: int, size_bytes: int) -> bytes:
-        """Read from the file, also where another thread has just unloaded it."""
+        """Read from the file, even if another thread has just unloaded it."""
         try:
             return self.file.read(position, size_bytes)
         except OSError as error:
@@ -141,7 +148,7 @@ class Segment:
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """The indexes, read (or built again where a file is in doubt) at first use."""
+        """The indexes, loaded at first use, or rebuilt if a file is in doubt."""
         if not self._indexes.is_loaded:
             if not self.size_bytes:
                 self._indexes.reset()
@@ -151,7 +158,10 @@ class Segment:
 
     @property
     def is_rebuild_due(self) -> bool:
-        """Whether a use of the indexes would build them again first, which may take seconds; ``doubt_indexes`` was not tried yet."""
+        """Whether using the indexes would rebuild them first, which may take seconds.
+
+        It is false once ``doubt_indexes`` was tried.
+        """
         indexes = self._indexes
         is_settled = indexes.is_loaded or self._were_indexes_doubted or self.size_bytes <= SLOWLY_REBUILT_BYTES
         return not is_settled and not indexes.try_load(self.size_bytes)
@@ -169,9 +179,14 @@ class Segment:
     # Appending
 
     def append(self, buffers: list[Buffer]) -> int:
-        """Write with one gathered write and return the position; all or, with OSError, nothing. ``note_batch`` follows for each batch."""
+        """Append with one gathered write and return the position.
+
+        On OSError nothing was appended.
+
+        ``note_batch`` must follow for each batch.
+        """
         if not self._indexes.is_loaded:
-            _ = self.indexes  # if they were built again after the write, they would count these batches twice
+            _ = self.indexes  # rebuilding them after the write would count these batches twice
         file = self.open_file or self.file
         self.was_used = True
         self.are_indexes_synced = False
@@ -180,7 +195,7 @@ class Segment:
         return position
 
     def note_batch(self, position: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch that ``append`` wrote at ``position`` into the indexes and the memory of recent places."""
+        """Add a batch that ``append`` wrote at ``position`` to the indexes and recent places."""
         self._indexes.note(position, last_offset, max_timestamp)
         if position == 0:
             self._first_timestamp = max_timestamp
@@ -193,7 +208,7 @@ class Segment:
             self._recent = recent.without_oldest()
 
     def must_roll_for(self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig) -> bool:
-        """Whether batches of that size, timestamp and last offset belong into a new segment."""
+        """Return whether batches of this size, timestamp and last offset need a new segment."""
         if self.size_bytes == 0:
             return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         first_timestamp = self._first_timestamp
@@ -209,7 +224,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """Largest timestamp of the first batch, what ``segment.ms`` counts from; -1 where there is none."""
+        """Largest timestamp of the first batch, from which ``segment.ms`` counts; -1 if empty."""
         if self._first_timestamp is None:
             if self.size_bytes == 0:
                 return NO_TIMESTAMP
@@ -219,7 +234,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """Largest timestamp of all batches, -1 where there is none."""
+        """Largest timestamp of all batches; -1 if there is none."""
         timestamp = self._indexes.max_timestamp
         if timestamp is None:
             timestamp = self.indexes.max_timestamp
@@ -228,11 +243,11 @@ class Segment:
 
     @property
     def max_timestamp_offset(self) -> int:
-        """Last offset of the first batch that has ``max_timestamp``; base_offset where there is none."""
+        """Last offset of the first batch that has ``max_timestamp``, or base_offset if none."""
         return (self.indexes if self._indexes.max_timestamp is None else self._indexes).max_timestamp_offset
 
     def append_aborted(self, content: bytes) -> None:
-        """Append an entry to the index of aborted transactions; the segment's next sync makes it durable."""
+        """Append an entry to the index of aborted transactions. The next sync makes it durable."""
         self.are_indexes_synced = False
         self._is_txn_index_synced = False
         file = self.files.open(self.path(TXN_INDEX_SUFFIX))
@@ -242,7 +257,12 @@ class Segment:
             file.close()
 
     def replace_aborted(self, content: bytes) -> None:
-        """Write the index of aborted transactions anew, durably; an empty one is no file. Blocks."""
+        """Rewrite the index of aborted transactions durably.
+
+        Blocks.
+
+        An empty index has no file.
+        """
         if content:
             self.files.write_atomically(self.path(TXN_INDEX_SUFFIX), content)
         else:
@@ -252,19 +272,21 @@ class Segment:
     # Finding
 
     def headers(self, position: int, *, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of the batches from ``position``, where one begins, to ``end``."""
+        """Yield (position, header) of batches from ``position``, where one begins, to ``end``."""
         return scan_headers(self._read, position, self.size_bytes if end is None else end, first_chunk_bytes=_LOOKUP_CHUNK_BYTES)
 
     def batches(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Yield (position, header, bytes) of the batches from ``position``, where one begins, with their checksums verified.
+        """Yield (position, header, bytes) of the batches from ``position``, where one begins.
+
+        Checksums are verified.
 
         Raises:
-            CorruptBatch: one is damaged.
+            CorruptBatch: a batch is damaged.
         """
         return scan_batches(self._read, position, self.size_bytes)
 
     def locate(self, offset: int) -> BatchPlace | None:
-        """Return the place of the first batch whose last offset is at or above ``offset``; None where the segment ends before."""
+        """Return the place of the first batch that ends at or above ``offset``, or None."""
         self.was_used = True
         recent = self._recent
         if recent is not None and offset >= recent.floor:
@@ -290,7 +312,7 @@ class Segment:
         """Return the bytes of the batch at ``position``.
 
         Raises:
-            CorruptBatch: they are not all there.
+            CorruptBatch: the batch is cut off.
         """
         content = self._read(position, size_bytes)
         if len(content) < size_bytes:
@@ -308,7 +330,9 @@ class Segment:
     # Checking and cutting
 
     def rebuild_indexes(self, rebuilt: RebuiltIndexes | None = None) -> None:
-        """Build both indexes from the headers, to the last entry, and replace the files, now or together with the others of ``rebuilt``.
+        """Rebuild both indexes from the headers and replace the files.
+
+        The files are replaced now, or together with the others of ``rebuilt``.
 
         Raises:
             CorruptBatch: a batch is damaged.
@@ -320,13 +344,16 @@ class Segment:
         except CorruptBatch:
             self._indexes = indexes  # they are right up to the damage
             raise
-        self._indexes = indexes  # only now that they are whole: other threads use them
+        self._indexes = indexes  # only once they are whole, because other threads use them
         own = RebuiltIndexes(self.files)
         indexes.replace_files(own if rebuilt is None else rebuilt)
         own.put_in_place()
 
     def doubt_indexes(self) -> None:
-        """Build the indexes again, once: where the batches are damaged a second time does not help."""
+        """Rebuild the indexes, but only once.
+
+        If the batches are damaged, a second time does not help.
+        """
         if not self._were_indexes_doubted:
             try:
                 self.rebuild_indexes()
@@ -334,9 +361,10 @@ class Segment:
                 self._were_indexes_doubted = True
 
     def recover(self, note_epoch: Callable[[int, int], object]) -> tuple[int, int, str | None]:
-        """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None).
+        """Verify every batch and rebuild the indexes.
 
-        ``note_epoch`` is called with (leader epoch, base offset) of each valid batch.
+        Return (valid bytes, next offset, reason for an early end or None). ``note_epoch`` is called
+        with (leader epoch, base offset) of each valid batch.
         """
         self._start_over()
         self.are_indexes_synced = False
@@ -355,7 +383,10 @@ class Segment:
         return valid_bytes, next_offset, None
 
     def ends_within_batch(self, position: int) -> bool:
-        """Whether the file has the beginning of a batch at ``position`` and nothing else, as a write leaves that was cut off."""
+        """Return whether only the beginning of a batch follows ``position`` in the file.
+
+        A write that was cut off leaves this.
+        """
         return is_begun_batch(self._read(position, LOG_OVERHEAD), self.size_bytes - position)
 
     def _start_over(self) -> None:
@@ -376,11 +407,17 @@ class Segment:
             indexes.raise_max_timestamp(kept.max_timestamp, kept.last_offset)
 
     def cut_torn_tail(self, size_bytes: int) -> None:
-        """Cut the file, durably, behind what ``recover`` found valid; the indexes have no entries for the rest."""
+        """Cut the file durably after the bytes that ``recover`` found valid.
+
+        The indexes have no entries for the rest.
+        """
         self._cut(size_bytes)
 
     def _cut(self, size_bytes: int) -> None:
-        """Cut and sync at once: otherwise the bytes that were cut could come back after a crash, behind what is appended next."""
+        """Cut and sync at once.
+
+        Otherwise a crash could bring the removed bytes back behind the next append.
+        """
         self.file.truncate(size_bytes)
         self.are_indexes_synced = False
         self.size_bytes = size_bytes
@@ -389,12 +426,12 @@ class Segment:
     # Ending
 
     def finish_indexes(self) -> None:
-        """Give the time index its last entry and write both; for a segment that rolls or closes."""
+        """Add the time index's last entry and write both files when the segment rolls or closes."""
         indexes = self.indexes if self._indexes.owes_last_time else self._indexes
         indexes.finish()
 
     def sync_indexes(self) -> None:
-        """Make the index files durable; blocks."""
+        """Make the index files durable. Blocks."""
         self.indexes.flush(is_synced=True)
         if not self._is_txn_index_synced:
             self._sync_txn_index()
@@ -409,17 +446,22 @@ class Segment:
         self._is_txn_index_synced = True
 
     def note_synced(self, size_bytes: int) -> None:
-        """Take note that a sync of the file made its first ``size_bytes`` durable."""
+        """Note that a sync of the file made its first ``size_bytes`` durable."""
         self.synced_bytes = max(self.synced_bytes, size_bytes)
 
     def finish_durably(self) -> None:
-        """Finish the indexes, and make them and the batches durable; blocks."""
+        """Finish the indexes, and make them and the batches durable. Blocks."""
         self.finish_indexes()
         self._sync_file()
         self.sync_indexes()
 
     def write_again(self) -> None:
-        """Write every batch once more over itself, and sync the file: what a failed sync left only in memory becomes durable. Blocks."""
+        """Overwrite every batch with itself and sync the file.
+
+        Blocks.
+
+        This makes bytes durable that a failed sync left only in memory.
+        """
         for position, _, batch in self.batches(0):
             self.file.write_at(position, batch)
         self._sync_file()
@@ -429,7 +471,12 @@ class Segment:
         self.synced_bytes = self.size_bytes
 
     def sync(self) -> None:
-        """Make a segment that rolled durable, with its indexes; blocks. One that was removed meanwhile needs nothing."""
+        """Make a rolled segment and its indexes durable.
+
+        Blocks.
+
+        A segment that was removed meanwhile needs no sync.
+        """
         try:
             if self.synced_bytes < self.size_bytes and not self.is_removed:
                 self._sync_file()
@@ -440,19 +487,22 @@ class Segment:
                 raise
 
     def pin(self) -> None:
-        """Open the file and load the indexes, so that readers of the segment go on when its files change their names."""
+        """Open the file and load the indexes, so that readers continue when files are renamed."""
         self.was_used = True
         _ = self.indexes
         self.file.slice(0, 0).release()
 
     def unload(self) -> None:
-        """Close the file and give the indexes' memory back where they are on disk; the next use opens them again."""
+        """Close the file and free the indexes' memory if they are on disk.
+
+        The next use opens them again.
+        """
         self.close_file()
         self._indexes.unload()
         self._recent = None
 
     def maybe_unload(self) -> bool:
-        """Unload the segment where it was not used since the last call; says whether it was open."""
+        """Unload the segment if it was not used since the last call. Return whether it was open."""
         was_used, self.was_used = self.was_used, False
         if was_used or (self.open_file is None and not self._indexes.is_loaded):
             return False
@@ -466,15 +516,19 @@ class Segment:
             file.close()
 
     def replace_file(self, file: File) -> None:
-        """Go on with ``file``, which holds the same bytes under the same name; the one in use closes with its last lease."""
+        """Continue with ``file``, which holds the same bytes under the same name.
+
+        The file in use closes with its last lease.
+        """
         old, self.open_file = self.open_file, file
         if old is not None:
             old.close()
 
     def rename(self, tail: str) -> list[Path]:
-        """Let ``tail`` follow the names of the files, and return the new paths.
+        """Put ``tail`` after the names of the files, and return the new paths.
 
-        Indexes become ``.deleted`` before the batches: a start takes an index without batches for a sign that its batches were lost.
+        Indexes become ``.deleted`` before the batches, because a start treats an index without
+        batches as a sign that its batches were lost.
         """
         renamed = []
         for suffix in reversed(SEGMENT_SUFFIXES) if tail == DELETED_SUFFIX else SEGMENT_SUFFIXES:

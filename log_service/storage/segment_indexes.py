@@ -1,11 +1,17 @@
-"""The two indexes of one segment, kept in step: when an entry is due, the largest timestamp so far, and their files.
+"""The two indexes of one segment, kept in step.
 
-Decides that an entry is due where more than ``index.interval.bytes`` lie between a batch and the last entry, and with how many syncs files
-that were built again become durable: one of the file system where there are many, as at the start of a node whose indexes are missing, else
-one of each file. Knows nothing of the file of batches: on ``IndexInDoubt`` the segment starts over and notes every batch again.
+The module decides when an entry is due, which is when more than ``index.interval.bytes`` lie
+between a batch and the last entry. It also decides how rebuilt files become durable. Many, as at a
+start with missing indexes, share one sync of the file system. Few are synced one by one. It knows
+nothing of the file of batches. On ``IndexInDoubt`` the segment starts over and notes every batch
+again.
 
-Invariants: both indexes are loaded or none. What was noted batch by batch equals what a rebuild notes. The largest timestamp outlives
-``unload``. A rebuilt index stands under its name only when all of it is durable.
+Invariants:
+
+- Either both indexes are loaded or none.
+- Noting batch by batch gives the same entries as a rebuild.
+- The largest timestamp outlives ``unload``.
+- A rebuilt index has its name only once all of it is durable.
 """
 
 from copy import copy
@@ -19,15 +25,16 @@ from log_service.storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFI
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
 
 LEAST_TOGETHER = 64
-"""Fewer files are synced one by one: a sync of the file system waits for everything that any process writes there."""
+"""Fewer files are synced one by one, because a file system sync also waits for other processes."""
 
 
 class RebuiltIndexes:
-    """Index files that were built again, of one segment or of a whole log directory, on their way to their names.
+    """Rebuilt index files of one segment or of a whole log directory, before they get their names.
 
-    They are written beside their names, made durable together, and only then renamed: recovery believes the index files that it finds
-    below the recovery point. That the new names are durable is not waited for: an index that a loss of power takes away is built again, and
-    one that never got its name is removed as a leftover. Logs may be opened, and indexes added, in several threads.
+    They are written beside their names, made durable together, and only then renamed, because
+    recovery trusts the index files below the recovery point. The new names need not be durable. An
+    index lost with the power is rebuilt, and one that never got its name is removed as a leftover.
+    Logs may be opened, and indexes added, in several threads.
     """
 
     def __init__(self, files: Files) -> None:
@@ -35,7 +42,7 @@ class RebuiltIndexes:
         self._paths: list[Path] = []
 
     def write(self, path: Path, content: Buffer) -> None:
-        """Write what shall stand at ``path``; not there yet, and not synced."""
+        """Write the content of ``path`` beside it, unsynced."""
         file = self._files.open(temporary_path(path))
         try:
             file.truncate(0)
@@ -45,10 +52,14 @@ class RebuiltIndexes:
         self._paths.append(path)
 
     def put_in_place(self, lock: DirectoryLock | None = None) -> None:
-        """Make durable what was written and give it its names; blocks. ``lock`` is of the log directory that all of it is in.
+        """Make the written files durable and give them their names.
+
+        Blocks.
+
+        ``lock`` is the lock of the log directory that holds all of them.
 
         Raises:
-            OSError: a sync failed, which is final; or a file could not be renamed.
+            OSError: a sync failed, which is final, or a file could not be renamed.
         """
         paths, self._paths = self._paths, []
         if lock is not None and len(paths) >= LEAST_TOGETHER and lock.can_sync_file_system:
@@ -68,7 +79,7 @@ class RebuiltIndexes:
 
 
 class SegmentIndexes:
-    """The indexes of the segment that begins at ``base_offset``; empty until ``reset`` or ``load``."""
+    """The indexes of the segment at ``base_offset``. They are empty until ``reset`` or ``load``."""
 
     __slots__ = (
         "_files",
@@ -100,7 +111,10 @@ class SegmentIndexes:
         self.max_timestamp: int | None = None
         self.max_timestamp_offset = base_offset
         self.owes_last_time = False
-        """Whether they were unloaded before the time index had an entry of the largest timestamp: only ``finish`` gives it one."""
+        """Whether the time index lacked an entry of the largest timestamp when it was unloaded.
+
+        Only ``finish`` adds that entry.
+        """
         self.offset_index: OffsetIndex
         self.time_index: TimeIndex
 
@@ -119,11 +133,11 @@ class SegmentIndexes:
         """Read both files, which describe ``size_bytes`` of batches.
 
         Raises:
-            IndexInDoubt: one is missing or damaged.
+            IndexInDoubt: a file is missing or damaged.
         """
         offset_index, time_index = self._make()
         position = offset_index.last_position(size_bytes)
-        if size_bytes > self.interval_bytes and not offset_index.entries:  # it was made with the segment, and never written since
+        if size_bytes > self.interval_bytes and not offset_index.entries:  # the file was made with the segment and never written since
             raise IndexInDoubt(f"the file has no entry for {size_bytes} bytes of batches")
         max_timestamp, max_timestamp_offset = time_index.last_entry
         self.offset_index, self.time_index = offset_index, time_index
@@ -134,7 +148,7 @@ class SegmentIndexes:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, max_timestamp_offset
 
     def try_load(self, size_bytes: int) -> bool:
-        """Read both files as ``load`` does, if they can be believed; says whether that is so."""
+        """Read both files as ``load`` does, and return whether they could be trusted."""
         try:
             self.load(size_bytes)
         except IndexInDoubt:
@@ -142,7 +156,7 @@ class SegmentIndexes:
         return True
 
     def reset(self) -> None:
-        """Begin without entries, whatever the files say; they are replaced by the next flush."""
+        """Begin without entries, whatever the files contain. The next flush replaces them."""
         self.offset_index, self.time_index = self._make()
         self.offset_index.reset()
         self.time_index.reset()
@@ -152,13 +166,13 @@ class SegmentIndexes:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
 
     def anew(self) -> Self:
-        """Return indexes of the same segment without entries; these stay as they are."""
+        """Return empty indexes of the same segment, and leave these unchanged."""
         fresh = copy(self)
         fresh.reset()
         return fresh
 
     def note(self, position: int, last_offset: int, max_timestamp: int) -> None:
-        """Take the next batch into account; the indexes are loaded."""
+        """Take the next batch into account. The indexes must be loaded."""
         assert self.max_timestamp is not None, "indexes are loaded before they take a batch"
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
@@ -169,7 +183,10 @@ class SegmentIndexes:
             self.is_full = self.offset_index.is_full or self.time_index.is_full
 
     def truncate_to(self, offset: int) -> int:
-        """Forget batches at or above ``offset``, and return the position from which the largest timestamp has to be looked for."""
+        """Drop batches at or above ``offset``.
+
+        Return the position from which the largest timestamp must be searched.
+        """
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.is_full = self.offset_index.is_full or self.time_index.is_full
@@ -178,18 +195,18 @@ class SegmentIndexes:
         return self._last_position
 
     def raise_max_timestamp(self, max_timestamp: int, last_offset: int) -> None:
-        """Count a batch that has no entry of its own, after ``truncate_to``."""
+        """Count a batch without an entry of its own, after ``truncate_to``."""
         if self.max_timestamp is None or max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
 
     def finish(self) -> None:
-        """Give the time index its last entry and write both files; for a segment that rolls or closes."""
+        """Add the time index's last entry and write both files when a segment rolls or closes."""
         if self.is_loaded:
             self._append_last_time()
             self.flush()
 
     def replace_files(self, rebuilt: RebuiltIndexes) -> None:
-        """As ``finish``, with files that ``rebuilt`` makes durable and puts in place."""
+        """Finish like ``finish``, with files that ``rebuilt`` makes durable and puts in place."""
         self._append_last_time()
         self.offset_index.replace_file(rebuilt.write)
         self.time_index.replace_file(rebuilt.write)
@@ -199,20 +216,20 @@ class SegmentIndexes:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
 
     def flush(self, *, is_synced: bool = False) -> None:
-        """Bring the files up to date, and with ``is_synced`` onto the disk; blocks."""
+        """Bring the files up to date, durably with ``is_synced``. Blocks."""
         if self.is_loaded:
             self.offset_index.flush(is_synced=is_synced)
             self.time_index.flush(is_synced=is_synced)
 
     def rename(self, tail: str) -> None:
-        """Know the files, which the segment renames, by their new names."""
+        """Use the new names of the files, which the segment renames."""
         self.tail = tail
         if self.is_loaded:
             self.offset_index.path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX + tail)
             self.time_index.path = self.directory / file_name(self.base_offset, TIME_INDEX_SUFFIX + tail)
 
     def unload(self) -> None:
-        """Give the memory back where the files say the same."""
+        """Free the memory if the files are up to date."""
         if self.is_loaded and not self.offset_index.is_dirty and not self.time_index.is_dirty:
             self.is_loaded = False
             self.owes_last_time = self.max_timestamp is not None and self.max_timestamp > self.time_index.last_entry[0]

@@ -1,11 +1,17 @@
-"""The segments of one log in order of offset, and how they come and go.
+"""The segments of one log in order of offset.
 
-Decides which segment an offset belongs to, and in which order files change when a segment begins, goes, is cut or is exchanged for a
-cleaned one: a crash in between leaves a log that the next start opens. What goes is renamed at once; the paths that a method returns are
-the caller's to remove, later, because readers may still hold them. Knows nothing of producers, epochs and what is durable.
+The module decides which segment an offset belongs to. It also orders the changes of files when a
+segment is begun, dropped, cut or exchanged for a cleaned one, so that a crash in between leaves a
+log that the next start can open. Removed files are renamed at once. A method returns their paths,
+and the caller removes them later, because readers may still hold them. The module knows nothing of
+producers, epochs and durability.
 
-Invariants: never empty once a log is open; base offsets rise strictly; the last is the active one. Both lists are replaced at once, never
-changed, so that a reader in another thread sees the old ones or the new ones.
+Invariants:
+
+- An open log always has a segment.
+- Base offsets rise strictly, and the last segment is the active one.
+- Both lists are replaced at once and never changed, so that a reader in another thread sees the old
+  ones or the new ones.
 """
 
 from bisect import bisect_right
@@ -36,13 +42,13 @@ class Segments:
         return self._held[0][index]
 
     def replace(self, segments: Iterable[Segment]) -> None:
-        """Hold exactly these, in order of offset."""
+        """Hold exactly these segments, in order of offset."""
         held = tuple(segments)
         self._held = held, [segment.base_offset for segment in held]
         self.active = held[-1]
 
     def index_of(self, offset: int) -> int:
-        """Return the index of the last segment that begins at or below ``offset``; -1 where all begin above."""
+        """Return the index of the last segment that begins at or below ``offset``, or -1."""
         return bisect_right(self._held[1], offset) - 1
 
     def from_offset(self, offset: int) -> Iterator[Segment]:
@@ -52,13 +58,17 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files of batches."""
+        """Size of all files of batches, in bytes."""
         return sum(segment.size_bytes for segment in self._held[0])
 
-    # How they come and go; all raise OSError where the disk failed
+    # Changes; all raise OSError if the disk failed
 
     def begin(self, base_offset: int, config: LogConfig, *, created_ms: int) -> list[Path]:
-        """Make a new segment the active one. An empty active one, whose base the next offset is too far from, goes: its paths."""
+        """Make a new segment the active one.
+
+        An empty active segment, whose base is too far from the next offset, is dropped and its
+        paths are returned.
+        """
         held, old = self._held[0], self.active
         if old.size_bytes == 0:
             kept, paths = held[:-1], old.set_aside()
@@ -69,15 +79,16 @@ class Segments:
         return paths
 
     def drop_oldest(self, count: int) -> list[Path]:
-        """Let the oldest segments go, and return their paths."""
+        """Drop the oldest segments and return their paths."""
         held = self._held[0]
         self.replace(held[count:])
         return [path for segment in held[:count] for path in segment.set_aside()]
 
     def cut(self, offset: int, config: LogConfig, *, created_ms: int) -> list[Path]:
-        """Cut everything at or above ``offset``, later segments first and durably; return the paths of segments that went whole.
+        """Cut everything at or above ``offset``, later segments first and durably.
 
-        A batch that holds the offset goes whole. Where all segments begin above it, an empty one begins there.
+        Return the paths of segments that were dropped whole. A batch that holds the offset is
+        dropped whole. If all segments begin above the offset, an empty one begins there.
         """
         keep = self.index_of(offset) + 1
         kept, doomed = list(self._held[0][:keep]), self._held[0][keep:]
@@ -92,9 +103,11 @@ class Segments:
         return paths
 
     def exchange(self, old: Sequence[Segment], new: Segment) -> tuple[list[Path], int]:
-        """Put ``new`` in the place of ``old``, neighbours that are not the active one; return the old paths, and where the next one begins.
+        """Replace ``old`` with ``new``.
 
-        The old segments stay open for their readers.
+        Return the old paths and the next segment's base offset.
+
+        ``old`` are neighbours without the active segment. They stay open for their readers.
         """
         first = self.index_of(old[0].base_offset)
         segments = self._held[0]

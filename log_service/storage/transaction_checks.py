@@ -1,17 +1,21 @@
-"""What a leader asks of a transactional batch and of a marker before it appends them (KIP-98, KIP-890, KIP-1228).
+"""Checks of transactional batches and markers before an append (KIP-98, KIP-890, KIP-1228).
 
-Decides from what the log knows of the producer, and changes nothing. Batches of a client:
+A leader decides by its log's state of the producer, and the checks change nothing. Rules for a
+batch of a client:
 
-* one that repeats one of the last five is answered with its offsets, also after its transaction has ended;
-* the first one of a transaction has to show the verification of this producer (``verifications``), else INVALID_TXN_STATE;
-* an epoch below the producer's is INVALID_PRODUCER_EPOCH;
-* a sequence above the lowest that waits for the coordinator is OUT_OF_ORDER_SEQUENCE_NUMBER; with version 2 of transactions so is any
-  first sequence but 0 of a producer of which no batch is known;
-* then the rules of every idempotent batch hold (``producer_state``).
+- A batch that repeats one of the last five gets that batch's offsets, also after its transaction
+  has ended.
+- The first batch of a transaction must show the verification of this producer (``verifications``),
+  else INVALID_TXN_STATE.
+- An epoch below the producer's is INVALID_PRODUCER_EPOCH.
+- A sequence above the lowest that waits for the coordinator is OUT_OF_ORDER_SEQUENCE_NUMBER. With
+  version 2 of transactions so is any first sequence but 0 of a producer without known batches.
+- Then the rules of every idempotent batch apply (``producer_state``).
 
-A coordinator's own batch, which has no sequence, is asked for the epoch and the verification alone. A marker must not be of an older
-coordinator, nor of an older epoch. With version 2 each transaction has an epoch of its own and the marker has the next one: a marker of the
-producer's own epoch is too late, unless nothing is open and it may have come twice.
+For a coordinator's own batch, which has no sequence, only the epoch and the verification are
+checked. A marker must not be of an older coordinator epoch or producer epoch. With version 2 each
+transaction has its own epoch, and the marker has the next one. Hence a marker of the producer's own
+epoch is too late, unless no transaction is open and the marker may have come twice.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -20,12 +24,12 @@ from log_service.storage.producer_state import NO_OFFSET, ProducerEntry, Produce
 from log_service.storage.verifications import ONGOING, UNCHECKED, Verification
 
 LAST_EPOCH = 2**15 - 1
-"""An epoch that only markers have: the producer gets a new id after it."""
+"""An epoch that only markers have. The producer gets a new id after it."""
 TRANSACTION_VERSION_2 = 2
 
 
 def check_client_batch(producers: ProducerState, header: BatchHeader, shown: Verification) -> RememberedBatch | None:
-    """Return the batch that a transactional batch of a client repeats; None where it may be appended.
+    """Return the batch that a client's transactional batch repeats, or None if it may be appended.
 
     Raises:
         KafkaError: INVALID_TXN_STATE, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
@@ -72,14 +76,16 @@ def _check_lowest_sequence(producers: ProducerState, entry: ProducerEntry | None
 
 
 def is_open(entry: ProducerEntry | None, epoch: int) -> bool:
-    """Whether the producer has a transaction open, in this epoch."""
+    """Return whether the producer has a transaction open in this epoch."""
     return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
 
 
 def begin_verification(
     producers: ProducerState, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int
 ) -> Verification:
-    """Return what an append has to show; ``ONGOING`` where the producer's transaction is open, and nothing has to be asked.
+    """Return the verification that an append must show.
+
+    It is ``ONGOING`` if the producer's transaction is open and nothing must be asked.
 
     Raises:
         KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch.
@@ -93,7 +99,7 @@ def begin_verification(
 
 
 def check_marker(entry: ProducerEntry | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
-    """Check a marker that a transaction coordinator sent, by what is known of its producer.
+    """Check a marker of a transaction coordinator against the state of its producer.
 
     Raises:
         KafkaError: INVALID_PRODUCER_EPOCH; TRANSACTION_COORDINATOR_FENCED.

@@ -1,10 +1,12 @@
-"""The transactions of one log that hold its last stable offset back (KIP-98): those that are open, and those whose marker is not safe yet.
+"""Transactions of one log that hold its last stable offset back (KIP-98).
 
-Decides how far readers of committed records may read, given the high watermark. Knows nothing of files, and of batches only what it is
-told: where a producer's transaction begins, and where its marker is. A transaction that began below the start of the log holds readers back
-at the start.
+These are open transactions, and those whose marker is not below the high watermark yet. Given the
+high watermark, the module decides how far readers of committed records may read. It knows nothing
+of files. Of batches it is only told the first offset of a producer's transaction and the offset of
+its marker. A transaction that began below the start of the log holds readers back at the start.
 
-Invariant: the first offsets rise from one open transaction to the next, in the order in which they are told.
+Invariant: first offsets rise from one open transaction to the next, in the order in which they are
+reported.
 """
 
 from collections.abc import Mapping
@@ -12,8 +14,10 @@ from typing import NamedTuple
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction that has its marker. ``last_offset`` is the marker's, ``last_stable_offset`` where the first one began that was open
-    then, or the offset behind the marker.
+    """A transaction that has its marker.
+
+    ``last_offset`` is the marker's offset. ``last_stable_offset`` is the first offset of the oldest
+    transaction that was open then, or the offset after the marker.
     """
 
     producer_id: int
@@ -23,7 +27,7 @@ class EndedTransaction(NamedTuple):
 
 
 class UnstableTransactions:
-    """Those of one log."""
+    """The unstable transactions of one log."""
 
     __slots__ = ("_ended", "_open", "_start_offset")
 
@@ -37,12 +41,12 @@ class UnstableTransactions:
 
     @property
     def open(self) -> Mapping[int, int]:
-        """The first offsets of the open transactions by producer, the oldest first."""
+        """First offset of each open transaction by producer, oldest first."""
         return self._open
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the first one began that is open, None where none is."""
+        """First offset of the oldest open transaction, or None."""
         return next(iter(self._open.values()), None)
 
     def begin(self, producer_id: int, first_offset: int) -> None:
@@ -50,7 +54,10 @@ class UnstableTransactions:
         self._open[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int) -> EndedTransaction | None:
-        """Take the marker of a producer's transaction; None where it ends none."""
+        """Take the marker of a producer's transaction, and return the transaction.
+
+        Return None if the marker ends none.
+        """
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
@@ -61,7 +68,10 @@ class UnstableTransactions:
         return ended
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return how far no transaction is open, or ended by a marker that is not safe yet; the high watermark at most."""
+        """Return the last stable offset, which is at most the high watermark.
+
+        Below it no transaction is open, or ended by a marker that is not below the high watermark.
+        """
         stable = high_watermark
         for first_offset in self._open.values():
             stable = min(stable, first_offset)
@@ -72,16 +82,19 @@ class UnstableTransactions:
         return stable if stable >= self._start_offset else min(self._start_offset, high_watermark)
 
     def start_at(self, offset: int) -> None:
-        """Take over where the log starts."""
+        """Set the log start offset."""
         self._start_offset = offset
 
     def settle(self, high_watermark: int) -> int:
-        """Forget what ended below the high watermark, which does not go back in this log, and return the last stable offset."""
+        """Drop transactions that ended below the high watermark, and return the last stable offset.
+
+        The high watermark does not go back in this log.
+        """
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
         return self.last_stable_offset(high_watermark)
 
     def clear(self) -> None:
-        """Forget all: the log is read again."""
+        """Drop all transactions, because the log is read again."""
         self._open.clear()
         self._ended.clear()

@@ -1,8 +1,10 @@
-"""The background work on all logs: retention, flushes, checkpoints, removals, and files that lie idle, vanish or are in doubt.
+"""Background work on all logs of a node.
 
-Decides when each kind of work is due, on the injected clock; the logs, the checkpoint writer and the removals do it. One task does all of
-it, and sleeps until the next deadline or until another part of the node wakes it. Nothing here fails the node: an error is one log line,
-and the part that met an error of the disk has taken its directory offline.
+It comprises retention, flushes, checkpoints, removals, and the treatment of idle, vanished and
+doubtful files. The module decides when each kind of work is due, on the injected clock. The logs,
+the checkpoint writer and the removals do the work. One task does all of it, and sleeps until the
+next deadline or until another part of the node wakes it. No error here fails the node. It is one
+log line, and the part that met a disk error has taken its directory offline.
 """
 
 import logging
@@ -32,7 +34,7 @@ _FULL_DISK_INTERVAL_MS = 5_000
 
 @dataclass(slots=True)
 class _Periodic:
-    """One kind of work and when it is due next, monotonic milliseconds."""
+    """One kind of work and its next due time in monotonic ms."""
 
     work: Callable[[], Awaitable[None]]
     interval_ms: int
@@ -40,7 +42,7 @@ class _Periodic:
 
 
 class Upkeep:
-    """The background task of one node; ``apply_retention`` applies it to every claimed log."""
+    """The background task of one node. ``apply_retention`` applies it to every claimed log."""
 
     def __init__(
         self,
@@ -64,16 +66,19 @@ class Upkeep:
         self._wake = trio.Event()
 
     def wake(self) -> None:
-        """Look again at what is due."""
+        """Wake the task to look for due work."""
         self._wake.set()
 
     def sync_soon(self, topic_partition: TopicPartition) -> None:
-        """Sync the segments of a log that rolled, in the background: the recovery point moves up to the active segment."""
+        """Sync the segments of a rolled log in the background.
+
+        The recovery point then moves up to the active segment.
+        """
         self._rolled[topic_partition] = None
         self.wake()
 
     def rebuild_soon(self, segment: Segment) -> None:
-        """Build the indexes of a segment again in the pool; once."""
+        """Rebuild the indexes of a segment in the pool, once."""
         self._doubted[segment] = None
         self.wake()
 
@@ -125,7 +130,10 @@ class Upkeep:
             logger.error("upkeep of the logs: %s", error)
 
     def _is_disk_full(self) -> bool:
-        """Look again at directories that refuse appends because their disk is full; says whether one still is."""
+        """Check the directories again that refuse appends on a full disk.
+
+        Return whether one is full.
+        """
         is_full = False
         for directory in self._held.directories:
             if directory.append_refusal is not None and not directory.is_offline:
@@ -181,7 +189,7 @@ class Upkeep:
             await writer.save(directory, partial(writer.write_cleaned_offsets, directory))
 
     async def restore_vanished(self) -> None:
-        """Write the segments once more whose files were removed while they are open."""
+        """Rewrite segments whose files were removed while they are open."""
         await restore_vanished(self._files, list(self._held.logs.values()))
 
     async def _expire_producers(self) -> None:

@@ -1,12 +1,16 @@
-"""Segments whose files another program removed while the node has them open: they are written once more.
+"""Rewriting segments whose files another program removed while the node has them open.
 
-The open file still has its bytes until the process ends. Appends, reads and syncs succeed, so that nothing else shows the loss before the
-next start misses records that were acknowledged. Decides that the segment is copied from the open file to its old name. An active segment
-rolls first, so that what is copied does not grow. Knows nothing of removed files that are not open: a read of one fails, and so does the
-next start.
+The open file keeps its bytes until the process ends. Appends, reads and syncs succeed, so that
+nothing else shows the loss before the next start misses acknowledged records. The segment is copied
+from the open file to its old name. An active segment rolls first, so that it does not grow
+meanwhile. The module knows nothing of removed files that are not open. A read of one fails, and so
+does the next start.
 
-Invariants: a copy gets the name only when it is durable and the segment is still part of the log. Where that fails, the log directory goes
-offline, because the node would acknowledge what it cannot keep. A full disk is the exception: the next look tries again.
+Invariants:
+
+- A copy gets the name only once it is durable, and only if the segment is still part of the log.
+- If copying fails, the log directory goes offline, because the node would acknowledge records that
+  it cannot keep. A full disk is the exception, and the next check tries again.
 """
 
 import errno
@@ -26,7 +30,7 @@ _COPY_BYTES = 1 << 20
 
 
 async def restore_vanished(files: Files, logs: Iterable[Log]) -> None:
-    """Look for vanished segments of logs that are open, and write them once more."""
+    """Find vanished segments of open logs and rewrite them."""
     held = [(log, segment) for log in logs for segment in log.segments if segment.open_file is not None]
     if not held:
         return
@@ -44,7 +48,7 @@ def _has_vanished(segment: Segment) -> bool:
     try:
         return segment.open_file is not None and not segment.is_removed and not segment.files.exists(segment.path())
     except OSError:
-        return False  # the disk does not say; the next read or write meets the error
+        return False  # the disk does not say, and the next read or write meets the error
 
 
 def _is_due(log: Log, segment: Segment) -> bool:
@@ -69,7 +73,10 @@ async def _restore(log: Log, segment: Segment) -> None:
 
 
 async def _replace(log: Log, segment: Segment) -> None:
-    """Copy what is open, and let the copy take its place if nothing changed meanwhile; a lease keeps the old file open."""
+    """Copy the open file, and replace it with the copy unless the segment changed meanwhile.
+
+    A lease keeps the old file open.
+    """
     files, old, size_bytes = log.files, segment.open_file, segment.size_bytes
     assert old is not None, "it was leased"
     beside = temporary_path(segment.path())

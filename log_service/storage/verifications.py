@@ -1,23 +1,29 @@
-"""Which producers of one log a transaction coordinator is being asked about, before the first batch of a transaction (KIP-890).
+"""Producers of one log that a transaction coordinator is being asked about (KIP-890).
 
-A batch that arrives late, after its transaction has ended, would open a transaction that stays open: readers of committed records would
-wait behind it for ever. So the leader asks the coordinator before the first batch of a transaction, and notes here that it asks. The append
-has to show what ``begin`` returned. A marker, or another batch of the producer, takes the note away in the meantime, and then the append is
-refused: what the coordinator said is not true any more.
+A batch that arrives after its transaction has ended would open a transaction that stays open.
+Readers of committed records would wait behind it for ever. So the leader asks the coordinator
+before the first batch of a transaction, and records that here. The append must show the
+verification that ``begin`` returned. A marker, or another batch of the producer, ends the
+verification in the meantime. Then the append is refused, because the coordinator's response is out
+of date.
 
-Decides when a note begins, which sequence it lets in, and what ends it. Knows neither requests nor the coordinator. Nothing of it is on the
-disk: a restart asks again.
+The module decides when a verification begins, which sequence it admits, and what ends it. It knows
+neither requests nor the coordinator. Nothing of it is on disk, so a restart asks again.
 
-Invariants: at most one note for a producer; a note that nothing ends goes ``producer.id.expiration.ms`` after it began.
+Invariants: a producer has at most one verification. A verification that nothing ends is dropped
+``producer.id.expiration.ms`` after it began.
 """
 
 from log_service.records.batch import CONTROL_FLAG, BatchHeader
 
 
 class Verification:
-    """One producer that the coordinator is asked about; the object itself is what an append has to show.
+    """A pending question about one producer.
 
-    ``lowest_sequence`` is the lowest first sequence seen: while the batch that has it is tried again, no later one may overtake it.
+    An append must show this same object.
+
+    ``lowest_sequence`` is the lowest first sequence seen. While its batch is tried again, no later
+    batch may overtake it.
     """
 
     __slots__ = ("begun_ms", "epoch", "is_version_2", "lowest_sequence")
@@ -34,13 +40,13 @@ class Verification:
 
 
 ONGOING = Verification(-1, -1, 0, is_version_2=False)
-"""What an append shows whose transaction was open when it was asked for: there is nothing to verify."""
+"""Shown by an append whose transaction was already open, so that nothing must be verified."""
 UNCHECKED = Verification(-1, -1, 0, is_version_2=False)
-"""What an append shows where ``transaction.partition.verification.enable`` is false."""
+"""Shown by an append while ``transaction.partition.verification.enable`` is false."""
 
 
 class Verifications:
-    """Those of one log, by producer id."""
+    """The verifications of one log, by producer id."""
 
     __slots__ = ("_begun",)
 
@@ -51,13 +57,13 @@ class Verifications:
         return len(self._begun)
 
     def get(self, producer_id: int) -> Verification | None:
-        """Return the note of a producer."""
+        """Return the verification of a producer, or None."""
         return self._begun.get(producer_id)
 
     def begin(self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int) -> Verification:
-        """Return what the append of a batch that begins at ``sequence`` has to show; the same as before where it is asked for again.
+        """Return the verification that an append of a batch at ``sequence`` must show.
 
-        A later epoch begins its sequences anew.
+        Asking again returns the same object. A later epoch begins its sequences anew.
         """
         begun = self._begun.get(producer_id)
         if begun is None:
@@ -69,9 +75,10 @@ class Verifications:
         return begun
 
     def end(self, header: BatchHeader) -> None:
-        """Take note of a transactional batch, or a marker, that was appended.
+        """Note a transactional batch, or a marker, that was appended.
 
-        A marker of version 2 has the epoch of the transaction behind it. A note of that epoch is of that transaction, and stays.
+        A marker of version 2 has the epoch of the next transaction. A verification of that epoch
+        belongs to that transaction and stays.
         """
         begun = self._begun.get(header.producer_id)
         if begun is None:
@@ -81,6 +88,6 @@ class Verifications:
             del self._begun[header.producer_id]
 
     def expire(self, before_ms: int) -> None:
-        """Forget what began at or before a time."""
+        """Drop verifications that began at or before a time."""
         for producer_id in [producer_id for producer_id, begun in self._begun.items() if begun.begun_ms <= before_ms]:
             del self._begun[producer_id]
