@@ -46,7 +46,7 @@ class ConnectionContext:
     """Whether the principal was authenticated by a delegation token (KIP-48)."""
     peer_port: int = 0
     client_software: tuple[str, str] | None = None
-    """Name and version of the client, once it has told them."""
+    """Name and version of the client, or None until it sends them."""
     muted_until_s: float = 0.0
     """Time at which frames are handled again, in trio's time; 0 is now."""
     is_finished: bool = False

@@ -443,7 +443,7 @@ class Log:
     # Cutting
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """Hide records below ``offset``, which retention deletes. Return whether any were hidden.
+        """Hide records below ``offset`` (DeleteRecords). Return whether the log start moved.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, the log ends before ``offset``.
