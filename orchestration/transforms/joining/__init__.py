@@ -1,6 +1,10 @@
-"""Tables of joined topics: a ``DataFrame -> DataFrame`` function over pairs of records that are near to each other in time.
+"""Tables of joined topics: a function over pairs of records that are near in time.
 
-``declarations`` holds what is declared, ``run`` and ``replay`` are runs without Dagster, ``assets`` and ``history`` what Dagster is told,
-``decorator`` what users write, ``pairs`` what their function is given and returns.
-``orchestration.joins`` decides what is joined, and ``orchestration.join_state`` keeps what waits for a partner.
+- ``declarations``: the declaration of a join. ``decorator``: ``@spark_join``, which users write.
+- ``run``, ``replay``: runs without Dagster.
+- ``assets``, ``history``: the asset and the replay job in Dagster.
+- ``pairs``: the input and the result of the function.
+
+``orchestration.joins`` decides which records are joined, and ``orchestration.join_state`` keeps
+rows that wait for a partner.
 """

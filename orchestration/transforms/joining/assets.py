@@ -1,6 +1,7 @@
-"""The asset of a table of two joined topics, as Dagster shows it: rows, offsets of both topics, the watermark, what is kept, what was late.
+"""The asset of a table of two joined topics, as Dagster shows it.
 
-Decides what a run is presented as, like ``orchestration.transforms.assets`` for tables of one topic.
+Events hold rows, offsets of both topics, the watermark, and counts of kept rows and late records.
+Decides how a run is presented, like ``orchestration.transforms.assets`` for tables of one topic.
 """
 
 from collections.abc import Iterator
@@ -32,14 +33,14 @@ OFFSETS_SCHEMA = dg.TableSchema(
 
 
 class JoinedTableConfig(dg.Config):
-    """Overrides of one run. Without any the run reads both topics from the checkpoint on."""
+    """Overrides of one run. Without any, the run reads both topics from the checkpoint on."""
 
     accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
     follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a commit at a time; 0: one batch")
 
 
 class JoinReporter:
-    """Says in the run's log and tags what the run does with both topics."""
+    """Reports the progress of a run in its log and tags, for both topics."""
 
     def __init__(self, context: Context, name: str) -> None:
         self._context = context
@@ -47,11 +48,14 @@ class JoinReporter:
         self._pinned: dict[str, OffsetRanges] = {}
 
     def note(self, sentence: str) -> None:
-        """Say something that a person should know."""
+        """Log a sentence for a person as a warning."""
         self._context.log.warning(sentence)
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        """Name the table and the ranges in the run's tags; a run of several batches names what they span."""
+        """Name the table and the ranges in the run's tags.
+
+        A run of several batches names their span.
+        """
         known = self._pinned.get(ranges.topic)
         self._pinned[ranges.topic] = ranges if known is None else known.spanning(ranges)
         self._context.log.info("%s: %s of topic %s (id %s), offsets %s", self._name, kind, ranges.topic, ranges.topic_id, ranges)
@@ -60,7 +64,11 @@ class JoinReporter:
 
 
 def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefinition:
-    """Return the asset of ``table``. It has no automation condition: the topic sensor starts it when either topic has records."""
+    """Return the asset of ``table``.
+
+    It has no automation condition, because the topic sensor starts it when either topic has
+    records.
+    """
     declare_join(table)
     key = table_key(table.name)
     feed: dict[str, Any] = {
@@ -162,7 +170,7 @@ def join_materialization(key: dg.AssetKey, result: JoinRunResult, now: datetime)
 
 
 def recovered_join(key: dg.AssetKey, result: JoinRunResult) -> dg.MaterializeResult[None]:
-    """Return the event for what an earlier run committed and was killed before it could tell."""
+    """Return the event for a commit of an earlier run that was killed before it could report it."""
     snapshot = result.sides[LEFT].state.snapshot
     assert snapshot is not None
     metadata: dict[str, Any] = {

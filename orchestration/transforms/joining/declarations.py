@@ -1,6 +1,6 @@
-"""What is declared of a table of two joined topics: the topics, what makes two records a pair, the function, and how rows are checked.
+"""Declarations of joins: the two topics, the condition of a pair, the function, and the checks.
 
-Decides whether a declaration makes sense, when it is made. Knows no run.
+Checks a declaration as soon as it is made. Knows no run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,10 @@ from orchestration.values.times import MICROSECOND
 MAX_SPAN = timedelta(days=36_500)
 DEFAULT_STATE_ROWS = 5_000_000
 DEFAULT_AHEAD = timedelta(days=1)
-"""More than any mistaken time zone; a row whose time is ahead is kept for so much longer."""
+"""Default of ``ahead``.
+
+It exceeds any mistaken time zone. A row whose time is ahead is kept for that much longer.
+"""
 KEY_TYPES = (
     types.StringType,
     types.ByteType,
@@ -48,9 +51,11 @@ GIVEN = (*SIDES, *PLACES.values())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedTable:
-    """A table that follows two topics. None limits are those of the settings; ``records_per_run`` counts for each topic.
+    """A table that follows two topics.
 
-    With ``has_headers`` the function gets the headers of both records, as ``_headers`` of ``left`` and ``right``.
+    Limits that are None are those of the settings. ``records_per_run`` counts for each topic. With
+    ``has_headers`` the function gets the headers of both records, as ``_headers`` of ``left`` and
+    ``right``.
     """
 
     name: str
@@ -94,7 +99,7 @@ class JoinedTable:
 
     @property
     def declared(self) -> str:
-        """What may not change while rows are kept."""
+        """Return the part of the declaration that may not change while rows are kept."""
         return declared_text((self.left.name, self.right.name), self.shape)
 
 
@@ -138,7 +143,7 @@ def shape_of(
 
 
 def validate_shape(table: JoinedTable) -> None:
-    """Refuse a join whose columns are not there, or cannot be compared.
+    """Refuse a join whose columns do not exist or cannot be compared.
 
     :raises ValueError: says which.
     """
@@ -183,7 +188,7 @@ _declared: dict[str, JoinedTable] = {}
 
 
 def declare_join(table: JoinedTable) -> None:
-    """Remember ``table`` by its name; a project that is loaded anew declares it again."""
+    """Register ``table`` under its name. A project that is loaded anew registers it again."""
     _declared[table.name] = table
 
 
@@ -196,12 +201,15 @@ def declared_join(name: str) -> JoinedTable:
 
 
 def declared_joins() -> list[str]:
-    """Return the names of all joins that were declared."""
+    """Return the names of all declared joins."""
     return sorted(_declared)
 
 
 def why_no_replay(name: str, *, is_everything: bool) -> str | None:
-    """Return why less than everything cannot be replayed into what ``name`` was declared as; None: it can."""
+    """Return why a part cannot be replayed into the join ``name``.
+
+    Return None if the replay is possible.
+    """
     if name not in _declared or is_everything:
         return None
     return (

@@ -1,4 +1,7 @@
-"""The decorator ``@spark_join``: a DataFrame function over pairs of records of two topics becomes the asset of a lake table."""
+"""The decorator ``@spark_join``: a function over pairs of records becomes a lake table.
+
+The function takes and returns a DataFrame. The table is a Dagster asset.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -37,26 +40,32 @@ def spark_join(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Make a lake table of a DataFrame function over the pairs of two topics that are equal ``on`` fields and near in event time.
+    """Make a lake table of a function over pairs of records of two topics.
 
-    ``on`` names fields that both schemas have, or says which field of the left is which of the right (``{"id": "order_id"}``). A right
-    record belongs to a left one if its event time is at most ``within`` earlier or later; ``within=(before, after)`` says each. The
-    function gets a row per pair: the key columns, by the left's names, ``left`` and ``right``, structs of the fields of each topic's schema
-    with ``_partition, _offset, _timestamp`` (with ``has_headers`` also ``_headers``), and ``_left`` and ``_right``, the places of the two
-    records, which it has to return.
+    A pair has equal ``on`` fields and near event times. ``on`` names fields that both schemas have,
+    or maps a field of the left to one of the right (``{"id": "order_id"}``). A right record belongs
+    to a left one if its event time is at most ``within`` earlier or later. ``within=(before,
+    after)`` gives each bound. The function gets a row per pair. It holds the key columns, by the
+    left's names, then ``left`` and ``right``, structs of the fields of each topic's schema with
+    ``_partition, _offset, _timestamp`` (with ``has_headers`` also ``_headers``), and ``_left`` and
+    ``_right``, the places of the two records. The function has to return ``_left`` and ``_right``.
 
-    ``event_time`` names a TIMESTAMP field of each side; the default is the time of the record. ``how`` is "inner", "left", "right" or
-    "full": an outer join gives a row without partner, once none can come any more, with null in the place of the other side.
+    ``event_time`` names a TIMESTAMP field of each side. The default is the time of the record.
+    ``how`` is "inner", "left", "right" or "full". An outer join gives a row without partner as soon
+    as no partner can come any more, with null in the place of the other side.
 
-    The watermark is the lesser of both sides' greatest event time less ``lateness``. Records below the watermark that the last commit left
-    are dead letters of the rule ``late``. Rows that may still find a partner are kept beside the table, at most ``state_rows`` of them.
-    An event time more than ``ahead`` after the time of its record is refused, a dead letter of the rule ``event_time`` (None: none is).
-    A topic that stands still holds back the watermark, unless ``idle_after`` says after how long it no longer does.
+    The watermark is the lesser of both sides' greatest event time, less ``lateness``. Records below
+    the watermark of the last commit are dead letters of the rule ``late``. Rows that may still find
+    a partner are kept beside the table, at most ``state_rows`` of them. A record whose event time
+    is more than ``ahead`` after the time of the record is a dead letter of the rule ``event_time``.
+    With None there is no such bound. An idle topic holds back the watermark. With ``idle_after`` it
+    does so only for that time.
 
-    Each run reads both topics from the checkpoint on; rows, both topics' offsets, what is kept and the watermark are one commit.
-    ``records_per_run`` counts for each topic. Rules (warn and fail) and suite look at the rows that the function returns.
+    Each run reads both topics from the checkpoint on. Rows, both topics' offsets, kept rows and the
+    watermark are one commit. ``records_per_run`` counts for each topic. Rules (warn and fail) and
+    suite see the rows that the function returns.
 
-    :raises ValueError: the declaration makes no sense; the text says why.
+    :raises ValueError: the declaration makes no sense. The text says why.
     """
     shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
     shape = shape_of(on=on, event_time=event_time, within=within, lateness=lateness, how=how, idle_after=idle_after, ahead=ahead)

@@ -1,7 +1,8 @@
-"""The replay of a join as Dagster shows it: the job ``replay_TABLE``, which joins everything once more.
+"""The replay of a join in Dagster: the job ``replay_TABLE``, which joins everything once more.
 
-It waits for the table's pool, as the table's own runs do, and tells on ``lake/TABLE`` what it replaced. The form is that of all replays;
-fixes are kept where everything is asked for, and read.
+It waits for the table's pool, as the table's own runs do, and reports the replaced rows on
+``lake/TABLE``. The form is that of all replays. Fixes are stored, and read, if everything is
+requested.
 """
 
 from collections.abc import Iterable, Iterator

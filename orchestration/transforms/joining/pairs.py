@@ -1,6 +1,8 @@
-"""What the function of a join is given, and what it has to return: pairs as a DataFrame, rows that say which two records they come of.
+"""The input of a join's function, and its result.
 
-Decides the columns on both ways, and lets Spark compute. Knows no commit. Invariant: each row of the result is of a pair that was given.
+The input is pairs as a DataFrame. Each row of the result names the two records that it comes from.
+Decides the columns of both, and lets Spark compute. Knows no commit.
+Invariant: each row of the result belongs to a pair of the input.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,9 +36,12 @@ PLACE_STRUCT = types.StructType(
 
 
 def computed(table: JoinedTable, context: RunContext, step: JoinStep, snapshot: TableSnapshot | None) -> tuple[pa.Table, Mapping[str, int]]:
-    """Run the function over what was joined; returns its rows, and how many violate each rule. Nothing to compute needs no Spark.
+    """Run the function over the joined rows.
 
-    :raises TransformError: the function failed, or its result does not say of which records a row is.
+    Return its rows, and the number of violations of each rule. Without joined rows no Spark is
+    needed.
+
+    :raises TransformError: the function failed, or its result does not name the records of a row.
     """
     if snapshot is not None and not step.rows.num_rows:
         return snapshot.arrow_schema.empty_table(), {rule.name: 0 for rule in table.rules}
@@ -53,7 +58,10 @@ def computed(table: JoinedTable, context: RunContext, step: JoinStep, snapshot: 
 
 @contextmanager
 def _given(table: JoinedTable, context: RunContext, rows: pa.Table) -> Iterator[Any]:
-    """Yield what the function is given, as a DataFrame: sent to Spark, or what is much as a file."""
+    """Yield the function's input as a DataFrame.
+
+    Small inputs are sent to Spark, large ones are a file.
+    """
     session, schema = context.session(), _spark_schema(table)
     if context.scratch is None or rows.nbytes <= INLINE_BYTES:
         yield session.createDataFrame(rows.combine_chunks(), schema=schema)
@@ -84,7 +92,7 @@ def arrow_schema(table: JoinedTable, side: Side) -> pa.Schema:
 
 
 def _validate_places(name: str, rows: pa.Table, given: pa.Table) -> None:
-    """Refuse a result that does not say of each row which records it comes of.
+    """Refuse a result whose rows do not name their records.
 
     :raises TransformError: says what is missing.
     """

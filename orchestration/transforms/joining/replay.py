@@ -1,10 +1,12 @@
-"""A replay of a join: all that was committed and is still in logs or archives is joined once more, at once, and none of it is late.
+"""A replay of a join: all committed records in logs or archives are joined once more.
 
-The partners of a range may lie anywhere in the other topic, so a join is replayed whole. Rows of records that are held no longer
-stay as they are, and the replay tells which records these are; all other rows are replaced, in one commit that moves no checkpoint, with
-the dead letters of both topics and with what is kept. A record that was late meets its partners. Knows no Dagster. Both topics are in the
-memory of the run at once.
-Invariant: a pair of records that are both held is there once if they belong together, else not at all.
+A join is replayed whole, because the partners of a range may lie anywhere in the other topic. No
+record is late in a replay, so a record that was late meets its partners. Rows of records that are
+held no longer stay as they are, and the replay names these records. All other rows are replaced,
+together with the dead letters of both topics and the kept rows, in one commit that moves no
+checkpoint. Knows no Dagster. Both topics are in the memory of the run at once.
+Invariant: a pair of records that are both held appears once if they belong together, else not at
+all.
 """
 
 from collections.abc import Mapping
@@ -48,7 +50,8 @@ Ranges = Mapping[Side, OffsetRanges]
 def run_join_replay(table: JoinedTable, context: RunContext, request: ReplayRequest) -> JoinRunResult:
     """Join everything once more.
 
-    :raises ProgressError: less than everything is asked for. :raises NotReadyError: there is nothing to replay.
+    :raises ProgressError: less than everything is requested.
+    :raises NotReadyError: there is nothing to replay.
     :raises CommitConflictError: rivals were faster in every attempt.
     """
     if not request.is_everything:
@@ -60,7 +63,7 @@ def run_join_replay(table: JoinedTable, context: RunContext, request: ReplayRequ
 
 
 def planned_replay(table: JoinedTable, context: RunContext, snapshot: TableSnapshot | None = None) -> dict[Side, SideResult]:
-    """Return what of both topics was committed and is still in logs or archives.
+    """Return the committed offsets of both topics that are still in logs or archives.
 
     :raises NotReadyError: the table does not exist yet.
     """
@@ -80,7 +83,7 @@ def planned_replay(table: JoinedTable, context: RunContext, snapshot: TableSnaps
 
 
 def planned_metadata(sides: Mapping[Side, SideResult]) -> dict[str, str | int]:
-    """Return what is planned by labels, for those who only want to see it."""
+    """Return the plan as labelled metadata, for a dry run."""
     ranges = [one.ranges for one in sides.values() if not one.ranges.is_empty]
     return {
         "offsets": " ".join(f"{one.topic} {one}" for one in ranges) or "none",
@@ -90,7 +93,10 @@ def planned_metadata(sides: Mapping[Side, SideResult]) -> dict[str, str | int]:
 
 
 def lost_of(sides: Mapping[Side, SideResult]) -> str:
-    """Return what of both topics neither log nor archive holds, in words; empty where nothing is missing."""
+    """Return in words the records of both topics that neither log nor archive holds.
+
+    It is empty if nothing is missing.
+    """
     return "; ".join(one.lost for one in sides.values() if one.lost)
 
 
@@ -100,12 +106,12 @@ def archived_count_of(sides: Mapping[Side, SideResult]) -> int:
 
 
 def held_side(context: RunContext, topic: str, state: TopicState) -> HeldTopic:
-    """Return what archive and log hold of one topic."""
+    """Return the records of one topic that archive and log hold."""
     return held_topic(topic, state.topic_id, context.log, state.log, context.lake)
 
 
 def summed(result: JoinRunResult) -> Replayed:
-    """Return what a replay did in all."""
+    """Return the totals of a replay."""
     sides = result.sides.values()
     if result.version is None or result.rows is None:
         return Replayed()
@@ -143,7 +149,10 @@ def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
 
 
 def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch, staying: pa.Table) -> JoinRunResult:
-    """Put the dead letters beside those that they take the place of, then replace the rows, which decides which of them count."""
+    """Add the dead letters beside those that they replace, then replace the rows.
+
+    The commit of the rows decides which dead letters count.
+    """
     sides, target = batch.result.sides, start.table
     assert target is not None
     rows, _ = conform(batch.rows, table.name, target.arrow_schema)
@@ -179,7 +188,10 @@ def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: Jo
 
 
 def _beside(held: JoinState, staying: pa.Table, ranges: Ranges, name: str, step: JoinStep) -> JoinStep:
-    """Return the step beside what is no longer in the logs: a row with a partner there is not alone, and what was kept of it stays kept."""
+    """Combine the step with records that are no longer in the logs.
+
+    A row with a partner among them is not alone, and kept rows of them stay kept.
+    """
     rows, kept = step.rows, {}
     for side in SIDES:
         partnered = _keys(staying, side)
@@ -195,7 +207,7 @@ def _beside(held: JoinState, staying: pa.Table, ranges: Ranges, name: str, step:
 
 
 def _is_within(rows: pa.Table, side: Side, ranges: Ranges) -> Flags:
-    """Return which rows have a record of ``side`` that is in its ranges, or none of that side."""
+    """Return which rows have a record of ``side`` in its ranges, or none of that side."""
     places = rows[PLACES[side]]
     is_nobody = np.asarray(places.is_null().to_numpy(zero_copy_only=False), np.bool_)
     return is_nobody | _is_inside(ranges[side], *_fields(places))
@@ -214,7 +226,10 @@ def _is_among(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> Flags:
 
 
 def _keys(rows: pa.Table, side: Side) -> pa.ChunkedArray:
-    """Return the places of one side as texts; null where there is no record of that side."""
+    """Return the places of one side as texts.
+
+    A place is null if there is no record of that side.
+    """
     return _keys_of(*_fields(rows[PLACES[side]]))
 
 

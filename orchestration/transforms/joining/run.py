@@ -1,8 +1,11 @@
-"""One run of a table of two joined topics: plan both, read, join with what was kept, compute, check, write dead letters, then all the rest.
+"""One run of a table of two joined topics: plan both, read, join, compute, check, and commit.
 
-Decides the order that keeps a run exact when it is killed at any moment, as ``topic_run`` does: dead letters first, under a number that the
-table's commit names, then one commit of the rows, the offsets of both topics, the rows that are kept for a partner, and the watermark.
-Knows no Dagster. Invariant: each record of a committed range was joined with all its partners so far, or is a dead letter.
+Decides the order that keeps a run exact when it is killed at any moment, as ``topic_run`` does. The
+dead letters are written first, under a number that the table's commit names. Then one commit holds
+the rows, the offsets of both topics, the rows that are kept for a partner, and the watermark. Knows
+no Dagster.
+Invariant: each record of a committed range was joined with all its partners so far, or is a dead
+letter.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,9 +60,10 @@ EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideResult:
-    """What a run did with one topic. ``statistics`` is None where nothing was read.
+    """The result of a run for one topic.
 
-    Of a replay ``lost`` says what of the topic is gone, and ``archived_count`` how many offsets are from the archive.
+    ``statistics`` is None if nothing was read. For a replay, ``lost`` names the lost records of the
+    topic, and ``archived_count`` counts the offsets that come from the archive.
     """
 
     topic: str
@@ -74,9 +78,11 @@ class SideResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRunResult:
-    """What a run did. ``version`` is None where nothing was committed: there was nothing new, or a check stopped it.
+    """The result of a run.
 
-    ``letters`` are the rows of the dead letters that the commit made count; ``held`` is what is kept from then on, ``held_bytes`` in files.
+    ``version`` is None if nothing was committed. Then there was nothing new, or a check stopped it.
+    ``letters`` are the rows of the dead letters that the commit made valid. ``held`` is the state
+    that is kept from then on, and ``held_bytes`` the size of its files.
     """
 
     sides: Mapping[Side, SideResult]
@@ -93,12 +99,12 @@ class JoinRunResult:
 
     @property
     def backlog(self) -> int:
-        """Offsets of both topics that were left for later runs."""
+        """Return how many offsets of both topics were left for later runs."""
         return sum(side.backlog for side in self.sides.values())
 
     @property
     def awaited(self) -> dict[tuple[str, int], int]:
-        """From where on a record would be new, by topic and partition."""
+        """Return the first offset at which a record would be new, by topic and partition."""
         left, right = (awaited_of(one.topic, one.state.log, self.next_offsets(side)) for side, one in self.sides.items())
         return {**left, **right}
 
@@ -110,20 +116,22 @@ class JoinRunResult:
 
 
 def run_joined_table(table: JoinedTable, context: RunContext) -> JoinRunResult:
-    """Read the next batch of both topics and commit what it gives.
+    """Read the next batch of both topics and commit its result.
 
     :raises CommitConflictError: rivals were faster in every attempt.
-    :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was committed; the text says what to do.
+    :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was
+        committed. The text says what to do.
     """
     return attempted(context, lambda: _attempt(table, context))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinStart:
-    """What an attempt begins with: the dead letters and the table as they were, in this order, and what both topics are to give.
+    """The state at the beginning of an attempt.
 
-    ``held`` is what the last commit kept. ``amended`` is there for a replay, which joins what was committed once more: it returns what
-    becomes of the step beside what is no longer in the logs.
+    It holds the dead letters and the table, loaded in this order, and the ranges of both topics.
+    ``held`` is the state that the last commit kept. A replay, which joins committed records once
+    more, has ``amended``. It combines the step with records that are no longer in the logs.
     """
 
     letters: TableSnapshot
@@ -136,7 +144,11 @@ class JoinStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinBatch:
-    """What a batch gave, before anything is written. ``rejected`` are rows of the dead letters, ``staying`` those that a replay leaves."""
+    """The result of a batch before anything is written.
+
+    ``rejected`` holds the rows of the dead letters, ``staying`` those that a replay leaves in
+    place.
+    """
 
     result: JoinRunResult
     rows: pa.Table
@@ -165,7 +177,10 @@ def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
 
 
 def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBatch:
-    """Read, join and check, without writing anything; ``failures`` of the result say what forbids the commit."""
+    """Read, join and check, without writing anything.
+
+    ``failures`` of the result are the reasons that forbid the commit.
+    """
     with ExitStack() as releasing:
         intakes: dict[Side, Intake] = {}
         for side in SIDES:
@@ -198,13 +213,16 @@ def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBa
 
 
 def _limits(context: RunContext, *, is_replay: bool) -> ByteLimits:
-    """Return what may be read of each topic: half of what a run may open; a replay reads all that it is about."""
+    """Return the byte limits of each topic: half of a run's limit.
+
+    A replay reads its ranges whole.
+    """
     whole = context.byte_limits.run_bytes
     return replace(context.byte_limits, run_bytes=None if is_replay or whole is None else max(whole // 2, 1))
 
 
 def _as_read(context: RunContext, side: SideResult, taken: OffsetRanges) -> SideResult:
-    """Return what is to come of a topic as far as it was read."""
+    """Return the plan of a topic, cut to the ranges that were read."""
     if taken == side.ranges:
         return side
     plan = cut_short(context, BatchPlan(ranges=side.ranges, backlog=side.backlog, notes=()), taken)
@@ -212,7 +230,10 @@ def _as_read(context: RunContext, side: SideResult, taken: OffsetRanges) -> Side
 
 
 def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch) -> JoinRunResult:
-    """Commit the dead letters of both topics, under numbers that do not count yet, then all the rest, which names them."""
+    """Commit the dead letters of both topics, then everything else.
+
+    The dead letters count from the moment in which the second commit names their numbers.
+    """
     sides = batch.result.sides
     target = start.table or _created(table, context, batch.rows)
     rows, _ = conform(batch.rows, table.name, target.arrow_schema)
@@ -248,7 +269,9 @@ def commit_join(
     *,
     mode: Literal["append", "overwrite"] = "append",
 ) -> tuple[TableSnapshot, int]:
-    """Commit ``rows``, what is kept from now on, and ``transactions`` as one; returns the table and the bytes of what is kept.
+    """Commit ``rows``, the kept state and ``transactions`` at once.
+
+    Return the table and the bytes of the kept state.
 
     :raises CommitConflictError: the table changed since ``target``.
     """
@@ -264,11 +287,13 @@ def commit_join(
 def _planned(
     table: JoinedTable, context: RunContext, side: Side, snapshot: TableSnapshot | None, held: JoinState | None
 ) -> tuple[SideResult, RangeReader]:
-    """Return what comes next of one topic, and what reads it: the archive, too, where retention has removed it from the log.
+    """Return the next ranges of one topic, and their reader.
 
-    A batch is joined in the memory of the run, so that is the bound of what it reads.
+    The reader uses the archive, too, if retention has removed records of the ranges from the log. A
+    batch is joined in the memory of the run, so the memory bounds the ranges.
 
-    :raises NotReadyError: there is no such topic. :raises ProgressError: the log was truncated or cleaned under what was committed.
+    :raises NotReadyError: there is no such topic.
+    :raises ProgressError: the log was truncated or cleaned below the committed offsets.
     """
     topic = table.topic(side).name
     state = topic_state(topic, context, snapshot)
@@ -294,7 +319,7 @@ def _planned(
 def _joined(
     table: JoinedTable, context: RunContext, intakes: Mapping[Side, Intake], start: JoinStart
 ) -> tuple[JoinStep, dict[Side, tuple[Rejection, ...]]]:
-    """Return what the batch gives, and the rejections of both topics.
+    """Return the step of the batch, and the rejections of both topics.
 
     :raises ProgressError: more rows than are allowed would be kept.
     """
@@ -318,14 +343,14 @@ def _joined(
 
 
 def _parsed(table: JoinedTable, context: RunContext, intake: Intake, schema: pa.Schema) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Return the rows of what was read, of ``schema``, and the rejections of what does not fit the topic's."""
+    """Return the rows of the records, with ``schema``, and the rejections of misfits."""
     session = context.session() if intake.doubtful.num_rows else None
     decided, misfits = decide_doubtful(session, table.name, intake)
     return intake.rows({name: name for name in schema.names}, decided).cast(schema), misfits
 
 
 def _waiting(side: SideResult) -> frozenset[int]:
-    """Return the partitions in which there is more than the run reads."""
+    """Return the partitions that have more records than the run reads."""
     ends, committed = side.ranges.ends(), side.state.committed
     after = {
         one.partition: committed[one.partition].next_offset if one.partition in committed else one.log_start_offset
@@ -359,14 +384,17 @@ def _failures(table: JoinedTable, violations: Mapping[str, int], outcomes: tuple
 
 
 def cleaned_letters(letters: DeadLetters, snapshot: TableSnapshot, origins: Mapping[Side, Origin], target: TableSnapshot) -> TableSnapshot:
-    """Return the dead letters without what attempts at either topic left that ``target`` never named. Raises as ``DeadLetters.cleaned``."""
+    """Return the dead letters without those of attempts that ``target`` never named.
+
+    Raises as ``DeadLetters.cleaned`` does.
+    """
     for side in SIDES:
         snapshot = letters.cleaned(snapshot, origins[side], target)
     return snapshot
 
 
 def origin_of(table: JoinedTable, context: RunContext, one: SideResult) -> Origin:
-    """Return who rejects records of one topic."""
+    """Return the origin of rejections of one topic's records."""
     return Origin(target=table.name, topic=one.topic, topic_id=one.state.topic_id, run_id=context.run_id)
 
 
@@ -376,7 +404,12 @@ def _created(table: JoinedTable, context: RunContext, rows: pa.Table) -> TableSn
 
 
 def validate_unmoved(table: JoinedTable, context: RunContext, sides: Mapping[Side, SideResult], target: TableSnapshot) -> None:
-    """Look once more before the dead letters are written: a rival that committed meanwhile without any would not conflict with ours."""
+    """Check once more, before the dead letters are written, that no rival committed meanwhile.
+
+    A rival's commit without dead letters would not conflict with ours.
+
+    :raises CommitConflictError: another run committed to the table.
+    """
     newest = context.lake.existing(table.name)
     moved = [
         one.topic
