@@ -1,6 +1,14 @@
-"""From topic to database: a ``DataFrame -> DataFrame`` function that keeps a table of a SQL database, or of a DuckDB file, exactly once.
+"""From topic to database: a transform that keeps a table of a database exactly once.
 
-``declarations`` holds what is declared, ``stores`` what a database has to do, ``sql_store`` and ``duckdb_store`` do it, ``bulk`` for many
-rows at once. ``run`` and ``replay`` are runs without Dagster, ``assets`` and ``history`` what Dagster is told, ``decorator`` what users
-write. The lake keeps an account of what was committed, the same ledger as that of a transform to a topic (``to_topic.ledger``).
+The transform is a ``DataFrame -> DataFrame`` function. The database is a SQL database or a DuckDB
+file.
+
+- ``declarations``: the declaration of a table. ``decorator``: the decorators that users write.
+- ``stores``: the protocol of a database. ``sql_store`` and ``duckdb_store`` implement it.
+- ``bulk``: many rows at once in a SQL database.
+- ``run``, ``replay``: runs without Dagster.
+- ``assets``, ``history``: the asset and its replays in Dagster.
+
+The lake keeps an account of the commits, in the same ledger as that of a transform to a topic
+(``to_topic.ledger``).
 """

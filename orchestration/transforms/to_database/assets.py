@@ -1,7 +1,8 @@
-"""The asset of a table in a database, as Dagster shows it: offsets, rows, checks, dead letters, and where the table is.
+"""The asset of a table in a database, as Dagster shows it.
 
-Decides what a run is presented as, like ``orchestration.transforms.assets`` for lake tables. The asset is the follower: ``lake/NAME`` is
-its account of what was committed.
+Events hold offsets, rows, checks, dead letters and the place of the table. Decides how a run is
+presented, like ``orchestration.transforms.assets`` for lake tables. The asset is the follower:
+``lake/NAME`` is its account of commits.
 """
 
 from collections.abc import Iterator
@@ -35,14 +36,17 @@ SINK_METADATA = "tidelog/database_table"
 
 
 class DatabaseTableConfig(dg.Config):
-    """Overrides of one run. Without any the run goes on from the offsets in the database."""
+    """Overrides of one run. Without any, the run goes on from the offsets in the database."""
 
     accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
     follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a commit at a time; 0: one range")
 
 
 def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.AssetsDefinition:
-    """Return the asset of ``declared``. It has no automation condition: the topic sensor starts it."""
+    """Return the asset of ``declared``.
+
+    It has no automation condition, because the topic sensor starts it.
+    """
     declare_database_table(declared)
     table = declared.follower
     key = table_key(table.name)
@@ -95,7 +99,11 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
 
 @contextmanager
 def opened(declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource, lake: Lake) -> Iterator[Store]:
-    """Yield the database's table. Its owner is the asset of this lake; in a SQL database its progress bears the deployment's name, too."""
+    """Yield the database's table.
+
+    Its owner is the asset of this lake. In a SQL database the name of its progress contains the
+    deployment's name, too.
+    """
     keys = declared.follower.latest_by
     asset = table_key(declared.name).to_user_string()
     if declared.kind == "duckdb":

@@ -1,9 +1,10 @@
-"""Many rows at once in a SQL database: loaded by PostgreSQL's COPY where its driver can, and compared by means of a temporary table.
+"""Many rows at once in a SQL database, by COPY and temporary tables.
 
-A statement for each row, or one that names some hundred keys, makes the database parse and plan again and again. From ``STAGED_FROM``
-rows on they go into a temporary table of the transaction first, whose columns have the types of the table that they are for, and one
-statement does what is to be done. Decides which way is taken. Both have the same effect; the small one is for every database that
-SQLAlchemy speaks to.
+A statement for each row, or one that names some hundred keys, makes the database parse and plan
+again and again. From ``STAGED_FROM`` rows on, they first go into a temporary table of the
+transaction. Its columns have the types of the target table. Then one statement applies them.
+PostgreSQL's COPY loads rows if the driver supports it. Decides which way is taken. Both have the
+same effect. The way for few rows works in every database that SQLAlchemy supports.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ import sqlalchemy as sa
 from orchestration.sql_types import chunks, json_text, sql_column
 
 STAGED_FROM = 1_000
-"""Fewer rows are quicker without a temporary table."""
+"""Fewer rows are faster without a temporary table."""
 STAGING_DIALECTS = frozenset({"postgresql", "sqlite"})
 """Databases whose temporary tables and UPDATE ... FROM are tested."""
 MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMPORARY')"
@@ -27,20 +28,20 @@ _numbers = count()
 
 
 def is_staged(connection: sa.Connection, rows: pa.Table) -> bool:
-    """Whether ``rows`` are worth a temporary table here, and the database's user may create one."""
+    """Return whether ``rows`` are worth a temporary table that the database's user may create."""
     if connection.dialect.name not in STAGING_DIALECTS or rows.num_rows < STAGED_FROM:
         return False
     return connection.dialect.name == "sqlite" or bool(connection.execute(sa.text(MAY_STAGE)).scalar())
 
 
 def table_of(name: str, schema: pa.Schema, keys: Columns) -> sa.Table:
-    """Return the table for rows of ``schema``, for statements; a key column is part of the primary key."""
+    """Return the table for rows of ``schema``, for statements. Key columns are its primary key."""
     return sa.Table(name, sa.MetaData(), *(sql_column(field, is_key=field.name in keys) for field in schema))
 
 
 @contextmanager
 def staged(connection: sa.Connection, rows: pa.Table, like: sa.Table) -> Iterator[sa.Table]:
-    """Yield a temporary table that holds ``rows``, with columns of the types that they have in the table ``like``."""
+    """Yield a temporary table that holds ``rows``, with the column types of the table ``like``."""
     name = f"{STAGED_NAME}{next(_numbers)}"
     table = table_of(name, rows.schema, ())
     quote = connection.dialect.identifier_preparer.quote
@@ -54,7 +55,7 @@ def staged(connection: sa.Connection, rows: pa.Table, like: sa.Table) -> Iterato
 
 
 def load(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
-    """Insert ``rows``."""
+    """Insert ``rows`` into the table."""
     if connection.dialect.driver == "psycopg" and rows.num_rows >= STAGED_FROM:
         _copy(connection, table, rows)
         return
@@ -70,7 +71,7 @@ def fetch(connection: sa.Connection, table: sa.Table, keys: pa.Table, names: Col
 
 
 def update(connection: sa.Connection, table: sa.Table, rows: pa.Table, keys: Columns) -> None:
-    """Give the rows of the table whose ``keys`` are those of ``rows`` the values of ``rows``."""
+    """Give rows of the table the values of those of ``rows`` with the same ``keys``."""
     with staged(connection, rows, table) as new:
         values = {name: new.c[name] for name in rows.column_names if name not in keys}
         connection.execute(table.update().where(_same(table, new, keys)).values(values))
@@ -102,7 +103,7 @@ def _copy(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
 
 
 def _values(table: sa.Table, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows as COPY takes them: JSON as text, everything else as it is."""
+    """Yield the rows for COPY. JSON is text, other values stay as they are."""
     for batch in rows.to_batches(max_chunksize=10_000):
         columns = [
             [json_text(value) for value in column.to_pylist()] if isinstance(table.c[name].type, sa.JSON) else column.to_pylist()

@@ -1,6 +1,7 @@
-"""What is declared of a table in a database that follows a topic: where its records come from, the function, the table and its key.
+"""Declarations of tables in a database that follow a topic.
 
-Decides whether a declaration makes sense, when it is made, and which values a database cannot hold. Knows no run.
+A declaration holds the topic, the function, the table and its key. Checks it as soon as it is made.
+Decides which values a database cannot hold. Knows no run.
 """
 
 from collections.abc import Iterable
@@ -25,9 +26,11 @@ RESERVED = ("tidelog_", "_tidelog_")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseTable:
-    """A table in a database. ``follower`` holds what it shares with lake tables from topics: name, topic, function, checks, limits, key.
+    """A table in a database.
 
-    ``table`` is its name in the database; the follower's name is that of its account in the lake, and of its dead letters.
+    ``follower`` holds everything that it shares with lake tables from topics: name, topic,
+    function, checks, limits, key. ``table`` is its name in the database. The follower's name is
+    that of its account in the lake, and of its dead letters.
     """
 
     follower: TopicTable
@@ -44,12 +47,14 @@ class DatabaseTable:
 
     @property
     def name(self) -> str:
-        """The follower's name."""
+        """Return the follower's name."""
         return self.follower.name
 
 
 def validate_apart(tables: Iterable[DatabaseTable]) -> None:
-    """Refuse tables that are one table of one database: each of two followers would change and count the other's rows.
+    """Refuse declarations that are the same table of one database.
+
+    Each of two followers would change and count the other's rows.
 
     :raises ValueError: the text says which, and what to do.
     """
@@ -64,7 +69,8 @@ def validate_apart(tables: Iterable[DatabaseTable]) -> None:
 def not_storable(rows: pa.Table, keys: tuple[str, ...], dialect: str) -> tuple[Rejection, ...]:
     """Return the rejections of records whose rows the database cannot hold.
 
-    These are times beyond the years 1 to 9999, texts with the letter NUL, and texts that are too long for a key.
+    These have times beyond the years 1 to 9999, texts with the letter NUL, or texts that are too
+    long for a key.
     """
     found: dict[tuple[int, int], Rejection] = {}
     if dialect != "duckdb":
@@ -93,7 +99,10 @@ _declared: dict[str, DatabaseTable] = {}
 
 
 def declare_database_table(table: DatabaseTable) -> None:
-    """Remember ``table`` by its follower's name; a project that is loaded anew declares it again."""
+    """Register ``table`` under its follower's name.
+
+    A project that is loaded anew registers it again.
+    """
     _declared[table.name] = table
 
 

@@ -1,4 +1,7 @@
-"""The decorators ``@spark_sql_table`` and ``@spark_duckdb_table``: a DataFrame function becomes a table of a database, exactly once."""
+"""The decorators ``@spark_sql_table`` and ``@spark_duckdb_table``.
+
+They make a DataFrame function a table of a database, exactly once.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -34,18 +37,21 @@ def spark_sql_table(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Declare:
-    """Make a table of the SQL database of a DataFrame function over ``topic``: rows and offsets are one transaction of the database.
+    """Make a table of the SQL database of a DataFrame function over ``topic``.
 
-    The function gets what that of a lake table gets (``spark_table``) and has to return ``_topic_id, _partition, _offset``, too. Rows are
-    appended, unless ``key`` names columns: then the table keeps the newest row per key, updated in place, the function has to return
-    ``_timestamp`` as well, a record without value deletes the row of its key, and so does a row for which ``deleted_when`` holds, a
-    condition in Spark SQL over the result.
+    Rows and offsets are one transaction of the database. The function gets the same columns as that
+    of a lake table (``spark_table``) and has to return ``_topic_id, _partition, _offset``, too.
+    Rows are appended, unless ``key`` names columns. With ``key`` the table keeps the newest row per
+    key, updated in place, and the function has to return ``_timestamp`` as well. Then a record
+    without value deletes the row of its key. A row for which ``deleted_when`` holds, a condition in
+    Spark SQL over the result, deletes it, too.
 
-    ``table`` is the table's name in the database, ``name`` that of the asset ``lake/NAME``, the account of what was committed; both are the
-    function's name by default. No two of a project keep one table. The database is that of the resource ``database``
-    (``TIDELOG_SQL_URL``). ``max_failed`` is as for a table of the lake (``spark_table``).
+    ``table`` is the table's name in the database, ``name`` that of the asset ``lake/NAME``, the
+    account of commits. Both default to the function's name. No two assets of a project keep the
+    same table. The database is that of the resource ``database`` (``TIDELOG_SQL_URL``).
+    ``max_failed`` is as for a table of the lake (``spark_table``).
 
-    :raises ValueError: the declaration makes no sense; the text says why.
+    :raises ValueError: the declaration makes no sense. The text says why.
     """
     shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
     return _declaring(
@@ -83,12 +89,13 @@ def spark_duckdb_table(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Declare:
-    """Make a table of a DuckDB file of the warehouse of a DataFrame function over ``topic``: rows and offsets are in one file.
+    """Make a table of a DuckDB file of the warehouse of a DataFrame function over ``topic``.
 
-    Everything is as for ``spark_sql_table``. A commit copies the file and renames the copy into place, so that readers are never in the way
-    and see whole commits: for tables of up to some gigabytes. Questions and marts name it like any other table.
+    Rows and offsets are in one file. All parameters are as for ``spark_sql_table``. A commit copies
+    the file and renames the copy into place, so that readers never block it and see whole commits.
+    It suits tables of up to some gigabytes. Queries and marts name the table like any other.
 
-    :raises ValueError: the declaration makes no sense; the text says why.
+    :raises ValueError: the declaration makes no sense. The text says why.
     """
     shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
     return _declaring(
@@ -109,7 +116,7 @@ def spark_duckdb_table(
 
 
 def _declaring(kind: Kind, table: str | None, shown: Presentation, **follower: Any) -> Declare:
-    """Return what makes a function the follower of a table in a database of ``kind``."""
+    """Return a decorator that makes a function the follower of a table of ``kind``."""
 
     def declare(function: Transform) -> dg.AssetsDefinition:
         own = {**follower, "name": follower["name"] or function.__name__}

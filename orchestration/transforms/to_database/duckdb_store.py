@@ -1,10 +1,13 @@
-"""A table of a DuckDB file that follows a topic: rows and offsets in one file, which is replaced in one step.
+"""A table of a DuckDB file that follows a topic: rows and offsets in one file.
 
-A DuckDB file that is open for writing locks out every reader, and an open reader every writer. So a commit writes a copy and renames it
-into place, as marts are built: readers are never in the way, and never see half of a commit. The writer holds a lock beside the file for
-the whole attempt, which dies with its process, so that there is one at a time. Decides the statements. Knows no broker and no Spark.
-Invariants: the file holds table, owner, remembered deletions, offsets and the number of the dead letters of one commit; a killed commit
-leaves a copy that nothing names, which the next writer removes. A commit copies the file: meant for tables of up to some gigabytes.
+A DuckDB file that is open for writing locks out every reader, and an open reader locks out every
+writer. So a commit writes a copy and renames it into place, as marts are built. Readers never block
+it, and never see half of a commit. The writer holds a lock beside the file for the whole attempt,
+so that there is one writer at a time. The lock dies with its process. Decides the statements. Knows
+no broker and no Spark.
+Invariants: the file holds table, owner, remembered deletions, offsets and the number of the dead
+letters of one commit. A killed commit leaves a copy that nothing names, and the next writer removes
+it. A commit copies the file, so it suits tables of up to some gigabytes.
 """
 
 import fcntl
@@ -50,7 +53,10 @@ CREATE TABLE IF NOT EXISTS {OWNER} (lake_id VARCHAR, asset VARCHAR, place VARCHA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuckdbStore:
-    """The table ``table`` in a file of its own in ``directory``, that of the warehouse; ``keys`` are its key columns, if any."""
+    """The table ``table`` in its own file in the warehouse's ``directory``.
+
+    ``keys`` are its key columns, if any.
+    """
 
     directory: Path
     table: str
@@ -59,26 +65,27 @@ class DuckdbStore:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Return the path of the file."""
         return self.directory / f"{self.table}{SUFFIX}"
 
     @property
     def place(self) -> str:
-        """Where the table is."""
+        """Return the place of the table as text."""
         return str(self.path)
 
     @property
     def dialect(self) -> str:
-        """The database's kind."""
+        """Return the kind of the database."""
         return "duckdb"
 
     @contextmanager
     def writer(self) -> Iterator["DuckdbWriter"]:
-        """Hold the lock: no other writer is at it, and none that was killed comes back.
+        """Hold the lock.
 
-        Its file is the owner's alone: an account that could read it could hold it.
+        No other writer is active, and no killed one comes back. Only the owner can read the lock
+        file, because an account that could read it could hold it.
 
-        :raises NotOwnerError: the table is another's.
+        :raises NotOwnerError: the table belongs to another owner.
         """
         with self._locked():
             held = self.holder()
@@ -87,12 +94,18 @@ class DuckdbStore:
             yield DuckdbWriter(store=self)
 
     def holder(self) -> str | None:
-        """Return who else the table belongs to. A file of an earlier release belongs to the first that writes it."""
+        """Return the other owner of the table, or None.
+
+        A file of an earlier release belongs to the first owner that writes it.
+        """
         found = self._owner()
         return None if found is None or found[0].is_same(self.owner) else told(*found)
 
     def take_over(self, *, is_of_this_lake: bool) -> None:  # noqa: ARG002 - a file without owner is claimed, not taken over
-        """Become the file's owner, with rows and progress. Dead letters are numbered in one lake alone: another's number is forgotten."""
+        """Become the file's owner, with rows and progress.
+
+        Dead letters are numbered within one lake. So the number from another lake is dropped.
+        """
         with self._locked():
             found = self._owner()
             if found is None:
@@ -131,9 +144,9 @@ class DuckdbWriter:
     store: DuckdbStore
 
     def standing(self, topic_id: str) -> Standing:
-        """Return how far the table reaches.
+        """Return the progress of the table.
 
-        :raises ProgressError: the file is another's, or the table in it is gone.
+        :raises ProgressError: the file belongs to something else, or the table in it is gone.
         """
         store = self.store
         if not store.path.exists():
@@ -158,7 +171,7 @@ class DuckdbWriter:
         return found
 
     def held(self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> tuple[KnownRows, pa.Table]:
-        """Return the rows, and the remembered deletions, of ``keys`` and those that came from ``ranges``."""
+        """Return rows and remembered deletions, of ``keys`` and from ``ranges``."""
         store = self.store
         if not store.path.exists():
             return KnownRows(places.empty_table()), places.empty_table()
@@ -178,7 +191,7 @@ class DuckdbWriter:
         return KnownRows(rows), deletions
 
     def commit(self, batch: Batch) -> None:
-        """Write a copy with rows and offsets, and put it in the place of the file in one step."""
+        """Write a copy with rows and offsets, and replace the file by it in one step."""
         with _replaced(self.store) as connection:
             connection.execute("BEGIN")
             connection.execute(BOOKS)
@@ -190,7 +203,7 @@ class DuckdbWriter:
 
 @contextmanager
 def _replaced(store: DuckdbStore) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection to a copy of the file, which takes the place of the file when the block ends.
+    """Yield a connection to a copy of the file, which replaces the file when the block ends.
 
     :raises StoreError: the copy cannot be written.
     """
@@ -211,13 +224,13 @@ def _replaced(store: DuckdbStore) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def put_in_place(draft: Path, place: Path) -> None:
-    """Rename the copy, the moment of the commit, and make the name last."""
+    """Rename the copy, which is the moment of the commit, and sync the folder."""
     draft.replace(place)
     sync(place.parent)
 
 
 def write_owner(connection: duckdb.DuckDBPyConnection, owner: Owner) -> None:
-    """Note who owns the file."""
+    """Store the owner of the file."""
     connection.execute(f"DELETE FROM {OWNER}")  # noqa: S608 - a name of ours
     named = [owner.lake_id, owner.asset, owner.place, datetime.now(UTC).replace(tzinfo=None)]
     connection.execute(f"INSERT INTO {OWNER} VALUES ($1, $2, $3, $4)", named)  # noqa: S608 - a name of ours
@@ -251,7 +264,7 @@ def write_rows(connection: duckdb.DuckDBPyConnection, store: DuckdbStore, batch:
 
 
 def write_offsets(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None:
-    """Move the offsets to the ends of the batch; those of a replay stay where they are."""
+    """Move the offsets to the ends of the batch. A replay moves none."""
     topic_id = batch.ranges.topic_id
     for partition, end in () if batch.is_replay else batch.ranges.ends().items():
         place = [topic_id, partition, end, batch.leader_epochs.get(partition)]

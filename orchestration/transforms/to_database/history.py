@@ -1,4 +1,7 @@
-"""Replays into a table of a database as Dagster shows them: days as partitions, and a job with a form, as for tables of the lake."""
+"""Replays into a table of a database in Dagster: days as partitions, and a job with a form.
+
+Both are as for tables of the lake.
+"""
 
 import warnings
 from collections.abc import Iterable, Iterator
@@ -31,14 +34,14 @@ from orchestration.transforms.topic_run import RunContext
 
 
 def database_history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
-    """Return the histories and the jobs of those among ``assets`` that are tables of databases.
+    """Return the histories and jobs of all tables of databases among ``assets``.
 
     :raises ValueError: two of them are one table.
     """
     declared = [declared_database_table(feed.table) for feed in topic_feeds(assets) if feed.database_table is not None]
     validate_apart(declared)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: without it a year is 365 runs
+        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: else 365 runs a year
         return [_history_asset(one) for one in declared], [_replay_job(one) for one in declared]
 
 

@@ -1,9 +1,11 @@
-"""A replay into a table of a database: records are read once more, and what they make now takes the place of what came from them.
+"""A replay into a table of a database: new rows of the records replace the old ones.
 
-The rows are replaced in one transaction of the database that moves no offset; it names the dead letters that count from then on, as a run's
-does. The writer is opened first, so that no older run commits behind its back. A replay that is killed has replaced some pieces whole and
-the others not at all. A table with a key is replayed in one piece, for the reasons of ``orchestration.transforms.replay_run``.
-Knows no Dagster. Invariant: afterwards the table has the rows that the records before its offsets make, each once.
+The rows are replaced in one transaction of the database that moves no offset. It names the dead
+letters that count from then on, as a run's commit does. The writer is opened first, so that no
+older run commits meanwhile. A killed replay has replaced some pieces whole and the others not at
+all. A table with a key is replayed in one piece, for the reasons of
+``orchestration.transforms.replay_run``. Knows no Dagster.
+Invariant: afterwards the table has the rows of the records before its offsets, each once.
 """
 
 from collections.abc import Iterator
@@ -42,22 +44,25 @@ class DatabaseReplayer:
 
     @property
     def lake(self) -> Lake:
-        """Where the dead letters are."""
+        """Return the lake that holds the dead letters."""
         return self.context.lake
 
     @property
     def table(self) -> TopicTable:
-        """The follower."""
+        """Return the follower."""
         return self.work.declared.follower
 
     def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
-        """Return the offsets that ``request`` means, by what the ledger knows to be committed."""
+        """Return the offsets of ``request``, by the commits in the ledger."""
         return plan(self.table, self.context, request, needed=needed, read=_by_ledger)
 
     def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:
-        """Replay what was planned and yield what became of each piece; the first one that may not be committed is the last.
+        """Replay the planned offsets and yield the result of each piece.
 
-        :raises StoreError: the database refuses. :raises ProgressError, CommitConflictError: as for a table of the lake.
+        The first piece that may not be committed is the last.
+
+        :raises StoreError: the database refuses.
+        :raises ProgressError, CommitConflictError: as for a table of the lake.
         """
         return run_plan(self.table, self.context, planned, attempt=self._attempt)
 

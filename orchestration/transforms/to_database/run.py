@@ -1,9 +1,12 @@
-"""One run of a table in a database: lock out older runs, plan, read, compute, check, write the dead letters, then rows and offsets.
+"""One run of a table in a database: open the writer, plan, read, compute, check, and commit.
 
-Decides the order that keeps a run exact when it is killed at any moment. The writer is opened first: from then on no older run can commit,
-so that the progress, which is read after that, is final. The dead letters go before the commit, under a number that the commit names: they
-count in the moment in which the rows do. The ledger in the lake follows, and where a run was killed in between the next one makes up for
-it. Knows no Dagster. Invariant: each record up to the offsets in the database is in the table as the transform made it, or a dead letter.
+Decides the order that keeps a run exact when it is killed at any moment. The writer is opened
+first. From then on no older run can commit, so the progress, which is read after that, is final.
+The dead letters are written before the commit, under a number that the commit names. So they count
+from the same moment as the rows. The ledger in the lake follows. If a run is killed in between, the
+next one completes it. Knows no Dagster.
+Invariant: each record up to the offsets in the database is in the table as the transform made it,
+or a dead letter.
 """
 
 from collections import Counter
@@ -40,16 +43,20 @@ from orchestration.transforms.topic_run import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storing:
-    """A run: what was declared, and the database's table."""
+    """A run: the declaration, and the database's table."""
 
     declared: DatabaseTable
     store: Store
 
     def run(self, table: TopicTable, context: RunContext) -> TopicRunResult:
-        """Read the next batch, and commit what becomes of it; ``table`` is the follower.
+        """Read the next batch, and commit its result.
 
-        :raises CommitConflictError: other runs were faster in every attempt. :raises StoreError: the database refuses.
-        :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was committed; the text says what to do.
+        ``table`` is the follower.
+
+        :raises CommitConflictError: other runs were faster in every attempt.
+        :raises StoreError: the database refuses.
+        :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was
+            committed. The text says what to do.
         """
         return attempted(context, lambda: self._attempt(table, context))
 
@@ -60,9 +67,12 @@ class Storing:
 
     @contextmanager
     def attempt(self, table: TopicTable, context: RunContext) -> "Iterator[StoringAttempt]":
-        """Open the writer: from now on no older run commits.
+        """Open the writer.
 
-        :raises NotReadyError: there is no such topic. :raises CommitConflictError: another run is at it.
+        From then on no older run commits.
+
+        :raises NotReadyError: there is no such topic.
+        :raises CommitConflictError: another run is active.
         """
         source = context.log.describe_topic(table.topic.name)
         if source is None:
@@ -84,7 +94,10 @@ class StoringAttempt:
     writer: Writer
 
     def run(self, letters_snapshot: TableSnapshot) -> TopicRunResult:
-        """Read the next batch and commit it; ``letters_snapshot`` was loaded before the writer was opened."""
+        """Read the next batch and commit it.
+
+        ``letters_snapshot`` was loaded before the writer was opened.
+        """
         table, context, topic_id = self.table, self.context, self.route.source.topic_id
         letters = DeadLetters(context.lake)
         account, progress, state = self.start()
@@ -132,25 +145,25 @@ class StoringAttempt:
         )
 
     def start(self) -> tuple[TableSnapshot, Progress, TopicState]:
-        """Return the ledger, brought up to the database, the database's progress, and where topic and table stand."""
+        """Return the updated ledger, the database's progress, and the state of topic and table."""
         log = self.context.log.partition_offsets(self.table.topic.name)
         account, progress = self._follow([one.partition for one in log])
         topic_id = self.route.source.topic_id
         return account, progress, TopicState(topic_id=topic_id, log=log, snapshot=account, committed=progress.checkpoints)
 
     def storable(self, computed: ComputedBatch) -> ComputedBatch:
-        """Reject what the database cannot hold."""
+        """Reject records whose rows the database cannot hold."""
         found = not_storable(computed.rows, self.table.latest_by, self.work.store.dialect)
         return replace(computed, rows=without_rejected(computed.rows, found), rejections=(*computed.rejections, *found))
 
     def changes(
         self, computed: ComputedBatch, state: TopicState, *, log_starts: Mapping[int, int], replaced: Replaced | None = None
     ) -> tuple[Changes | None, pa.Table | None]:
-        """Return what changes in a table with a key, and the keys that the batch, or the replay, is about.
+        """Return the changes of a table with a key, and the keys of the batch or replay.
 
         Deletions below ``log_starts`` are forgotten.
 
-        :raises ProgressError: a replay cannot know what a row was before.
+        :raises ProgressError: a replay cannot know the earlier value of a row.
         """
         if computed.deletions is None:
             return None, None
@@ -174,7 +187,7 @@ class StoringAttempt:
         return changes, keys
 
     def _follow(self, partitions: list[int]) -> tuple[TableSnapshot, Progress]:
-        """Return the ledger, brought up to the database, and the database's progress."""
+        """Return the ledger, updated from the database, and the database's progress."""
         return ledger.follow_group(self._ledger, self.route, partitions, self._read_progress, self.context.now())
 
     def _ledger(self) -> TableSnapshot:
@@ -193,7 +206,7 @@ class StoringAttempt:
         return Progress(checkpoints=found.checkpoints, letters=found.letters, notes=notes, run_id=found.run_id)
 
     def commit(self, batch: Batch, progress: Progress) -> TableSnapshot:
-        """Commit, and let the ledger follow, from a snapshot of before."""
+        """Commit, then update the ledger from a snapshot that was taken before."""
         account = self._ledger()
         self.writer.commit(batch)
         ends = {} if batch.is_replay else batch.ranges.ends()
@@ -203,7 +216,7 @@ class StoringAttempt:
         entry = ledger.Entry(before=progress.checkpoints, records=counts, run_id=batch.run_id, at=batch.at, replayed=replayed)
         try:
             return ledger.write(account, self.route, after, entry)
-        except CommitConflictError:  # a maintenance's commit: the ledger is brought up to what was committed
+        except CommitConflictError:  # maintenance committed: update the ledger again
             known: Callable[[TableSnapshot], Progress] = partial(_known, after)
             return ledger.follow_group(self._ledger, self.route, list(after.checkpoints), known, batch.at)[0]
 

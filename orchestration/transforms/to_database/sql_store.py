@@ -1,12 +1,14 @@
-"""A table of a SQL database that follows a topic: rows and offsets in one transaction of any database that SQLAlchemy speaks to.
+"""A table of a SQL database that follows a topic: rows and offsets in one transaction.
 
-Two tables beside the user's hold the progress: ``tidelog_followers``, a row per follower with its version, and ``tidelog_offsets``, a row
-per topic id and partition. A writer takes the next version when it opens, and commits only while that is still the newest: so a run that
-is slow, or was thought dead, commits nothing behind another's back. Decides the statements; they are SQLAlchemy's own and the same for
-every database. Knows no broker and no Spark.
-Invariants: the first statement of a commit is the comparison of the version, which locks out rivals until the transaction ends; the table
-has one owner (``orchestration.table_owners``), which the commit compares, too; rows, remembered deletions, offsets and the number of the
-dead letters move together.
+It works in any database that SQLAlchemy supports. Two tables beside the user's hold the progress.
+``tidelog_followers`` has a row per follower with its version, and ``tidelog_offsets`` a row per
+topic id and partition. A writer takes the next version when it opens, and commits only while that
+is still the newest. So a slow run, or one that was thought dead, commits nothing after a newer one.
+Decides the statements, which are SQLAlchemy's own and the same for every database. Knows no broker
+and no Spark.
+Invariants: the first statement of a commit compares the version, which locks out rivals until the
+transaction ends. The table has one owner (``orchestration.table_owners``), which the commit
+compares, too. Rows, remembered deletions, offsets and the number of the dead letters move together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +42,7 @@ from orchestration.transforms.to_database.stores import (
 FOLLOWERS = "tidelog_followers"
 OFFSETS = "tidelog_offsets"
 KEYS_AT_ONCE = 200
-"""Keys, or ranges, that one statement names: databases bound its length."""
+"""Most keys, or ranges, in one statement, because databases bound its length."""
 NEW = 0
 """The version before the first writer."""
 _METADATA = sa.MetaData()
@@ -69,7 +71,10 @@ _offsets = sa.Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlStore:
-    """The table ``table`` of the database of ``engine``, written by the follower of that name; ``keys`` are its key columns, if any."""
+    """The table ``table`` of the database of ``engine``, written by the follower ``follower``.
+
+    ``keys`` are its key columns, if any.
+    """
 
     engine: sa.Engine
     table: str
@@ -79,19 +84,21 @@ class SqlStore:
 
     @property
     def place(self) -> str:
-        """Where the table is, without password."""
+        """Return the place of the table as text, without password."""
         return f"{shown_url(self.engine.url)}#{self.table}"
 
     @property
     def dialect(self) -> str:
-        """The database's kind."""
+        """Return the kind of the database."""
         return self.engine.dialect.name
 
     @contextmanager
     def writer(self) -> Iterator["SqlWriter"]:
-        """Take the next version: from now on no older writer commits.
+        """Take the next version.
 
-        :raises NotOwnerError: the table is another's.
+        From then on no older writer commits.
+
+        :raises NotOwnerError: the table belongs to another owner.
         """
         with refusals_translated(self.place):
             self._create_books()
@@ -116,14 +123,16 @@ class SqlStore:
             raise CommitConflictError(f"another run writes the table {self.table} of {self.place}")
 
     def hold(self, connection: sa.Connection) -> None:
-        """Lock the table's owner until the transaction ends; a table that has none becomes this follower's own.
+        """Lock the table's owner until the transaction ends.
 
-        :raises NotOwnerError: the table is another's.
+        A table without owner becomes this follower's own.
+
+        :raises NotOwnerError: the table belongs to another owner.
         """
         table_owners.hold(connection, self.place, self.table, self.owner, lambda: self.another(connection))
 
     def another(self, connection: sa.Connection) -> str | None:
-        """Return which other follower the table without owner belongs to, None where it is this one's or no one's."""
+        """Return the other follower that a table without owner belongs to, or None."""
         found = self._followers_of_the_table(connection)
         is_there = sa.inspect(connection).has_table(self.table)
         if not found or not is_there or self.follower in found:
@@ -131,7 +140,7 @@ class SqlStore:
         return f"the follower {found[0]}, by {FOLLOWERS}"
 
     def holder(self) -> str | None:
-        """Return who else the table belongs to, None where it is this follower's, or no one's."""
+        """Return the other owner of the table, None if it is this follower's, or no one's."""
         with refusals_translated(self.place):
             self._create_books()
             with self.engine.begin() as connection:
@@ -141,10 +150,11 @@ class SqlStore:
                 return None if found[0].is_same(self.owner) else table_owners.told(*found)
 
     def take_over(self, *, is_of_this_lake: bool) -> None:
-        """Become the table's owner, with the progress of the one before. From then on that one commits nothing.
+        """Become the table's owner, with the former owner's progress.
 
-        The number of the dead letters counts in one lake alone: it is kept where the progress was made from the same lake. A former owner
-        that is not known may be of this lake: ``is_of_this_lake`` says whether.
+        From then on that one commits nothing. The number of the dead letters counts within one
+        lake. It is kept if the progress was made from the same lake. ``is_of_this_lake`` says so
+        for an unknown former owner.
         """
         with refusals_translated(self.place):
             self._create_books()
@@ -163,20 +173,26 @@ class SqlStore:
                 table_owners.give(connection, self.table, self.owner)
 
     def _former(self, connection: sa.Connection) -> str | None:
-        """Return the follower whose progress is that of the table: the owner's, else the one that committed last."""
+        """Return the follower whose progress is that of the table.
+
+        It is the owner's, else the one that committed last.
+        """
         found = self._followers_of_the_table(connection)
         held = table_owners.sql_owner(connection, self.table)
         named = [] if held is None else [one for one in found if one == follower_of(held[0].name, held[0].deployment)]
         return next(iter([*named, *found]), None)
 
     def _followers_of_the_table(self, connection: sa.Connection) -> list[str]:
-        """Return the followers that have committed to the table, the last one first."""
+        """Return the followers that have committed to the table, the latest first."""
         chosen = (sa.func.lower(_followers.c.table_name) == self.table.lower()) & _followers.c.committed_at.is_not(None)
         newest = _followers.c.committed_at.desc()
         return list(connection.execute(sa.select(_followers.c.follower).where(chosen).order_by(newest)).scalars())
 
     def _create_books(self) -> None:
-        """Create the tables of progress and owners; a rival that is doing the same at this moment is no error."""
+        """Create the tables of progress and owners.
+
+        A rival that creates them at the same time is no error.
+        """
         try:
             _METADATA.create_all(self.engine)
             table_owners.create_owners(self.engine)
@@ -199,9 +215,9 @@ class SqlWriter:
     version: int
 
     def standing(self, topic_id: str) -> Standing:
-        """Return how far the table reaches.
+        """Return the progress of the table.
 
-        :raises ProgressError: the table is gone, and its offsets are not.
+        :raises ProgressError: the table is gone, but its offsets are not.
         """
         store = self.store
         with refusals_translated(store.place), store.engine.begin() as connection:
@@ -224,7 +240,7 @@ class SqlWriter:
         return found
 
     def held(self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> tuple[KnownRows, pa.Table]:
-        """Return the rows, and the remembered deletions, of ``keys`` and those that came from ``ranges``.
+        """Return rows and remembered deletions, of ``keys`` and from ``ranges``.
 
         :raises SchemaConflictError: the table lacks columns.
         """
@@ -251,7 +267,10 @@ class SqlWriter:
 
 
 def write_rows(connection: sa.Connection, store: SqlStore, batch: Batch) -> None:
-    """Append the rows of a batch, or make its changes: rows of keys that are there are updated, the others inserted."""
+    """Append the rows of a batch, or make its changes.
+
+    Rows of existing keys are updated, the others inserted.
+    """
     table = _table_for(connection, store, batch.rows.schema)
     if batch.changes is None:
         for chosen in _from_ranges(table, batch.ranges) if batch.is_replay else ():
@@ -276,7 +295,7 @@ def write_rows(connection: sa.Connection, store: SqlStore, batch: Batch) -> None
 
 
 def write_offsets(connection: sa.Connection, store: SqlStore, batch: Batch) -> None:
-    """Move the offsets to the ends of the batch; those of a replay stay where they are."""
+    """Move the offsets to the ends of the batch. A replay moves none."""
     if batch.is_replay:
         return
     own = (_offsets.c.follower == store.follower) & (_offsets.c.topic_id == batch.ranges.topic_id)
@@ -287,7 +306,10 @@ def write_offsets(connection: sa.Connection, store: SqlStore, batch: Batch) -> N
 
 
 def _forget(connection: sa.Connection, remembered: sa.Table, batch: Batch) -> None:
-    """Forget deletions that no record can come late for: of former topics, and of what retention has removed."""
+    """Forget deletions that no late record can concern.
+
+    These are deletions of former topics, and those that retention has removed.
+    """
     columns = remembered.c
     connection.execute(remembered.delete().where(columns["_topic_id"] != batch.ranges.topic_id))
     for partition, start in (batch.log_starts or {}).items():
@@ -337,7 +359,10 @@ def _prefixed(row: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _fetched(connection: sa.Connection, name: str, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> pa.Table:
-    """Return the rows of ``keys`` and those that came from ``ranges``, each once, with the columns of ``places``."""
+    """Return the rows of ``keys`` and those that came from ``ranges``, each once.
+
+    They have the columns of ``places``.
+    """
     table = bulk.table_of(name, places, keys.column_names)
     ask = bulk.fetch if bulk.is_staged(connection, keys) else _asked_for
     found = list(ask(connection, table, keys, places.names))
@@ -360,7 +385,10 @@ def _from_ranges(table: sa.Table, ranges: OffsetRanges) -> "Iterator[sa.ColumnEl
 
 
 def _asked_for(connection: sa.Connection, table: sa.Table, keys: pa.Table, names: Sequence[str]) -> list[Any]:
-    """Return the columns ``names`` of the rows with one of ``keys``, which the questions name."""
+    """Return the columns ``names`` of the rows with one of ``keys``.
+
+    The queries name the keys.
+    """
     found: list[Any] = []
     for chunk in chunks(keys, connection.dialect.name):
         for start in range(0, len(chunk), KEYS_AT_ONCE):
@@ -370,7 +398,7 @@ def _asked_for(connection: sa.Connection, table: sa.Table, keys: pa.Table, names
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return fetched values as Arrow; a moment without zone is UTC, as ``chunks`` writes it."""
+    """Return fetched values as Arrow. A moment without zone is UTC, as ``chunks`` writes it."""
     if pa.types.is_timestamp(kind) and kind.tz:
         values = [one.replace(tzinfo=UTC) if isinstance(one, datetime) and one.tzinfo is None else one for one in values]
     return pa.array(values, kind)
@@ -390,7 +418,7 @@ def _taken_by_others(store: SqlStore) -> Iterator[None]:
 
 @contextmanager
 def refusals_translated(place: str) -> Iterator[None]:
-    """Translate what SQLAlchemy raises.
+    """Translate errors of SQLAlchemy.
 
     :raises StoreError: the database could not be reached or refused.
     """
@@ -403,6 +431,6 @@ def refusals_translated(place: str) -> Iterator[None]:
 
 
 def _short(error: sa.exc.SQLAlchemyError) -> str:
-    """Return what the database says, without the statement and the values in it."""
+    """Return the database's error text, without the statement and its values."""
     found = getattr(error, "orig", None) or error
     return str(found).strip().partition("\n")[0]

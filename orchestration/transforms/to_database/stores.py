@@ -1,8 +1,10 @@
-"""What a database does for a table that follows a topic: it holds the rows and, in the same transaction, how far they reach.
+"""The protocol of a database for a table that follows a topic.
 
-Decides nothing: values and protocols. A store knows one table. A ``Writer`` is what one attempt of a run works with: from the moment it is
-there no older one can commit (the store's version has moved, or the writer holds the file), so that what it reads stays true until it
-commits itself. Knows no broker and no Spark.
+A store holds the rows and, in the same transaction, the offsets. This module decides nothing. It
+has values and protocols. A store knows one table. One attempt of a run works with a ``Writer``.
+Once it is open, no older one can commit, because the store's version has moved or the writer holds
+the file. So the progress that it reads stays true until it commits itself. Knows no broker and no
+Spark.
 """
 
 from collections.abc import Mapping
@@ -21,14 +23,19 @@ from orchestration.schemas import SchemaConflictError
 from orchestration.values.type_names import arrow_type_name
 
 DELETED_KEYS = "_deleted_keys"
-"""Behind a table's name: the table of the keys that were deleted last, with the place of what deleted them."""
+"""Suffix of the table of deleted keys.
+
+The table keeps the last deletion of each key, with its place.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How far the table reaches: checkpoints of a topic id, the attempt of dead letters that counts, and the run that committed last.
+    """The progress of a table.
 
-    ``is_there``: the table exists. ``topic_ids`` are all those of which the database holds offsets.
+    It holds the checkpoints of a topic id, the attempt of dead letters that counts, and the run
+    that committed last. ``is_there`` says that the table exists. ``topic_ids`` are all topic ids
+    with offsets in the database.
     """
 
     is_there: bool
@@ -40,11 +47,13 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one transaction commits: ``rows`` are appended, or ``changes`` made, and the offsets move to the ends of ``ranges``.
+    """The content of one transaction.
 
-    ``keys`` are those that the batch is about, for a table that keeps the newest row of each key. ``log_starts``, by partition: a deletion
-    below them need not be remembered any more. A replay (``is_replay``) moves no offset: its rows take the place of all that came from
-    ``ranges``, of which ``changes`` know already.
+    ``rows`` are appended, or ``changes`` made, and the offsets move to the ends of ``ranges``.
+    ``keys`` are the keys of the batch, for a table that keeps the newest row of each key. Deletions
+    below ``log_starts``, by partition, need not be remembered any more. A replay (``is_replay``)
+    moves no offset. Its rows replace all rows that came from ``ranges``. ``changes`` take account
+    of that already.
     """
 
     ranges: OffsetRanges
@@ -61,7 +70,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class KnownRows:
-    """Rows of a database that were fetched, for ``orchestration.latest``."""
+    """Rows that were fetched from a database, for ``orchestration.latest``."""
 
     rows: pa.Table
 
@@ -71,65 +80,80 @@ class KnownRows:
 
 
 class Writer(Protocol):
-    """The one writer of a table, for one attempt."""
+    """The only writer of a table, for one attempt."""
 
     def standing(self, topic_id: str) -> Standing:
-        """Return how far the table reaches."""
+        """Return the progress of the table."""
         ...
 
     def held(self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> tuple[KnownRows, pa.Table]:
-        """Return rows, and remembered deletions, with the columns of ``places``: those of ``keys``, and those that came from ``ranges``."""
+        """Return rows and remembered deletions, of ``keys`` and from ``ranges``.
+
+        They have the columns of ``places``.
+        """
         ...
 
     def commit(self, batch: Batch) -> None:
-        """Commit rows and offsets in one transaction; of a replay rows alone.
+        """Commit rows and offsets in one transaction.
 
-        :raises CommitConflictError: another run took over. :raises SchemaConflictError: the table lacks columns of the rows.
+        A replay commits rows alone.
+
+        :raises CommitConflictError: another run took over.
+        :raises SchemaConflictError: the table lacks columns of the rows.
         :raises StoreError: the database refuses.
         """
         ...
 
 
 class Store(Protocol):
-    """A table of a database. ``place`` names it for people and in the ledger, without secrets; ``kind`` is what Dagster shows."""
+    """A table of a database.
+
+    ``place`` names it for people and in the ledger, without secrets. ``kind`` is the text that
+    Dagster shows.
+    """
 
     @property
     def place(self) -> str:
-        """Where the table is."""
+        """Return the place of the table as text."""
         ...
 
     @property
     def dialect(self) -> str:
-        """The database's kind, as SQLAlchemy names it."""
+        """Return the kind of the database, as SQLAlchemy names it."""
         ...
 
     def writer(self) -> AbstractContextManager[Writer]:
-        """Open the writer of one attempt. From then on no older one can commit.
+        """Open the writer of one attempt.
 
-        :raises CommitConflictError: another run is at it. :raises StoreError: the database cannot be reached, or refuses.
-        :raises NotOwnerError: the table is another's.
+        From then on no older one can commit.
+
+        :raises CommitConflictError: another run is active.
+        :raises StoreError: the database cannot be reached, or refuses.
+        :raises NotOwnerError: the table belongs to another owner.
         """
         ...
 
     def holder(self) -> str | None:
-        """Return who else the table belongs to, None where it is this one's, or no one's.
+        """Return the other owner of the table, None if it is this one's, or no one's.
 
         :raises StoreError: the database cannot be reached, or refuses.
         """
         ...
 
     def take_over(self, *, is_of_this_lake: bool) -> None:
-        """Become the table's owner, with the rows and the progress of the one before, which commits nothing from then on.
+        """Become the table's owner, with the former owner's rows and progress.
 
-        ``is_of_this_lake``: an owner that is not known was of this lake.
+        The former owner commits nothing from then on. ``is_of_this_lake`` says that an unknown
+        owner was of this lake.
 
-        :raises CommitConflictError: a run is at it. :raises StoreError: the database cannot be reached, or refuses.
+        :raises CommitConflictError: a run is active.
+        :raises StoreError: the database cannot be reached, or refuses.
         """
         ...
 
 
 class StoreError(RuntimeError):
-    """The database could not be reached or refused. ``is_passing``: trying again may help."""
+    """The database could not be reached or refused. If ``is_passing``, another try may help."""
 
     def __init__(self, text: str, *, is_passing: bool = False) -> None:
         super().__init__(text)
@@ -137,9 +161,11 @@ class StoreError(RuntimeError):
 
 
 def validate_columns(place: str, table: str, existing: set[str], schema: pa.Schema) -> None:
-    """Refuse rows of ``schema``, which has columns that the table lacks; it may have more.
+    """Refuse rows of ``schema``, which has columns that the table lacks.
 
-    :raises SchemaConflictError: names them.
+    The table may have more.
+
+    :raises SchemaConflictError: names the columns.
     """
     missing = [field for field in schema if field.name not in existing]
     if missing:
@@ -151,9 +177,9 @@ def validate_columns(place: str, table: str, existing: set[str], schema: pa.Sche
 
 
 def validate_presence(place: str, table: str, standing: Standing, undo: str) -> None:
-    """Refuse to go on where the offsets are there and the table is not.
+    """Refuse to go on if the offsets exist and the table does not.
 
-    :raises ProgressError: that is so; ``undo`` says what begins anew.
+    :raises ProgressError: it is so. ``undo`` says how to begin anew.
     """
     if standing.topic_ids and not standing.is_there:
         raise ProgressError(
