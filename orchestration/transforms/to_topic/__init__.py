@@ -1,6 +1,10 @@
-"""From topic to topic: a ``DataFrame -> DataFrame`` function whose rows are records of another topic, exactly once.
+"""From topic to topic: a transform whose rows are records of another topic, exactly once.
 
-``declarations`` holds what is declared, ``outgoing`` makes records of rows, ``progress`` decides where a run goes on, ``ledger`` is the
-lake's account of what was sent, ``run`` is a run without Dagster, ``replay`` one of its dead letters; ``assets`` and ``history``
-are what Dagster is told, ``decorator`` what users write.
+The transform is a ``DataFrame -> DataFrame`` function.
+
+- ``declarations``: the declaration of a transform. ``decorator``: the decorator that users write.
+- ``outgoing``: makes records of rows. ``progress``: decides where a run goes on.
+- ``ledger``: the lake's account of the sent records.
+- ``run``: a run without Dagster. ``replay``: a replay of its dead letters.
+- ``assets``, ``history``: the asset and its replay in Dagster.
 """

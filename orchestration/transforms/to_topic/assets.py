@@ -1,6 +1,8 @@
-"""The asset of a transform to a topic, as Dagster shows it: offsets, rows, checks, what was sent; and an event that the target grew.
+"""The asset of a transform to a topic, as Dagster shows it.
 
-Decides what a run is presented as, like ``orchestration.transforms.assets`` for tables. One sender is held for the whole run.
+Events hold offsets, rows, checks and counts of sent records. Another event says that the target
+grew. Decides how a run is presented, like ``orchestration.transforms.assets`` for tables. One
+sender is held for the whole run.
 """
 
 from collections.abc import Iterator
@@ -29,7 +31,7 @@ AFTER_FAILURE = "What was not committed counts nowhere; the next run goes on fro
 
 
 class TopicTransformConfig(dg.Config):
-    """Overrides of one run. Without any the run goes on from the group's offsets."""
+    """Overrides of one run. Without any, the run goes on from the group's offsets."""
 
     accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
     accept_remembered_offsets: bool = Field(
@@ -39,7 +41,10 @@ class TopicTransformConfig(dg.Config):
 
 
 def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.AssetsDefinition:
-    """Return the asset of ``transform``. It has no automation condition: the topic sensor starts it."""
+    """Return the asset of ``transform``.
+
+    It has no automation condition, because the topic sensor starts it.
+    """
     declare_transform(transform)
     table = transform.checked_by(sending(transform))
     key = table_key(transform.name)
@@ -88,7 +93,7 @@ def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.
 
 
 def grown(transform: TopicTransform, log: LogClient) -> dg.AssetMaterialization:
-    """Return the event that the target grew, for what is downstream of it."""
+    """Return the event that the target grew, for assets downstream of it."""
     offsets = log.partition_offsets(transform.target.name)
     return dg.AssetMaterialization(
         asset_key=transform.target.asset_key,

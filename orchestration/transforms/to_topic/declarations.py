@@ -1,8 +1,9 @@
-"""What is declared of a transform that writes to a topic: where its records come from and go to, and what is key and value of them.
+"""Declarations of transforms to a topic: the source, the target, and the key and value of records.
 
-Decides whether a declaration makes sense, when it is made, and which rules follow from the target's schema. Knows no run.
-Invariant: the transform's group and its transactional id bear the same name, one per transform and deployment, so that a run fences every
-older one.
+Checks a declaration as soon as it is made. Decides which rules follow from the target's schema.
+Knows no run.
+Invariant: the transform's group and its transactional id have the same name, one per transform and
+deployment, so that a run fences every older one.
 """
 
 import re
@@ -23,10 +24,12 @@ MAX_NAME = 90
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTransform:
-    """A transform from a topic to a topic. ``table`` holds what it shares with tables from topics: name, source, function, checks, limits.
+    """A transform from a topic to a topic.
 
-    ``key`` is the column that becomes the record's key; None: ``_key`` of the result, where it has one. A row for which ``deleted_when``
-    holds becomes a tombstone. ``is_forwarding_tombstones``: a record without value is sent on without value, with its own key.
+    ``table`` holds everything that it shares with tables from topics: name, source, function,
+    checks, limits. ``key`` is the column that becomes the record's key. With None it is ``_key`` of
+    the result, if there is one. A row for which ``deleted_when`` holds becomes a tombstone. With
+    ``is_forwarding_tombstones`` a record without value is sent on without value, with its own key.
     """
 
     table: TopicTable
@@ -51,28 +54,36 @@ class TopicTransform:
 
     @property
     def name(self) -> str:
-        """The transform's name, and its ledger's in the lake."""
+        """Return the name of the transform and of its ledger in the lake."""
         return self.table.name
 
     @property
     def source(self) -> TopicSpec:
-        """The topic that is read."""
+        """Return the topic that is read."""
         return self.table.topic
 
     def checked_by(self, function: Callable[[Any], Any]) -> TopicTable:
-        """Return what a run computes: ``function`` in the place of the user's, and the rules that follow from key and target's schema."""
+        """Return the table that a run computes.
+
+        It has ``function`` in the place of the user's, and the rules that follow from key and
+        target's schema.
+        """
         return replace(self.table, function=function, rules=(*self.table.rules, *implied_rules(self)))
 
 
 def group_of(name: str, deployment: str | None) -> str:
-    """Return the group whose offsets are the progress of the transform ``name``, which is its transactional id, too."""
+    """Return the group and transactional id of the transform ``name``.
+
+    The group's offsets are the transform's progress.
+    """
     return GROUP_PREFIX + ".".join(filter(None, [deployment, name]))
 
 
 def implied_rules(transform: TopicTransform) -> tuple[Rule, ...]:
-    """Return the rules that hold without being declared: a key that is there, and the fields that the target's schema requires.
+    """Return the rules that apply without a declaration.
 
-    A record that breaks one is a dead letter. A rule of the same name that was declared takes the place of one.
+    The key has to be there, and so have the fields that the target's schema requires. A record that
+    breaks a rule is a dead letter. A declared rule of the same name replaces one of these.
     """
     required = (
         {} if transform.target.fields is None else {one.name: "the topic's schema" for one in transform.target.fields if not one.nullable}
@@ -94,7 +105,7 @@ _declared: dict[str, TopicTransform] = {}
 
 
 def declare_transform(transform: TopicTransform) -> None:
-    """Remember ``transform`` by its name; a project that is loaded anew declares it again."""
+    """Register ``transform`` under its name. A project that is loaded anew registers it again."""
     _declared[transform.name] = transform
 
 
@@ -107,18 +118,21 @@ def declared_transform(name: str) -> TopicTransform:
 
 
 def declared_transforms() -> list[str]:
-    """Return the names of all transforms to topics that were declared."""
+    """Return the names of all declared transforms to topics."""
     return sorted(_declared)
 
 
 def why_no_replay(name: str) -> str | None:
-    """Return why only dead letters can be replayed into what ``name`` was declared as, None where it is no transform to a topic."""
+    """Return why only dead letters can be replayed into ``name``.
+
+    Return None if it is no transform to a topic.
+    """
     found = _declared.get(name)
     return None if found is None else why_only_dead_letters(found)
 
 
 def why_only_dead_letters(transform: TopicTransform) -> str:
-    """Return why only dead letters can be replayed into ``transform``, and what there is instead."""
+    """Return why only dead letters can be replayed into ``transform``, and the alternatives."""
     name, source, target = transform.name, transform.source.name, transform.target.name
     return (
         f"{name} sends to the topic {target}, and a topic takes nothing back: only what was rejected can be replayed (tidelog dead-letters "

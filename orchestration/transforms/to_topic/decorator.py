@@ -1,4 +1,4 @@
-"""The decorator ``@spark_topic``: a DataFrame function becomes a transform from a topic to a topic, exactly once."""
+"""The decorator ``@spark_topic``: a function becomes a transform between topics, exactly once."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,18 +33,22 @@ def spark_topic(
 ) -> Callable[[Transform], dg.AssetsDefinition]:
     """Make a transform from the topic ``source`` to the topic ``target`` of a DataFrame function.
 
-    The function gets what that of a table from a topic gets (``spark_table``) and has to return ``_topic_id, _partition, _offset``, too.
-    Each row of the result becomes a record of ``target``: a JSON object of its columns, or just ``_value`` where it has such a column.
-    ``key`` names the column of the record's key (``_key``, where there is one, by default); ``_headers`` (as the function is given it with
-    ``has_headers``, or a map) and ``_timestamp`` become the record's headers and time. A row for which ``deleted_when`` holds, a condition
-    in Spark SQL over the result, becomes a tombstone; with ``forward_tombstones`` a record without value is sent on without value, under
-    its own key and with its headers, instead of becoming a dead letter.
+    The function gets the same columns as that of a table from a topic (``spark_table``) and has to
+    return ``_topic_id, _partition, _offset``, too. Each row of the result becomes a record of
+    ``target``. Its value is a JSON object of the row's columns, or ``_value`` alone if there is
+    such a column. ``key`` names the column of the record's key. The default is ``_key``, if there
+    is one. ``_headers`` (as the function gets it with ``has_headers``, or a map) and ``_timestamp``
+    become the record's headers and time. A row for which ``deleted_when`` holds, a condition in
+    Spark SQL over the result, becomes a tombstone. With ``forward_tombstones`` a record without
+    value is sent on without value, under its own key and with its headers, instead of becoming a
+    dead letter.
 
-    A run sends its rows and commits the offsets of what it read in one transaction: readers with ``isolation_level=read_committed`` see
-    each record's rows once, whenever a run was killed. The progress is in the group ``tidelog-topic.NAME``; ``lake/NAME`` is an account of
-    what was sent. ``max_failed`` is as for a table (``spark_table``).
+    A run sends its rows and commits the offsets of the records that it read in one transaction. So
+    readers with ``isolation_level=read_committed`` see each record's rows once, whenever a run was
+    killed. The progress is in the group ``tidelog-topic.NAME``. ``lake/NAME`` is an account of the
+    sent records. ``max_failed`` is as for a table (``spark_table``).
 
-    :raises ValueError: the declaration makes no sense; the text says why.
+    :raises ValueError: the declaration makes no sense. The text says why.
     """
     shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
 

@@ -1,7 +1,8 @@
-"""The replay of a transform to a topic as Dagster shows it: the job ``replay_NAME``, which sends what was rejected and fits now.
+"""The replay of a transform to a topic in Dagster: the job ``replay_NAME``.
 
-It waits for the transform's pool, as the transform's own runs do, and tells on ``lake/NAME`` what it sent and that the target grew. The
-form is that of all replays; ranges of offsets mean the dead letters in them.
+The job sends rejected records that fit now. It waits for the transform's pool, as the transform's
+own runs do. It reports on ``lake/NAME`` the sent records, and that the target grew. The form is
+that of all replays. A range of offsets selects the dead letters in it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,12 +29,12 @@ from orchestration.transforms.to_topic.run import Sending
 
 
 def letters_replay_jobs(assets: Iterable[dg.AssetsDefinition]) -> list[dg.JobDefinition]:
-    """Return the jobs of those among ``assets`` that send to topics."""
+    """Return the jobs of all transforms to topics among ``assets``."""
     return [letters_replay_job(declared_transform(feed.table)) for feed in topic_feeds(assets) if feed.target is not None]
 
 
 def letters_replay_job(transform: TopicTransform) -> dg.JobDefinition:
-    """Return the job that replays the dead letters that its config asks for."""
+    """Return the job that replays the dead letters of its config."""
     name = JOB_PREFIX + transform.name
     table = transform.checked_by(sending(transform))
     description = f"Send to {transform.target.name} what {transform.name} rejected and what fits now, each record once"

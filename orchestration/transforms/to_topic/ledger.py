@@ -1,12 +1,14 @@
-"""The ledger of a transform to a topic: a table of the lake with a row per partition and transaction that was sent.
+"""The ledger of a transform to a topic: a lake table with a row per partition and transaction.
 
-It is an account, not the progress: that is in the group's offsets, which commit with the records. The ledger follows, after each
-transaction, and where a run was killed in between the next run makes up for it. What the lake needs to know of the progress it finds here,
-as in any table from a topic: the sensor what is left to do, readers of the dead letters which of them count, and a run whether the group
-forgot its offsets. So it holds the same application transactions (``orchestration.tables``), and unlike a table's they may go back, because
-a person may set the group's offsets back. Knows no broker and no Spark.
-Invariant: a ledger is written from a snapshot that was loaded before the group's offsets were read, so that a slower writer conflicts
-instead of setting it back.
+It is an account and not the progress. The progress is in the group's offsets, which commit with the
+records. The ledger follows after each transaction. If a run is killed in between, the next run
+completes it. The lake reads the progress here, as in any table from a topic. The sensor needs the
+lag, readers of the dead letters need to know which of them count, and a run needs to know whether
+the group lost its offsets. So the ledger holds the same application transactions
+(``orchestration.tables``). Unlike a table's they may go back, because a person may reset the
+group's offsets. Knows no broker and no Spark.
+Invariant: a ledger is written from a snapshot that was loaded before the group's offsets were read,
+so that a slower writer conflicts instead of setting it back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,19 +39,26 @@ LEDGER = pa.schema(
         pa.field("sent_at", pa.timestamp("us", tz="UTC")),
     ]
 )
-"""``records_sent`` is null where a run was killed before it could say."""
+"""``records_sent`` is null if a run was killed before it could tell the number."""
 REMIND_AFTER_S = 86_400.0
-"""Groups forget offsets that were not committed for a while, seven days by default: one day without a commit asks for another."""
+"""Age of the last offset commit after which the offsets are committed again.
+
+Groups forget offsets that were not committed for a while, seven days by default.
+"""
 COMMITTED_AT = "offsets_committed_at"
-"""The application transaction whose version is when the group's offsets were last committed, in seconds since 1970."""
+"""The application transaction whose version is the time of the group's last offset commit.
+
+It is in seconds since 1970.
+"""
 ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One transaction: what was sent of each partition by whom. ``records`` are by partition, None where they are not known.
+    """One transaction.
 
-    ``replayed`` are the ranges of a replay, which moves no checkpoint.
+    ``records`` counts the sent records by partition, None if it is unknown. ``replayed`` are the
+    ranges of a replay, which moves no checkpoint.
     """
 
     before: Mapping[int, Checkpoint]
@@ -74,15 +83,16 @@ def open_ledger(lake: Lake, name: str, description: str) -> TableSnapshot:
 
 
 def is_reminder_due(snapshot: TableSnapshot, now: datetime) -> bool:
-    """Return whether the group's offsets were committed so long ago that the group has to be reminded of them.
+    """Return whether the group's last offset commit is so old that it has to be repeated.
 
-    The ledger's own newest commit does not tell: upkeep of the lake commits, too.
+    The time of the ledger's own newest commit is no measure, because upkeep of the lake commits,
+    too.
     """
     return now.timestamp() - (snapshot.transaction_version(COMMITTED_AT) or 0) >= REMIND_AFTER_S
 
 
 def write(snapshot: TableSnapshot, route: Route, progress: Progress, entry: Entry) -> TableSnapshot:
-    """Let the ledger say what ``progress`` says.
+    """Write ``progress`` to the ledger.
 
     :raises CommitConflictError: another writer was faster.
     """
@@ -101,9 +111,12 @@ def write(snapshot: TableSnapshot, route: Route, progress: Progress, entry: Entr
 def follow_group(
     load: Callable[[], TableSnapshot], route: Route, partitions: Iterable[int], read: Callable[[TableSnapshot], Progress], now: datetime
 ) -> tuple[TableSnapshot, Progress]:
-    """Bring the ledger up to what the group holds, where it differs; returns both.
+    """Update the ledger from the group if they differ.
 
-    :raises CommitConflictError: others were always faster. Whatever ``read`` raises.
+    Return both.
+
+    :raises CommitConflictError: others were always faster.
+    :raises Exception: ``read`` raised it.
     """
     known = list(partitions)
     for _ in range(ATTEMPTS):
@@ -120,14 +133,17 @@ def follow_group(
 
 
 def _says(snapshot: TableSnapshot, route: Route, before: Mapping[int, Checkpoint], progress: Progress) -> bool:
-    """Whether the ledger says what ``progress`` says. Leader epochs are the group's alone."""
+    """Return whether the ledger agrees with ``progress``. Only the group has leader epochs."""
     offsets = {partition: one.next_offset for partition, one in before.items()}
     is_named = progress.letters is None or named_attempt(snapshot, route.source.topic_id) >= progress.letters
     return is_named and offsets == {partition: one.next_offset for partition, one in progress.checkpoints.items()}
 
 
 def _moved(progress: Progress, entry: Entry) -> Iterator[tuple[int, int | None, int]]:
-    """Yield partition, start and end of what was read; the start is None where nothing was committed before."""
+    """Yield partition, start and end of the ranges that were read.
+
+    The start is None if nothing was committed before.
+    """
     for partition, one in sorted(progress.checkpoints.items()):
         start = entry.before[partition].next_offset if partition in entry.before else None
         if start != one.next_offset:

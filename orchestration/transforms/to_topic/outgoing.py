@@ -1,11 +1,12 @@
-"""Rows of a result as records: key, value, headers and timestamp of each, in the order in which they are sent, cut into transactions.
+"""Rows of a result as records with key, value, headers and timestamp, cut into transactions.
 
-Decides what becomes of a column. The value is a JSON object of all columns but those that say something else of the record (``_key``,
-``_headers``, ``_timestamp`` and the columns of provenance); a result with a column ``_value`` sends just that. Spark writes the JSON, so
-that it is what Spark reads. Decides, too, where a large result is cut: between two records of the source, so that what a transaction sends
-is just what becomes of the offsets that it commits. Knows no broker and no table.
-Invariants: records are sent by partition and offset of what they came from, so that keys keep the order that they had in a partition;
-the ends of the last part are the ends of the batch.
+Decides how columns become a record. The value is a JSON object of all columns except those with
+another meaning (``_key``, ``_headers``, ``_timestamp`` and the columns of provenance). If a result
+has a column ``_value``, only that is sent. Spark writes the JSON, so that Spark can read it.
+Decides also where a large result is cut. A cut lies between two records of the source, so that a
+transaction sends exactly the rows of the offsets that it commits. Knows no broker and no table.
+Invariants: records are sent by partition and offset of their source, so that keys keep their order
+within a partition. The ends of the last part are the ends of the batch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,12 +50,16 @@ OUTGOING = pa.schema(
     ]
 )
 MAX_RECORD_BYTES = 1_000_000
-"""Of key, value and headers: a little less than brokers and producers take by default, which is 1 MiB with all that is around them."""
+"""Largest size of key, value and headers together.
+
+It is a little less than 1 MiB, the default limit of brokers and producers for a record with its
+overhead.
+"""
 JSON_RULE = "json_value"
 SIZE_RULE = "record_size"
 HEADER_RULE = "header_name"
 SENT_ROWS = 5_000
-"""How many records are Python objects at once."""
+"""Number of records that are Python objects at once."""
 RECORD_OVERHEAD_BYTES = 32
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 TEXTS_AND_BYTES = (types.StringType, types.BinaryType)
@@ -62,7 +67,7 @@ KEY_TYPES = (*TEXTS_AND_BYTES, types.IntegralType, types.DecimalType, types.Bool
 
 
 def sending(transform: TopicTransform) -> Transform:
-    """Return the transform's function with what is to be sent of each row beside it, in columns of our own."""
+    """Return the transform's function, whose result also has the columns ``OUT``."""
 
     def function(records: Any) -> Any:
         return with_outgoing(transform, call_transform(transform.name, transform.table.function, records))
@@ -71,9 +76,11 @@ def sending(transform: TopicTransform) -> Transform:
 
 
 def with_outgoing(transform: TopicTransform, frame: Any) -> Any:
-    """Return ``frame`` with the columns ``OUT``; without provenance it is returned as it is, to be refused.
+    """Return ``frame`` with the columns ``OUT``.
 
-    :raises TransformError: a column cannot become what it is declared to be.
+    A frame without provenance is returned unchanged, and is refused later.
+
+    :raises TransformError: a column cannot become the declared part of a record.
     """
     name = transform.name
     with running(name):
@@ -101,7 +108,7 @@ def _value(transform: TopicTransform, fields: Mapping[str, types.DataType]) -> A
 
 
 def _validate_schema(transform: TopicTransform, sent: Mapping[str, types.DataType]) -> None:
-    """Refuse a result that does not fit the target's schema, where it has one."""
+    """Refuse a result that does not fit the target's schema, if there is one."""
     declared = transform.target.fields
     if declared is None:
         return
@@ -121,7 +128,7 @@ def _validate_schema(transform: TopicTransform, sent: Mapping[str, types.DataTyp
 
 
 def _plain(kind: types.DataType) -> str:
-    """Return a type as text; whether what is inside may be null is no matter."""
+    """Return a type as text, which does not tell whether inner values may be null."""
     return kind.simpleString().upper()
 
 
@@ -169,21 +176,22 @@ def _timestamp(name: str, fields: Mapping[str, types.DataType]) -> Any:
 
 
 def split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return a computed result without the columns of our own, and what is to be sent of it, as ``OUTGOING``."""
+    """Return a computed result without the columns ``OUT``, and its records as ``OUTGOING``."""
     columns = [rows[name].cast(field.type) for name, field in zip(("_partition", "_offset", *OUT), OUTGOING, strict=True)]
     return rows.drop_columns(list(OUT)), pa.table(columns, schema=OUTGOING)
 
 
 def not_sendable(result: pa.Table, rows: pa.Table) -> tuple[Rejection, ...]:
-    """Return the rejections of records of which something is made that no broker takes by default, or no reader of JSON.
+    """Return the rejections of records whose result no broker takes by default, or no JSON reader.
 
-    ``result`` and ``rows`` are the two parts of ``split``. A record that no broker takes would stop all behind it.
+    ``result`` and ``rows`` are the two parts of ``split``. A record that no broker takes would stop
+    all records behind it.
     """
     return (*not_json(result, rows), *nameless_headers(rows), *too_large(rows))
 
 
 def not_json(result: pa.Table, rows: pa.Table) -> tuple[Rejection, ...]:
-    """Return the rejections of records of which a value is made that JSON has no form for."""
+    """Return the rejections of records whose result has a value without a form in JSON."""
     if GIVEN_VALUE in result.column_names:
         return ()
     written = result.drop_columns([name for name in result.column_names if name in NOT_IN_JSON])
@@ -196,7 +204,7 @@ def not_json(result: pa.Table, rows: pa.Table) -> tuple[Rejection, ...]:
 
 
 def nameless_headers(rows: pa.Table) -> tuple[Rejection, ...]:
-    """Return the rejections of records of which something with a header without name is made."""
+    """Return the rejections of records whose result has a header without name."""
     headers = rows["headers"].combine_chunks()
     is_nameless = pc.is_null(pc.struct_field(headers.flatten(), "key"))
     chosen = rows.take(pc.unique(pc.list_parent_indices(headers).filter(is_nameless)))
@@ -206,7 +214,7 @@ def nameless_headers(rows: pa.Table) -> tuple[Rejection, ...]:
 
 
 def too_large(rows: pa.Table) -> tuple[Rejection, ...]:
-    """Return the rejections of records of which something too large is made."""
+    """Return the rejections of records whose result is too large."""
     sizes = _sizes(rows)
     found = rows.select(["_partition", "_offset"]).append_column("size", pa.array(sizes)).filter(pa.array(sizes > MAX_RECORD_BYTES))
     reasons = {
@@ -217,7 +225,10 @@ def too_large(rows: pa.Table) -> tuple[Rejection, ...]:
 
 
 def tombstones(records: pa.Table) -> pa.Table:
-    """Return ``records`` (of the source) as records without value, as ``OUTGOING``; their headers go with them."""
+    """Return ``records`` (of the source) as records without value, as ``OUTGOING``.
+
+    Their headers go with them.
+    """
     count = records.num_rows
     timestamps = pc.cast(records["_timestamp"], pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
     columns = [records["_partition"], records["_offset"], records["key"].cast(pa.large_binary()), pa.nulls(count, pa.large_binary())]
@@ -225,7 +236,7 @@ def tombstones(records: pa.Table) -> pa.Table:
 
 
 def in_order(rows: pa.Table, others: pa.Table) -> pa.Table:
-    """Return both, by partition and offset; rows of one record keep their order."""
+    """Return both tables, by partition and offset. Rows of one record keep their order."""
     if not others.num_rows:
         return rows
     both = pa.concat_tables([rows, others])
@@ -234,7 +245,10 @@ def in_order(rows: pa.Table, others: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one transaction sends: the rows [start, end), and up to where partitions of the source are done with it."""
+    """The content of one transaction: the rows [start, end).
+
+    ``ends`` has the next offset of each partition of the source after it.
+    """
 
     start: int
     end: int
@@ -242,7 +256,10 @@ class Part:
 
 
 def cut(rows: pa.Table, ranges: OffsetRanges, max_bytes: int) -> list[Part]:
-    """Cut ``rows`` (``OUTGOING``, in order) into parts of about ``max_bytes``, at most one record of the source more; at least one part."""
+    """Cut ``rows`` (``OUTGOING``, in order) into parts of about ``max_bytes``.
+
+    A part exceeds this by at most one record of the source. There is at least one part.
+    """
     partitions, offsets = rows["_partition"].to_numpy(), rows["_offset"].to_numpy()
     total = np.cumsum(_sizes(rows) + RECORD_OVERHEAD_BYTES)
     first_rows = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(offsets) != 0)) + 1

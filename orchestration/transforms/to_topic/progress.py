@@ -1,9 +1,11 @@
-"""Where a run of a transform to a topic goes on: what its group committed, judged by the note that went with it.
+"""The start of a transform's run: the offsets that its group committed, judged by their note.
 
-The group's offsets are the progress, because they are committed in the transactions that send. Decides when they count: only for the topic
-that they were read from and the topic that was written to, each by its id, because either may be deleted and created anew. Decides when to
-refuse: the offsets are another transform's, or they have gone (groups forget offsets after ``offsets.retention.minutes``) though the lake
-remembers that there were some. Offsets without a note were set by a person, and count as they are. Knows no broker and no table.
+The group's offsets are the progress, because they are committed in the transactions that send.
+Decides when they count. They count only for the topic that they were read from and the topic that
+was written to, each by its id, because either may be deleted and created anew. Decides when to
+refuse: the offsets belong to another transform, or they are gone although the lake knows some
+(groups forget offsets after ``offsets.retention.minutes``). Offsets without a note were set by a
+person, and count as they are. Knows no broker and no table.
 """
 
 import json
@@ -18,7 +20,11 @@ NOTE_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What is committed with each offset: ids of source and target, the target's name, the attempt of dead letters that counts, the run."""
+    """The note that is committed with each offset.
+
+    It has the ids of source and target, the target's name, the attempt of dead letters that counts,
+    and the run.
+    """
 
     source_id: str
     target: str
@@ -27,13 +33,13 @@ class Note:
     run_id: str
 
     def to_text(self) -> str:
-        """Return the text that ``read_note`` reads; Kafka keeps up to 4,096 bytes."""
+        """Return the text that ``read_note`` reads. Kafka keeps up to 4,096 bytes."""
         names = {"source": self.source_id, "target": self.target, "target_id": self.target_id, "letters": self.letters, "run": self.run_id}
         return json.dumps({"tidelog": NOTE_VERSION, **names}, separators=(",", ":"))
 
 
 def read_note(text: str) -> Note | None:
-    """Return the note that a run of ours committed, None for any other text."""
+    """Return the note that a run committed, None for any other text."""
     try:
         found = json.loads(text)
         if not isinstance(found, dict) or found["tidelog"] != NOTE_VERSION:
@@ -52,9 +58,10 @@ def read_note(text: str) -> Note | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a transform stands: checkpoints by partition, the attempt of dead letters that counts, and what a person should know.
+    """The progress of a transform: checkpoints by partition.
 
-    ``run_id`` is the run that committed last, where that is known.
+    ``letters`` is the attempt of dead letters that counts, ``notes`` are sentences for a person,
+    and ``run_id`` is the run that committed last, if it is known.
     """
 
     checkpoints: Mapping[int, Checkpoint]
@@ -75,9 +82,11 @@ class Route:
 def decide_progress(
     route: Route, committed: Mapping[int, CommittedOffset], remembered: Mapping[int, Checkpoint], *, is_memory_trusted: bool = False
 ) -> Progress:
-    """Return where to go on. ``remembered`` are the checkpoints of the source's topic id that the lake's ledger holds.
+    """Return the progress from which a run goes on.
 
-    :raises ProgressError: the offsets are another transform's, or have gone.
+    ``remembered`` are the checkpoints of the source's topic id in the lake's ledger.
+
+    :raises ProgressError: the offsets belong to another transform, or are gone.
     """
     notes = {partition: read_note(one.note) for partition, one in committed.items()}
     foreign = sorted({one.target for one in notes.values() if one is not None and one.target != route.target.topic})
@@ -105,7 +114,10 @@ def decide_progress(
 
 
 def offsets_to_commit(checkpoints: Mapping[int, Checkpoint], note: Note) -> dict[int, CommittedOffset]:
-    """Return ``checkpoints`` as a group commits them. All partitions go with every commit: a group forgets what it was not told lately."""
+    """Return ``checkpoints`` as a group commits them.
+
+    Every commit has all partitions, because a group forgets offsets that were not committed lately.
+    """
     text = note.to_text()
     return {
         partition: CommittedOffset(next_offset=one.next_offset, leader_epoch=one.leader_epoch, note=text)
@@ -116,9 +128,10 @@ def offsets_to_commit(checkpoints: Mapping[int, Checkpoint], note: Note) -> dict
 def advanced(
     checkpoints: Mapping[int, Checkpoint], ends: Mapping[int, int], whole: Mapping[int, int], leader_epochs: Mapping[int, int]
 ) -> dict[int, Checkpoint]:
-    """Return ``checkpoints`` after a transaction that is done up to ``ends``; ``whole`` are the ends of the batch.
+    """Return ``checkpoints`` after a transaction up to ``ends``.
 
-    A leader epoch is known where all of a partition's range is done: in the middle of it the epoch of the last record is not at hand.
+    ``whole`` are the ends of the batch. The leader epoch of a partition is known only at the end of
+    its range.
     """
     moved = {
         partition: Checkpoint(next_offset=end, leader_epoch=leader_epochs.get(partition) if end == whole.get(partition) else None)
@@ -128,7 +141,10 @@ def advanced(
 
 
 def note_of(route: Route, letters: int | None, run_id: str) -> Note:
-    """Return the note of a run: ``letters`` is the attempt of dead letters that counts once the offsets do."""
+    """Return the note of a run.
+
+    ``letters`` is the attempt of dead letters that counts as soon as the offsets do.
+    """
     source, target = route.source, route.target
     return Note(source_id=source.topic_id, target=target.topic, target_id=target.topic_id, letters=letters, run_id=run_id)
 

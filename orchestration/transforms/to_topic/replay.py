@@ -1,14 +1,16 @@
-"""A replay of the dead letters of a transform to a topic: what fits now is sent, once, and is no dead letter any more.
+"""A replay of the dead letters of a transform to a topic: records that fit now are sent once.
 
-A topic takes nothing back, so records that were sent are not sent again: only those that were rejected are read once more, at their
-places in the source, as their fixes say where there are some. What becomes of them is one transaction with the group's offsets, which stay
-where they are; the note of the offsets names the attempt by which the dead letters end (``orchestration.dead_letters``). So in the moment
-in which readers of committed records find the rows, and not before, the records are no dead letters: a replay that is killed has sent
-nothing, or finds nothing left to send. What does not fit yet is a dead letter again, with its new reason. What takes more than one
-transaction is replayed in parts, each exact by itself. Knows no Dagster.
+A topic takes nothing back, so sent records are not sent again. Only rejected records are read once
+more, at their places in the source, with their fixes if there are any. Their rows are sent in one
+transaction with the group's offsets, which stay where they are. The note of the offsets names the
+attempt that ends the dead letters (``orchestration.dead_letters``). So the records stop being dead
+letters in the moment in which readers of committed records find the rows. A killed replay has sent
+nothing, or finds nothing left to send. A record that still does not fit is a dead letter again,
+with its new reason. If one transaction is not enough, the records are replayed in parts, each exact
+by itself. Knows no Dagster.
 
-Invariant: a dead letter leaves the table of dead letters in the transaction that sends its rows. One whose record neither the log nor an
-archive holds stays.
+Invariant: a dead letter leaves the table of dead letters in the transaction that sends its rows. A
+dead letter whose record neither the log nor an archive holds stays.
 """
 
 from collections import Counter
@@ -51,13 +53,19 @@ from orchestration.transforms.topic_run import (
 )
 
 MAX_RANGES = 50
-"""Per partition; what lies in the gaps between dead letters is read, too, and left out."""
+"""Most ranges per partition.
+
+Records in the gaps between dead letters are read, too, and left out.
+"""
 
 
 def planned_letters(transform: TopicTransform, context: RunContext, request: ReplayRequest) -> tuple[OffsetRanges, int]:
-    """Return which dead letters ``request`` means, as ranges that cover them, and how many they are; writes nothing.
+    """Return the dead letters of ``request``, as ranges that cover them, and their number.
 
-    :raises ProgressError: other records than dead letters are asked for. :raises NotReadyError: there is no such topic.
+    It writes nothing.
+
+    :raises ProgressError: other records than dead letters are requested.
+    :raises NotReadyError: there is no such topic.
     """
     if request.is_everything or request.from_ms is not None or request.to_ms is not None:
         raise ProgressError(why_only_dead_letters(transform))
@@ -76,12 +84,15 @@ def planned_letters(transform: TopicTransform, context: RunContext, request: Rep
 
 
 def run_letters_replay(work: Sending, table: TopicTable, context: RunContext, request: ReplayRequest) -> Iterator[TopicRunResult]:
-    """Replay the dead letters that ``request`` means and yield what became of each part; the first that may not be sent is the last.
+    """Replay the dead letters of ``request`` and yield the result of each part.
 
-    A range of the request means the dead letters in it. ``table`` is the transform's own.
+    The first part that may not be sent is the last. A range of the request selects the dead letters
+    in it. ``table`` is the transform's own.
 
-    :raises SenderFencedError: a run took over, and what was not sent yet stays as it was. :raises ProgressError: as ``planned_letters``,
-        or the group's offsets have gone. :raises CommitConflictError: somebody moved the offsets in every attempt.
+    :raises SenderFencedError: a run took over. Dead letters that were not sent yet stay as they
+        were.
+    :raises ProgressError: as ``planned_letters``, or the group's offsets are gone.
+    :raises CommitConflictError: somebody moved the offsets in every attempt.
     """
     ranges, count = planned_letters(work.transform, context, request)
     if not count:
@@ -108,7 +119,11 @@ def _replayed(work: Sending, table: TopicTable, context: RunContext, piece: Offs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """What an attempt begins with: the dead letters as they were before the group was read, and which are replayed."""
+    """The state at the beginning of an attempt.
+
+    ``letters`` are the dead letters from before the group was read, and ``places`` those that are
+    replayed.
+    """
 
     letters: TableSnapshot
     route: Route
@@ -125,7 +140,11 @@ class _Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What one transaction sends: rows (``outgoing.OUTGOING``), which dead letters that settles, and those that are there afterwards."""
+    """The content of one transaction.
+
+    It has the rows (``outgoing.OUTGOING``), the ranges whose dead letters it settles, and the dead
+    letters that are left afterwards.
+    """
 
     rows: pa.Table
     ranges: OffsetRanges
@@ -179,7 +198,7 @@ def _started(work: Sending, table: TopicTable, context: RunContext, within: Offs
 
 
 def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> TableSnapshot:
-    """Send the rows and end the dead letters that they were, in one transaction; returns the ledger afterwards."""
+    """Send the rows and end their dead letters in one transaction. Return the ledger afterwards."""
     route, progress, letters = start.route, start.progress, DeadLetters(context.lake)
     origin = _origin(work.transform.name, context, start)
     validate_unmoved(work, context, route, [one.partition for one in start.state.log], progress)
@@ -197,7 +216,7 @@ def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> T
     entry = ledger.Entry(before=after.checkpoints, records=counts, run_id=context.run_id, at=context.now(), replayed=_spans(part.ranges))
     try:
         account = ledger.write(account, route, after, entry)
-    except CommitConflictError:  # a maintenance's commit, or that of an older run which is about to hear that it is fenced
+    except CommitConflictError:  # maintenance, or an older run that is fenced, committed
         account, _ = followed_ledger(work, context, route, list(after.checkpoints))
     if attempt is not None:
         letters.settle_replay(origin, part.ranges, attempt)
@@ -213,7 +232,10 @@ def _held_places(places: Places, held: HeldTopic) -> dict[int, list[int]]:
 
 
 def _committed(places: Places, checkpoints: Mapping[int, Checkpoint]) -> dict[int, list[int]]:
-    """Leave out what the group is going to read anyway."""
+    """Leave out the places that the group has not committed.
+
+    A run is going to read them anyway.
+    """
     return places_within(places, [OffsetRange(partition=number, start=0, end=one.next_offset) for number, one in checkpoints.items()])
 
 
@@ -227,7 +249,7 @@ def _covering(topic: str, topic_id: str, places: Places) -> OffsetRanges:
 
 
 def _spans(ranges: OffsetRanges) -> list[OffsetRange]:
-    """Return one range per partition that reaches over all of its own."""
+    """Return one range per partition that spans all of its ranges."""
     return list(ranges.spanning(ranges))
 
 
@@ -242,7 +264,7 @@ def _before(ranges: OffsetRanges, ends: Mapping[int, int]) -> OffsetRanges:
 
 
 def _until(rows: pa.Table, ends: Mapping[int, int]) -> pa.Table:
-    """Return those of ``rows`` that came from offsets before ``ends``."""
+    """Return the rows that came from offsets before ``ends``."""
     partitions, offsets = rows["_partition"].to_numpy(), rows["_offset"].to_numpy()
     is_done = np.zeros(rows.num_rows, np.bool_)
     for partition, end in ends.items():

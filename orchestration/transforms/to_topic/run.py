@@ -1,11 +1,13 @@
-"""One run of a transform to a topic: fence older runs, plan, read, compute, check, write the dead letters, then send rows and offsets.
+"""One run of a transform to a topic: fence older runs, plan, read, compute, check, and send.
 
-Decides the order that keeps a run exact when it is killed at any moment. The sender is opened first: from then on no older run can commit,
-and what a killed one left open is aborted, so that the group's offsets, which are read after that, are final. Everything is computed and
-checked before the first transaction begins, so that a transaction lasts no longer than its records take to be sent. The dead letters go
-before it, under a number that the offsets' note names: they count in the moment in which the records do. The ledger follows.
-Knows no Dagster. Invariant: for readers of committed records each record of the source up to the group's offsets has become what the
-transform made of it, once.
+Decides the order that keeps a run exact when it is killed at any moment. The sender is opened
+first. From then on no older run can commit, and the open transaction of a killed run is aborted. So
+the group's offsets, which are read after that, are final. Everything is computed and checked before
+the first transaction begins, so that a transaction lasts no longer than sending takes. The dead
+letters are written before it, under a number that the offsets' note names, and count from the same
+moment as the records. The ledger follows. Knows no Dagster.
+Invariant: for readers of committed records, each record of the source up to the group's offsets has
+become the rows of the transform, once.
 """
 
 from collections import Counter
@@ -43,14 +45,17 @@ from orchestration.transforms.topic_run import (
 )
 
 TRANSACTION_BYTES = 16 << 20
-"""What one transaction sends at most, and one record's rows: at 1 MB/s that is a quarter of the time that a transaction may take."""
+"""Most bytes of one transaction, except for the rows of one more record.
+
+At 1 MB/s, sending takes a quarter of the time that a transaction may take.
+"""
 NO_KEY = "the value is null, and so is the key: a tombstone deletes nothing without a key"
 TOMBSTONE_RULE = "tombstone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """A transform's run: what was declared, its group, and the sender that it holds."""
+    """A transform's run: the declaration, its group, and the sender that it holds."""
 
     transform: TopicTransform
     group_id: str
@@ -59,10 +64,14 @@ class Sending:
     transaction_bytes: int = TRANSACTION_BYTES
 
     def run(self, table: TopicTable, context: RunContext) -> TopicRunResult:
-        """Read the next batch, and send and commit what becomes of it; ``table`` is the transform's own.
+        """Read the next batch, and send and commit its result.
 
-        :raises SenderFencedError: another run took over. :raises CommitConflictError: somebody moved the offsets in every attempt.
-        :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was sent; the text says what to do.
+        ``table`` is the transform's own.
+
+        :raises SenderFencedError: another run took over.
+        :raises CommitConflictError: somebody moved the offsets in every attempt.
+        :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was sent.
+            The text says what to do.
         """
         return attempted(context, lambda: _attempt(self, table, context))
 
@@ -104,7 +113,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
 
 
 def told_of_sent(route: Route, rows: pa.Table, transactions: int) -> dict[str, int | str]:
-    """Return by label what was sent: ``rows`` are ``outgoing.OUTGOING``."""
+    """Return counts of the sent ``rows`` (``outgoing.OUTGOING``) by label."""
     return {
         "records_sent": rows.num_rows,
         "tombstones": rows["value"].null_count,
@@ -116,9 +125,10 @@ def told_of_sent(route: Route, rows: pa.Table, transactions: int) -> dict[str, i
 def computed_batch(
     work: Sending, table: TopicTable, context: RunContext, source: Batch, *, forgiven: Places = NOTHING
 ) -> tuple[ComputedBatch, pa.Table]:
-    """Return what the function makes of the records, and the rows to be sent, in order: its own, and tombstones that are forwarded.
+    """Return the function's result, and the rows to be sent, in order.
 
-    Records at the places ``forgiven`` are dead letters already: the function may throw on them again.
+    The rows are those of the result and forwarded tombstones. Records at the places ``forgiven``
+    are dead letters already, so the function may throw on them again.
     """
     computed = compute_batch(context.session(), table, source, None, forgiven=forgiven)
     rows, own = outgoing.split(computed.rows)
@@ -130,7 +140,7 @@ def computed_batch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """What is to be sent: rows (``outgoing.OUTGOING``, in order) and the plan that they came from."""
+    """The rows to send (``outgoing.OUTGOING``, in order) and the plan that they came from."""
 
     plan: BatchPlan
     rows: pa.Table
@@ -142,7 +152,10 @@ class _Batch:
 
 
 def described_route(work: Sending, context: RunContext) -> Route:
-    """Describe both topics; the target is created where there is none, because a producer would create another than was declared."""
+    """Describe both topics, and create the target if there is none.
+
+    A producer would create it with another configuration than the declared one.
+    """
     transform = work.transform
     source = context.log.describe_topic(transform.source.name)
     if source is None:
@@ -157,7 +170,7 @@ def described_route(work: Sending, context: RunContext) -> Route:
 
 
 def followed_ledger(work: Sending, context: RunContext, route: Route, partitions: Sequence[int]) -> tuple[TableSnapshot, Progress]:
-    """Return the ledger and the group's progress, the ledger brought up to it."""
+    """Return the updated ledger and the group's progress."""
 
     def load() -> TableSnapshot:
         text = f"What {work.transform.name} sent to the topic {route.target.topic}: a row per partition and transaction"
@@ -167,21 +180,29 @@ def followed_ledger(work: Sending, context: RunContext, route: Route, partitions
 
 
 def read_progress(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], account: TableSnapshot) -> Progress:
-    """Return the group's progress, judged by what ``account``, the ledger, remembers."""
+    """Return the group's progress, judged by the checkpoints in ``account``, the ledger."""
     committed = context.log.committed_offsets(route.group_id, route.source.topic, partitions)
     remembered = account.checkpoints(route.source.topic_id, partitions)
     return decide_progress(route, committed, remembered, is_memory_trusted=work.is_memory_trusted)
 
 
 def validate_unmoved(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], progress: Progress) -> None:
-    """Look once more before anything is written: a person may have set the group's offsets meanwhile."""
+    """Check once more before anything is written.
+
+    A person may have set the group's offsets meanwhile.
+
+    :raises CommitConflictError: somebody moved the offsets.
+    """
     now = read_progress(work, context, route, partitions, ledger.open_ledger(context.lake, work.transform.name, ""))
     if now.checkpoints != progress.checkpoints:
         raise CommitConflictError(f"somebody moved the offsets of the group {route.group_id}")
 
 
 def _send(work: Sending, context: RunContext, route: Route, progress: Progress, batch: _Batch) -> tuple[TableSnapshot, int]:
-    """Send ``batch`` in as many transactions as its size asks for; returns the ledger afterwards, and their number."""
+    """Send ``batch`` in as many transactions as its size needs.
+
+    Return the ledger afterwards, and the number of transactions.
+    """
     parts = outgoing.cut(batch.rows, batch.ranges, work.transaction_bytes)
     note = note_of(route, progress.letters, context.run_id)
     whole = batch.ranges.ends()
@@ -200,14 +221,17 @@ def _send(work: Sending, context: RunContext, route: Route, progress: Progress, 
         entry = ledger.Entry(before=progress.checkpoints, records=counts, run_id=context.run_id, at=context.now())
         try:
             account = ledger.write(account, route, after, entry)
-        except CommitConflictError:  # a maintenance's commit, or that of an older run which is about to hear that it is fenced
+        except CommitConflictError:  # maintenance, or an older run that is fenced, committed
             account, _ = followed_ledger(work, context, route, list(after.checkpoints))
         progress = after
     return account, len(parts)
 
 
 def _remind(work: Sending, context: RunContext, route: Route, account: TableSnapshot, progress: Progress) -> None:
-    """Commit the offsets again where that was long ago, in a transaction of its own, or the cluster forgets them."""
+    """Commit the offsets again in their own transaction if the last commit is old.
+
+    Otherwise the cluster forgets them.
+    """
     if not progress.checkpoints or not ledger.is_reminder_due(account, context.now()):
         return
     note = note_of(route, progress.letters, context.run_id)
@@ -219,7 +243,7 @@ def _remind(work: Sending, context: RunContext, route: Route, account: TableSnap
 
 
 def _forwarded(transform: TopicTransform, source: Batch, rejections: Sequence[Rejection]) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Return what is sent of records without value, where they are forwarded, and the rejections of all others."""
+    """Return the tombstones to forward, and the rejections of all other records."""
     found = [one for one in rejections if transform.is_forwarding_tombstones and is_tombstone(one)]
     if not found:
         return outgoing.OUTGOING.empty_table(), tuple(rejections)
