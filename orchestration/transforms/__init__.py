@@ -1,28 +1,38 @@
-"""Transforms: plain ``DataFrame -> DataFrame`` functions that become tables of the lake, as Dagster assets.
+"""Transforms: plain ``DataFrame -> DataFrame`` functions that become tables of the lake.
+
+Each table is a Dagster asset.
 
 What users write:
 
-- ``decorator``: ``@spark_table``. ``declarations``: what is declared of a table. ``statements``: transforms written in SQL.
-- ``to_topic``: rows become records of another topic. ``to_database``: tables in a database. ``joining``: tables of two joined topics.
+- ``decorator``: ``@spark_table``. ``declarations``: the declaration of a table.
+- ``statements``: transforms written in SQL.
+- ``to_topic``: rows become records of another topic. ``to_database``: tables in a database.
+- ``joining``: tables of two joined topics.
 
 From records to rows:
 
-- ``reading``, ``intake``: who reads the records, and where they wait for Spark. ``overtaken``: what comes from the archive.
-- ``parsing``, ``batch``: values become columns, records become rows or rejections. ``projection``: transforms that need no Spark.
-  ``isolation``: which records a transform throws on. ``variants``: VARIANT as JSON.
-- ``deletions``: records that delete a key. ``checking``: the suite on a result. ``results``: a result until it is committed.
+- ``reading``, ``intake``: who reads the records, and where they wait for Spark.
+- ``overtaken``: records that retention removed from the log, read from the archive.
+- ``parsing``, ``batch``: values become columns, records become rows or rejections.
+- ``projection``: transforms that need no Spark. ``variants``: VARIANT as JSON.
+- ``isolation``: finds the records on which a transform throws.
+- ``deletions``: records that delete a key. ``checking``: the suite on a result.
+- ``results``: a result until it is committed.
 
 Runs without Dagster:
 
-- ``topic_run``, ``derived_run``: a run of a table from a topic, and from tables. ``following``: one that goes on while records come.
-- ``replay_run``: a replay; ``replay_plan`` decides its offsets, ``replay_pieces`` cuts it. ``lost_records``: what it cannot reach.
-  ``rebuilding``: that of a table of aggregates. ``without_replay``: what has none.
-- ``rehearsal``: a batch of nothing, for a server that has just started.
+- ``topic_run``, ``derived_run``: a run of a table from a topic, and from tables.
+- ``following``: a run that goes on while records come.
+- ``replay_run``: a replay. ``replay_plan`` decides its offsets, ``replay_pieces`` cuts it.
+- ``lost_records``: records that a replay cannot reach.
+- ``rebuilding``: the replay of a table of aggregates. ``without_replay``: tables without a replay.
+- ``rehearsal``: an empty batch that warms up a server that has just started.
 
-What Dagster is told:
+Reports to Dagster:
 
-- ``assets``, ``history``: tables and their replays as assets and jobs. ``events``, ``telling``: numbers, offsets and checks of a run.
-- ``errors``, ``failures``: what goes wrong, by who must act, and as Dagster's failures.
+- ``assets``, ``history``: tables and their replays as assets and jobs.
+- ``events``, ``telling``: numbers, offsets and checks of a run.
+- ``errors``, ``failures``: errors by who must act, and as Dagster's failures.
 """
 
 from orchestration.transforms.assets import (

@@ -1,8 +1,9 @@
 """Assets of lake tables: runs of declared tables as Dagster shows them.
 
-Decides how a run is presented to Dagster: checks first; then either a Failure that no retry policy repeats, and nothing was committed, or
-the materialization. A run with nothing new materializes nothing. Config is only an override. The work itself is in ``topic_run``,
-``replay_run`` and ``derived_run``.
+Decides how a run is presented to Dagster. Checks come first. Then comes either the materialization,
+or a Failure that no retry policy repeats and after which nothing was committed. A run with nothing
+new materializes nothing. Config only overrides. The work itself is in ``topic_run``, ``replay_run``
+and ``derived_run``.
 """
 
 import inspect
@@ -53,7 +54,7 @@ class ReplayRangeConfig(dg.Config):
 
 
 class TopicTableConfig(dg.Config):
-    """Overrides of one run. Without any the run reads from the checkpoint on."""
+    """Overrides of one run. Without any, the run reads from the checkpoint on."""
 
     replay: list[ReplayRangeConfig] = Field(default=[], description="Read these committed offsets once more and replace their rows")
     replay_from: str | None = Field(default=None, description="Replay from this time on: ISO 8601, e.g. 2026-01-01T00:00:00Z")
@@ -63,7 +64,7 @@ class TopicTableConfig(dg.Config):
     follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a commit at a time; 0: one range")
 
     def request(self) -> ReplayRequest:
-        """Return the replay that is asked for.
+        """Return the requested replay.
 
         :raises ValueError: a time is not ISO 8601.
         """
@@ -83,12 +84,14 @@ class DerivedTableConfig(dg.Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFeed:
-    """What a sensor has to know of a table that follows a topic. ``minimum_interval_s`` None is that of the settings.
+    """Facts that a sensor needs about a table that follows a topic.
 
-    ``target`` is the topic that a transform to a topic sends to; its table is the ledger of what was sent. ``database_table`` is the table
-    of a database; the lake's table is the ledger of what was committed. ``is_replayable``: ranges may be read once more into the table.
-    ``archive`` is there for the archive of a topic: the fields of its ``Archive``.
-    ``also`` are further topics that it reads: a join's right one.
+    ``minimum_interval_s`` None means that of the settings. ``target`` is the topic that a transform
+    to a topic sends to. Its table is the ledger of the sent records. ``database_table`` is the
+    table of a database. The lake's table is then the ledger of commits. ``is_replayable`` says that
+    ranges may be read once more into the table. ``archive`` holds the fields of the topic's
+    ``Archive``, if the feed is an archive. ``also`` names further topics that it reads, such as the
+    right one of a join.
     """
 
     asset_key: dg.AssetKey
@@ -103,7 +106,7 @@ class TopicFeed:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """All topics that the table follows."""
+        """Return all topics that the table follows."""
         return (self.topic, *self.also)
 
 
@@ -154,7 +157,11 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
 def commit_events(
     context: dg.AssetExecutionContext, table: TopicTable, run: RunContext, reporter: DagsterReporter, results: Iterable[TopicRunResult]
 ) -> Iterator[Event | dg.AssetCheckEvaluation | dg.AssetMaterialization]:
-    """Yield what Dagster is told of each commit, as it is made: the first as outputs and checks of the step, later ones as plain events."""
+    """Yield the events of each commit as it is made.
+
+    Events of the first commit are outputs and checks of the step. Those of later commits are plain
+    events.
+    """
     for number, result in enumerate(results):
         if result.version is not None:
             reporter.committed(result.ranges)
@@ -216,7 +223,8 @@ def asset_spec(
 ) -> dg.AssetSpec:
     """Return the spec of a table's asset.
 
-    A run with nothing new yields neither materialization nor checks: the asset is skippable, and its checks may be left out.
+    A run with nothing new yields neither materialization nor checks. So the asset is skippable, and
+    its checks may be left out.
     """
     return dg.AssetSpec(
         key,
@@ -233,7 +241,7 @@ def asset_spec(
 
 
 def is_asset_selected(context: dg.AssetExecutionContext, name: str) -> bool:
-    """Return whether a run has anything to do: with checks alone it has not."""
+    """Return whether the run computes the table. A run of checks alone has nothing to do."""
     if context.selected_asset_keys:
         return True
     context.log.info("the checks of %s are evaluated before each of its commits; there is nothing to do without one", name)

@@ -1,7 +1,9 @@
-"""One batch from records to rows: parse, transform, rules, repetitions; in the end each record has rows or a rejection.
+"""One batch from records to rows: parse, transform, apply rules, find repetitions.
 
-Decides which records are rejected and why. Reads the table only for its keys, writes nothing. Memory is bounded by the records of a run.
-Invariants: a rejected record has no row, however many rows the transform made of it; the result's provenance lies within the batch.
+In the end each record has rows or a rejection. Decides which records are rejected and why. Reads
+the table only for its keys, writes nothing. The number of records of a run bounds the memory.
+Invariants: a rejected record has no row, even if the transform made several of it. The provenance
+of the result lies within the batch.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -49,14 +51,15 @@ MAX_EXPLAINED = 10_000
 
 Flags = npt.NDArray[np.bool_]
 Batch = Intake | RecordBatchFrame
-"""What was read: by the run process, or, of what is too much for one process, by Spark's workers."""
+"""A batch as the run process read it, or as Spark's workers read it if one process is too small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedBatch:
-    """What became of a batch: the rows to commit, the rejections, and how many rows violate each rule.
+    """The result of a batch: rows to commit, rejections, and the number of violations of each rule.
 
-    ``deletions`` are keys and place of what deletes them; None where the table keeps all rows.
+    ``deletions`` holds the deleted keys and the place of the record that deletes each. It is None
+    where the table keeps all rows.
     """
 
     rows: pa.Table
@@ -71,11 +74,11 @@ def compute_batch(
 ) -> ComputedBatch:
     """Return the rows, by partition and offset, and the rejections of ``batch``.
 
-    Where the transform throws on some records, as many as the table's ``max_failed`` lets it bear become rejections. Records at the places
-    ``forgiven``, which are dead letters already, are not counted.
+    If the transform throws on some records, they become rejections, up to the table's
+    ``max_failed``. Records at the places ``forgiven`` are dead letters already and do not count.
 
-    :raises TransformError: the transform cannot be computed; the result lacks the columns of provenance, or names records that are not in
-        the batch.
+    :raises TransformError: the transform cannot be computed, the result lacks the columns of
+        provenance, or it names records that are not in the batch.
     """
     kept = kept_as_bytes(None if existing is None else existing.snapshot.arrow_schema)
     result, misfits = _transformed(session, table, batch, forgiven, kept)
@@ -131,7 +134,7 @@ def call_transform(name: str, function: Transform, *frames: Any) -> Any:
         result = function(*frames)
     except TransformError:
         raise
-    except Exception as error:  # the author's code may raise anything, and the run has to say what
+    except Exception as error:  # the author's code may raise anything, and the text has to say what
         kind = ExecutionError if is_of_execution(error) else TransformError
         raise kind(f"the transform of table {name} raised {described(error)}. Nothing was committed") from error
     if not isinstance(result, DataFrame | ConnectDataFrame):
@@ -141,9 +144,10 @@ def call_transform(name: str, function: Transform, *frames: Any) -> Any:
 
 @contextmanager
 def running(name: str) -> Iterator[None]:
-    """Translate what Spark raises while it computes.
+    """Translate errors that Spark raises while it computes.
 
-    :raises TransformError: Spark failed on it, as an ``ExecutionError`` while it computed.
+    :raises TransformError: Spark failed on the transform. It is an ``ExecutionError`` if Spark
+        failed while computing.
     :raises SparkGoneError: the warm server died meanwhile.
     """
     try:
@@ -156,13 +160,16 @@ def running(name: str) -> Iterator[None]:
 
 
 def is_of_execution(error: BaseException) -> bool:
-    """Return whether Spark threw while it computed, and not because it does not understand what to compute."""
+    """Return whether Spark failed while computing, and not while analysing the plan."""
     return isinstance(error, PySparkException) and not isinstance(error, AnalysisException)
 
 
 @contextmanager
 def judging(name: str, frame: Any, rules: Sequence[Rule]) -> Iterator[None]:
-    """Name the rule that Spark does not understand where what is done with all of them fails; else raises as ``running``."""
+    """Name the rule that Spark does not understand if an operation on all rules fails.
+
+    Otherwise raise as ``running`` does.
+    """
     try:
         with running(name):
             yield
@@ -172,7 +179,9 @@ def judging(name: str, frame: Any, rules: Sequence[Rule]) -> Iterator[None]:
 
 
 def _validate_rules(name: str, frame: Any, rules: Sequence[Rule]) -> None:
-    """Let Spark look at each rule alone, in the words in which it was written. What the transform itself is at fault for passes.
+    """Let Spark analyse each rule alone, as it was written.
+
+    Errors of the transform itself pass.
 
     :raises TransformError: names the rule.
     """
@@ -191,10 +200,11 @@ def _validate_rules(name: str, frame: Any, rules: Sequence[Rule]) -> None:
 
 
 def collect(name: str, frame: Any) -> pa.Table:
-    """Compute ``frame`` into the run process; raises as ``running``.
+    """Compute ``frame`` into the run process.
 
-    Over Connect ``toArrow`` has the plan analysed for its schema before it is executed, which answers with the schema as well: a third of a
-    small batch's time.
+    Raises as ``running`` does. Over Connect, ``toArrow`` asks for an analysis of the plan to get
+    its schema before execution. The execution answers with the schema as well. The extra request
+    takes a third of a small batch's time.
     """
     with running(name):
         if not isinstance(frame, ConnectDataFrame):
@@ -206,9 +216,11 @@ def collect(name: str, frame: Any) -> pa.Table:
 def _transformed(
     session: Any, table: TopicTable, batch: Batch, forgiven: Places, kept: Collection[str]
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Run the transform: in one Spark job, or by Arrow where it only chooses columns and no rule is to be evaluated.
+    """Run the transform in one Spark job, or in Arrow.
 
-    Before it Spark parses the records that were in doubt, if there are any.
+    Arrow is enough if the transform only chooses columns and no rule is to be evaluated.
+
+    Before that, Spark parses the doubtful records, if there are any.
     """
     if isinstance(batch, Intake):
         decided, misfits = decide_doubtful(session, table.name, batch)
@@ -233,7 +245,10 @@ def _transformed(
 
 
 def _collect_json(table: TopicTable, frame: Any, kept: Collection[str]) -> pa.Table:
-    """Compute ``frame``, a VARIANT as JSON. A transform may make one where the topic has none: then it is computed once more."""
+    """Compute ``frame``, with each VARIANT as JSON.
+
+    A transform may make a VARIANT even if the topic has none. Then the frame is computed once more.
+    """
     if not kept and not (table.topic.fields is not None and has_variant(table.topic.fields)):
         with suppress(pa.ArrowInvalid):  # of a VARIANT that is null
             found = collect(table.name, frame)
@@ -245,18 +260,24 @@ def _collect_json(table: TopicTable, frame: Any, kept: Collection[str]) -> pa.Ta
 
 
 def _is_sparks(table: TopicTable) -> bool:
-    """Return whether more than choosing columns is to be done with the result: then Spark computes it in any case."""
+    """Return whether the result needs more than a choice of columns. Then Spark computes it."""
     return bool(table.rules or table.deleted_when or (table.latest_by and table.topic.fields is None))
 
 
 def _chosen_rows(batch: Intake, given: Any, decided: pa.Table | None, frame: Any) -> pa.Table | None:
-    """Return the rows of ``frame`` without Spark, where it only chooses columns of ``given``; else None."""
+    """Return the rows of ``frame`` without Spark, or None.
+
+    None says that the frame is more than a choice of columns of ``given``.
+    """
     chosen = chosen_columns(frame, given, batch.plain_names)
     return None if chosen is None else batch.rows(chosen, decided)
 
 
 def _with_values(table: TopicTable, given: Any) -> tuple[Any, tuple[Rejection, ...]]:
-    """Keep tombstones of a topic without schema from the transform of a table of newest rows; a schema has refused them already."""
+    """Keep tombstones of a topic without schema from the transform of a table of newest rows.
+
+    With a schema they were refused earlier.
+    """
     if not table.latest_by or table.topic.fields is not None:
         return given, ()
     found = collect(table.name, of_keys.without_value(given)).to_pylist()
@@ -271,11 +292,14 @@ def _computed(  # noqa: PLR0917 - of one caller
     of_frame: Callable[[Any], pa.Table],
     by_arrow: Callable[[Any], pa.Table | None] | None = None,
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Compute the transform's result with its violations; returns it, and the rejections of records on which that throws.
+    """Compute the transform's result with its violations.
 
-    ``of_frame`` lets Spark compute what the transform returned; ``by_arrow`` does without Spark, and returns None where it cannot.
+    Return it and the rejections of records on which the transform throws. ``of_frame`` lets Spark
+    compute the frame that the transform returned. ``by_arrow`` does it without Spark, and returns
+    None where it cannot.
 
-    :raises TransformError: it throws on more records than the table bears, or for another reason.
+    :raises TransformError: the transform throws on more records than the table allows, or for
+        another reason.
     """
 
     def compute(ranges: Sequence[OffsetRange], without: Places) -> pa.Table:
@@ -293,7 +317,7 @@ def _computed(  # noqa: PLR0917 - of one caller
 
 
 def chosen_places(ranges: Sequence[OffsetRange], without: Places) -> Any:
-    """Return the condition that holds for the records of ``ranges`` that are not ``without``."""
+    """Return the condition that holds for the records of ``ranges`` except those in ``without``."""
     parts = [f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})" for one in ranges]
     left_out = [f"NOT (_partition = {number} AND _offset IN ({', '.join(map(str, offsets))}))" for number, offsets in without.items()]
     none = "_offset < 0"  # a constant would let Spark leave the whole plan out
@@ -301,9 +325,10 @@ def chosen_places(ranges: Sequence[OffsetRange], without: Places) -> Any:
 
 
 def _of_frame(table: TopicTable, kept: Collection[str], frame: Any) -> pa.Table:
-    """Let Spark compute a transform's result with its violations; a column may be null in the table, wherever it came from.
+    """Let Spark compute a transform's result with its violations.
 
-    A VARIANT is JSON in it, but for the columns ``kept``.
+    All columns are nullable in the returned table. A VARIANT is JSON in it, except for the columns
+    ``kept``.
     """
     with running(table.name):
         flagged = of_keys.flag_deleted(frame, table)
@@ -313,7 +338,10 @@ def _of_frame(table: TopicTable, kept: Collection[str], frame: Any) -> pa.Table:
 
 
 def decide_doubtful(session: Any, name: str, batch: Intake) -> tuple[pa.Table | None, tuple[Rejection, ...]]:
-    """Let Spark parse the records in doubt; returns the rows of those that fit, and the rejections of the batch."""
+    """Let Spark parse the doubtful records.
+
+    Return rows of those that fit, and the batch's rejections.
+    """
     faults = [_misfit(*one) for one in batch.faults]
     records = batch.doubtful
     if not records.num_rows:
@@ -336,7 +364,10 @@ def _worker_misfits(name: str, parsed: ParsedFrame, batch: RecordBatchFrame) -> 
 def _unread(
     nulls: Mapping[tuple[int, int], Sequence[str]], fields: types.StructType, records_at: Callable[[Mapping[int, Sequence[int]]], pa.Table]
 ) -> list[Rejection]:
-    """Return the rejections of records that Spark could not read, by the fields that are null in what it made of them."""
+    """Return the rejections of records that Spark could not read.
+
+    ``nulls`` holds the fields that it read as null, by partition and offset.
+    """
     wanted: dict[int, list[int]] = {}
     for partition, offset in islice(nulls, MAX_EXPLAINED):
         wanted.setdefault(partition, []).append(offset)
@@ -417,7 +448,10 @@ def without_rejected(rows: pa.Table, rejections: Sequence[Rejection]) -> pa.Tabl
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """Return ``rows`` ascending by partition and offset; they mostly are already."""
+    """Return ``rows`` in ascending order of partition and offset.
+
+    Usually they are in order already.
+    """
     partitions, offsets = (np.diff(column) for column in _places(rows))
     is_ascending = bool(((partitions > 0) | ((partitions == 0) & (offsets >= 0))).all())
     return rows if is_ascending else rows.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
@@ -431,7 +465,7 @@ def _violations(rows: pa.Table) -> Bits:
 
 
 def _distinct_records(rows: pa.Table) -> int:
-    """Return from how many records ``rows`` were made, which are in order."""
+    """Return the number of records that ``rows``, which are in order, were made of."""
     partitions, offsets = (np.diff(column) for column in _places(rows))
     is_another: Flags = (partitions != 0) | (offsets != 0)
     return int(is_another.sum()) + min(int(rows.num_rows), 1)

@@ -1,7 +1,8 @@
 """A table's suite on a result that is not committed yet.
 
-Decides on what the suite looks. What can forbid a commit looks at every row. The rest looks at a sample in pandas, and its outcome says how
-many rows of how many that were; or at every row in Spark, where the suite asks for it.
+Decides which rows the suite sees. An expectation that can forbid a commit sees every row. The
+others see a sample in pandas, and the outcome gives the number of rows in the sample and in all. If
+the suite asks for it, all expectations see every row in Spark.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from orchestration.transforms.results import Result, chosen_rows
 
 
 def evaluate_suite(session: Any, suite: Suite, rows: pa.Table, *, table: str) -> tuple[Outcome, ...]:
-    """Run ``suite`` on ``rows``; a sample is the same for the same rows. Without rows there is nothing to look at."""
+    """Run ``suite`` on ``rows``. The same rows give the same sample. Without rows nothing runs."""
     if not suite.expectations or rows.num_rows == 0:
         return ()
     if suite.sample_rows is None:
@@ -40,7 +41,10 @@ def evaluate_result(suite: Suite, result: Result, *, table: str) -> tuple[Outcom
 
 
 def _sampled(suite: Suite, looked: pa.Table, row_count: int, table: str) -> list[Outcome]:
-    """Run ``suite`` on the rows that were drawn of ``row_count``, and say in each outcome how many of how many that were."""
+    """Run ``suite`` on a sample of ``row_count`` rows.
+
+    Each outcome notes both numbers of rows.
+    """
     outcomes = run_suite(suite, looked.to_pandas(), table=table)
     if looked.num_rows == row_count:
         return list(outcomes)
@@ -62,5 +66,5 @@ def blocking_failures(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
 
 
 def describe_observed(outcome: Outcome) -> str:
-    """Return what an expectation saw, in short."""
+    """Return a short text of the values that an expectation observed."""
     return ", ".join(f"{name} {value}" for name, value in outcome.observed.items()) or "not met"

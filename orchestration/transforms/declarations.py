@@ -1,6 +1,6 @@
-"""What is declared of a table: where its rows come from, the function that makes them, and how they are checked.
+"""Declarations of tables: the source of their rows, the function that makes them, and their checks.
 
-Decides whether a declaration makes sense, when it is made. Knows no run.
+Checks a declaration as soon as it is made. Knows no run.
 """
 
 import hashlib
@@ -25,7 +25,10 @@ GROUP_PREFIX = "tidelog."
 POOL_PREFIX = "table_"
 NO_SUITE = Suite()
 DEFAULT_HISTORY_FROM = date(2020, 1, 1)
-"""The first day that a table's backfill knows, where it is not declared: a declaration asks no broker how far its topic goes back."""
+"""First day of a table's backfill where none is declared.
+
+It is fixed because a declaration asks no broker how far its topic goes back.
+"""
 
 Transform = Callable[..., Any]
 """``DataFrame -> DataFrame``, or several DataFrames in the order of the declared tables."""
@@ -33,11 +36,14 @@ Transform = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTable:
-    """A table that follows one topic. None limits are those of the settings; ``history_from`` is the first day of its backfill.
+    """A table that follows one topic.
 
-    With ``latest_by`` it keeps the newest row per value of these columns; with ``aggregates`` a row per value of ``aggregate_by``. With
-    ``has_headers`` the function gets the headers of the records as ``_headers``. ``max_failed`` records of a batch, or that share of them,
-    may make the function throw, and become dead letters; None: not one.
+    Limits that are None are those of the settings. ``history_from`` is the first day of its
+    backfill. With ``latest_by`` the table keeps the newest row per value of these columns. With
+    ``aggregates`` it keeps a row per value of ``aggregate_by``. With ``has_headers`` the function
+    gets the headers of the records as ``_headers``. The function may throw on up to ``max_failed``
+    records of a batch (a count, or a share up to 1.0), which become dead letters. None allows no
+    failure.
     """
 
     name: str
@@ -74,7 +80,10 @@ class TopicTable:
 
     @property
     def kept_by(self) -> tuple[str, ...]:
-        """The columns of which the table keeps one row per value, and what it keeps of them; empty where it keeps all rows."""
+        """Return the columns by which the table keeps one row per value, and its aggregates.
+
+        It is empty for a table that keeps all rows.
+        """
         return self.latest_by or (*self.aggregate_by, *map(str, self.aggregates))
 
 
@@ -99,14 +108,17 @@ class DerivedTable:
 
     @property
     def code_fingerprint(self) -> int:
-        """A number that changes with the function's source and the rules: a changed transform is computed anew from unchanged inputs."""
+        """Return a number that changes with the function's source and the rules.
+
+        A changed transform is therefore computed anew from unchanged inputs.
+        """
         rules = [(rule.name, rule.condition, rule.severity.value) for rule in self.rules]
         digest = hashlib.sha256(repr((_source(self.function), rules, self.inputs)).encode()).digest()
         return int.from_bytes(digest[:7], "big")
 
 
 def _source(function: Transform) -> str:
-    """Return what a function does, as text: its SQL statement where it was made of one, else its Python."""
+    """Return the function's source: its SQL statement if it was made of one, else its Python."""
     statement: str | None = getattr(function, "statement", None)
     if statement is not None:
         return statement
@@ -120,7 +132,10 @@ _declared: dict[str, TopicTable] = {}
 
 
 def declare(table: TopicTable) -> None:
-    """Remember ``table`` by its name, for what is made of it beside its asset; a project that is loaded anew declares it again."""
+    """Register ``table`` under its name for code other than its asset.
+
+    A project that is loaded anew registers it again.
+    """
     _declared[table.name] = table
 
 
@@ -133,7 +148,7 @@ def declared_table(name: str) -> TopicTable:
 
 
 def declared_names() -> list[str]:
-    """Return the names of all tables from topics that were declared."""
+    """Return the names of all declared tables from topics."""
     return sorted(_declared)
 
 
@@ -143,7 +158,10 @@ def table_key(name: str) -> dg.AssetKey:
 
 
 def mirror_group(name: str, deployment: str | None) -> str:
-    """Return the consumer group that mirrors the checkpoint of the table ``name``; deployments on one cluster have groups of their own."""
+    """Return the consumer group that mirrors the checkpoint of the table ``name``.
+
+    Deployments on one cluster have groups of their own.
+    """
     return GROUP_PREFIX + ".".join(filter(None, [deployment, name]))
 
 
@@ -164,12 +182,12 @@ def validate_table_name(name: str) -> None:
 
 
 def one_or_more(given: str | dg.AssetsDefinition | Sequence[str | dg.AssetsDefinition]) -> Sequence[str | dg.AssetsDefinition]:
-    """Return what is read, by its assets or names; a single one may be given as it is."""
+    """Return the inputs as a sequence of assets or names. A single one may be given as it is."""
     return [given] if isinstance(given, str | dg.AssetsDefinition) else given
 
 
 def rules_of(rules: Rule | Sequence[Rule]) -> tuple[Rule, ...]:
-    """Return rules; a single one may be given as it is."""
+    """Return rules as a tuple. A single one may be given as it is."""
     return (rules,) if isinstance(rules, Rule) else tuple(rules)
 
 
@@ -185,9 +203,9 @@ def validate_limits(name: str, minimum_interval_s: int | None, records_per_run: 
 
 
 def validate_day(name: str, day: object) -> None:
-    """Refuse what is no day.
+    """Refuse a value that is not a day.
 
-    :raises ValueError: says what was given.
+    :raises ValueError: names the value.
     """
     if isinstance(day, date):
         return
@@ -195,9 +213,9 @@ def validate_day(name: str, day: object) -> None:
 
 
 def validate_suite(name: str, suite: object) -> None:
-    """Refuse expectations that are no suite.
+    """Refuse a value that is not a suite.
 
-    :raises ValueError: says how to make one of them.
+    :raises ValueError: says how to make a suite.
     """
     if isinstance(suite, Suite):
         return
@@ -205,7 +223,7 @@ def validate_suite(name: str, suite: object) -> None:
 
 
 def validate_latest(table: TopicTable) -> None:
-    """Refuse a table of newest rows that makes no sense.
+    """Refuse an invalid declaration of a table of newest rows.
 
     :raises ValueError: says why.
     """
@@ -224,7 +242,9 @@ def validate_latest(table: TopicTable) -> None:
 
 
 def validate_known_columns(table: TopicTable) -> None:
-    """Refuse columns that the result does not have, where the declaration itself says which it has: a choice of columns in SQL.
+    """Refuse columns that the result does not have.
+
+    This is known only where the transform is a choice of columns in SQL.
 
     :raises ValueError: names the column.
     """
@@ -242,7 +262,7 @@ def validate_known_columns(table: TopicTable) -> None:
 
 
 def validate_check_names(rules: Sequence[Rule], suite: Suite) -> None:
-    """Refuse rules and expectations that share a name: both are asset checks of the table.
+    """Refuse rules and expectations that share a name, because both are asset checks of the table.
 
     :raises ValueError: names them.
     """

@@ -1,6 +1,7 @@
 """The decorator ``@spark_table``: a DataFrame function becomes the asset of a lake table.
 
-Decides which of the two kinds of table is meant, and refuses what makes no sense for it. Knows no run.
+Decides which of the two kinds of table is declared, and refuses arguments of the other kind. Knows
+no run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,7 @@ OF_TOPICS = (
     "has_headers",
     "max_failed",
 )
-"""What only tables from topics may be declared with."""
+"""Arguments that only tables from topics accept."""
 
 
 def spark_table(
@@ -61,21 +62,21 @@ def spark_table(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Make a lake table of a DataFrame function: from a ``topic``, batch by batch, or from ``tables``, computed anew when one changes.
+    """Make a lake table of a DataFrame function, from a ``topic`` or from ``tables``.
 
-    From a topic the function gets the fields of the topic's schema with ``_topic_id, _partition, _offset, _timestamp, _key``, with
-    ``has_headers`` also ``_headers`` (``ARRAY<STRUCT<key: STRING, value: BINARY>>``, empty where a record has none), and has to return
-    the first three. ``unique_by``, ``latest_by``, ``deleted_when``, quarantine rules, ``is_evolving`` (columns may come and go),
-    ``has_headers``, ``max_failed``, ``minimum_interval_s`` and ``records_per_run`` are for tables from topics; ``is_automated`` is for
-    tables from tables. With ``minimum_interval_s=0`` a run follows its topic for minutes, a commit at a time. ``history_from`` is the first
-    day of record time that the table's backfill offers (``orchestration.transforms.history``).
+    A table from ``tables`` is computed anew when one changes. One from a topic grows batch by
+    batch. Its function gets the fields of the schema with ``_topic_id, _partition, _offset,
+    _timestamp, _key``, and returns at least the first three. ``has_headers`` adds ``_headers``
+    (``ARRAY<STRUCT<key: STRING, value: BINARY>>``, empty if there are none). ``OF_TOPICS`` and
+    quarantine rules are for tables from topics, ``is_automated`` for others. ``is_evolving`` lets
+    columns come and go. With ``minimum_interval_s=0`` a run follows its topic for minutes, a commit
+    at a time. ``history_from`` is the first day of the backfill, in record time. A table keeps
+    every row, or with ``latest_by`` the newest row per value of these columns. Then the function
+    returns ``_timestamp``, too, and a record without value removes the row of its key. So does a
+    row that meets ``deleted_when`` (in Spark SQL). The function may throw on ``max_failed`` records
+    of a batch, or up to 1.0 on that share. They become dead letters of the rule ``transform``.
 
-    A table keeps every row, unless ``latest_by`` names columns: then it keeps the newest row per value of these, and the function has to
-    return ``_timestamp`` as well. A record without value (a tombstone) removes the row of the record's key, and a row for which
-    ``deleted_when`` holds, a condition in Spark SQL over the result, removes the row of its own. ``max_failed``: on so many records of a
-    batch, or up to 1.0 on that share of them, the function may throw; they become dead letters of the rule ``transform``.
-
-    :raises ValueError: the declaration makes no sense; the text says why.
+    :raises ValueError: the declaration makes no sense. The text says why.
     """
     if (topic is None) == (not tables):
         raise ValueError("a table comes either from a topic or from tables: @spark_table(topic=...) or @spark_table(tables=[...])")
@@ -128,15 +129,18 @@ def spark_aggregate(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Make a lake table of running aggregates of a DataFrame function over ``topic``: a row per value of the columns ``by``.
+    """Make a lake table of running aggregates over ``topic``.
 
-    The function gets what that of a table gets (``spark_table``) and returns rows with the columns ``by``, those that are aggregated, and
-    ``_topic_id, _partition, _offset``. ``aggregates`` are made with ``count``, ``total``, ``smallest`` and ``largest`` of
-    ``orchestration.aggregates``. Each run merges its rows into the groups that they touch, and the offsets move in the same commit: each
-    record counts once, whenever a run is killed. Rules and suite look at the rows before they are aggregated. ``max_failed`` is as for a
-    table.
+    The table has a row per value of the columns ``by``.
 
-    :raises ValueError: the declaration makes no sense; the text says why.
+    The function gets the same columns as the function of a table (``spark_table``). It returns rows
+    with the columns ``by``, the aggregated columns, and ``_topic_id, _partition, _offset``.
+    ``aggregates`` are made with ``count``, ``total``, ``smallest`` and ``largest`` of
+    ``orchestration.aggregates``. Each run merges its rows into the groups that they touch, and the
+    offsets move in the same commit. So each record counts once, whenever a run is killed. Rules and
+    suite see the rows before they are aggregated. ``max_failed`` is as for a table.
+
+    :raises ValueError: the declaration makes no sense. The text says why.
     """
     shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
 
@@ -160,12 +164,15 @@ def spark_aggregate(
 
 
 def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
-    """Return the condition of everything downstream: an input changed and its blocking checks passed.
+    """Return the condition of every downstream table.
 
-    Runs in progress upstream do not hold it back: under a steady stream there is always one. An input that changes after a run was asked
-    for asks for another one, also when that run ends later: it may have read the input before (Dagster's own condition would count the
-    run's end as the answer). What failed is tried again from time to time, though no input changes: the failure may have been Spark's or
-    the disk's.
+    It holds when an input changed and the blocking checks of the inputs passed.
+
+    Runs in progress upstream do not hold it back, because under a steady stream there is always
+    one. If an input changes after a run was requested, another run is requested, even if the first
+    one ends later. The first one may have read the input before the change, while Dagster's own
+    condition would count the end of the run as the answer. A failed run is tried again from time to
+    time without a change of an input, because Spark or the disk may have caused the failure.
     """
     changed = dg.AutomationCondition.newly_missing() | dg.AutomationCondition.any_deps_updated()
     answered = (dg.AutomationCondition.newly_requested() & ~changed) | dg.AutomationCondition.initial_evaluation()

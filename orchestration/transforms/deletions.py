@@ -1,8 +1,9 @@
-"""Changes of a table that keeps the newest row of each key: which records delete a key, and which make no change that a key can take.
+"""Changes of a table that keeps the newest row of each key: deletions, and rejections.
 
-A record without value (a tombstone) deletes the key that is the record's own, as ``formats.keys`` reads it. A row that meets the table's
-``deleted_when`` deletes its key. Decides both, and what is rejected: rows without a key, several rows of one record with the same
-key, and tombstones that name no key. Knows no table and writes nothing.
+A record without value (a tombstone) deletes the key of the record, as ``formats.keys`` reads it. A
+row that meets the table's ``deleted_when`` deletes its key. Rejected are rows without a key,
+several rows of one record with the same key, and tombstones that name no key. Knows no table and
+writes nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,17 +26,20 @@ NO_KEY = f"{NULL_VALUE}, and so is the key: nothing says what to delete"
 
 
 def flag_deleted(frame: Any, table: TopicTable) -> Any:
-    """Return ``frame`` with a column that says which rows delete their key, where the table declares it."""
+    """Return ``frame`` with a column that flags rows that delete their key.
+
+    Without ``deleted_when`` the frame stays as it is.
+    """
     return frame.withColumn(DELETED_COLUMN, sql.expr(f"coalesce({table.deleted_when}, FALSE)")) if table.deleted_when else frame
 
 
 def is_tombstone(one: Rejection) -> bool:
-    """Return whether a record was refused for nothing but the lack of a value."""
+    """Return whether a record was refused only because it has no value."""
     return one.reason == NULL_VALUE
 
 
 def split_deleted(rows: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that stay, and keys and place of those that delete their key."""
+    """Return the rows that stay, and the keys and places of the rows that delete their key."""
     places = [*keys, *PLACE]
     if DELETED_COLUMN not in rows.column_names:
         return rows, rows.select(places).slice(0, 0)
@@ -45,9 +49,9 @@ def split_deleted(rows: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Tab
 
 
 def validate_result(table: TopicTable, result: pa.Table) -> None:
-    """Refuse a result in which rows have no key columns or no time.
+    """Refuse a result whose rows have no key columns or no time.
 
-    :raises TransformError: names what is missing.
+    :raises TransformError: names the missing columns.
     """
     missing = [column for column in dict.fromkeys((*table.latest_by, "_timestamp")) if column not in result.column_names]
     if missing:
@@ -60,7 +64,10 @@ def validate_result(table: TopicTable, result: pa.Table) -> None:
 
 
 def key_rejections(rows: pa.Table, keys: Sequence[str]) -> tuple[Rejection, ...]:
-    """Return the rejections of records whose rows have no key, or the same key twice; ``rows`` have their places in order."""
+    """Return the rejections of records whose rows have no key, or the same key twice.
+
+    ``rows`` are in order of their places.
+    """
     found: dict[tuple[int, int], Rejection] = {}
     for key in keys:
         if rows[key].null_count:
@@ -75,9 +82,10 @@ def key_rejections(rows: pa.Table, keys: Sequence[str]) -> tuple[Rejection, ...]
 def tombstone_deletions(
     records: pa.Table, keys: Sequence[str], schema: pa.Schema, topic_id: str, key_schema: KeySchema | None
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Return what ``records`` without values (of ``SOURCE_SCHEMA``) delete, and the rejections of those that name no key.
+    """Return the keys that tombstones delete, and the rejections of those that name no key.
 
-    ``schema`` holds the result's types of ``keys`` and place.
+    ``records`` (of ``SOURCE_SCHEMA``) have no values. ``schema`` holds the result's types of
+    ``keys`` and place.
     """
     columns = pa.schema([schema.field(key) for key in keys])
     keyless = records.filter(records["key"].is_null())
@@ -102,7 +110,7 @@ def tombstone_deletions(
 
 
 def without_value(given: Any) -> Any:
-    """Return the places of the records without value among those of a topic without schema."""
+    """Return the places of the records without value in a topic without schema."""
     return given.where("_value IS NULL").select("_partition", "_offset")
 
 

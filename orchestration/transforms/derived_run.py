@@ -1,8 +1,9 @@
-"""One run of a table from tables: read the latest versions of the inputs, compute, check, and replace the table in one commit.
+"""One run of a table from tables: read the inputs' latest versions, compute, check, and commit.
 
-Decides whether anything changed: the commit records the version of each input and a fingerprint of the transform, and a run that would
-record the same again is skipped. So the result depends on the versions of the inputs alone, not on which of them came first. Spark reads
-the files of a version directly. Knows no Dagster and no topic.
+The commit replaces the whole table. It records the version of each input and a fingerprint of the
+transform. A run that would record the same again is skipped. So the result depends on the versions
+of the inputs alone, not on the order of their changes. Spark reads the files of a version directly.
+Knows no Dagster and no topic.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,10 @@ INPUT_TRANSACTION = "input/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DerivedRunResult:
-    """What a run did. ``version`` is None where nothing was committed; ``missing`` names inputs that do not exist yet."""
+    """The result of a run.
+
+    ``version`` is None if nothing was committed. ``missing`` names inputs that do not exist yet.
+    """
 
     inputs: dict[str, int]
     version: int | None = None
@@ -50,11 +54,13 @@ def run_derived_table(
     is_forced: bool = False,
     is_lake_shared: bool = True,
 ) -> DerivedRunResult:
-    """Compute ``table`` from the latest versions of its inputs, unless it holds just that already (``is_forced``: even then).
+    """Compute ``table`` from the latest versions of its inputs, unless it is up to date.
 
-    ``is_lake_shared`` says that Spark sees the lake's files under the same names and writes there, too.
+    ``is_forced`` computes it even then. ``is_lake_shared`` says that Spark sees the lake's files
+    under the same names and writes there, too.
 
-    :raises TransformError, SchemaConflictError: nothing was committed. :raises CommitConflictError: rivals were faster in every attempt.
+    :raises TransformError, SchemaConflictError: nothing was committed.
+    :raises CommitConflictError: rivals were faster in every attempt.
     """
     for attempt in range(1, commit_attempts + 1):
         try:
@@ -109,12 +115,15 @@ def _checked(table: DerivedTable, result: Result, versions: dict[str, int]) -> D
 
 
 def is_up_to_date(target: TableSnapshot, recorded: dict[str, int]) -> bool:
-    """Return whether the table was last computed from just these versions by just this code."""
+    """Return whether the table was last computed from these versions by this code."""
     return all(target.transaction_version(application_id) == version for application_id, version in recorded.items())
 
 
 def read_table(session: Any, snapshot: TableSnapshot) -> Any:
-    """Return the rows of ``snapshot`` as a DataFrame: Spark reads the Parquet files of that version side by side, no connector needed."""
+    """Return the rows of ``snapshot`` as a DataFrame.
+
+    Spark reads the Parquet files of that version in parallel and needs no connector.
+    """
     schema = from_arrow_schema(snapshot.arrow_schema)
     files = snapshot.files
     return session.read.schema(schema).parquet(*map(str, files)) if files else session.createDataFrame([], schema)

@@ -1,4 +1,4 @@
-"""What can go wrong in a table's run, by who must act. Knows no Dagster."""
+"""Errors of a table's run, by who must act. Knows no Dagster."""
 
 import re
 
@@ -9,19 +9,28 @@ _JAVA_TRACE = re.compile(r"\n+(?:JVM stacktrace:|\s+at |Caused by:|\*\*|Driver s
 
 
 class TransformError(Exception):
-    """The author of the transform must act: it threw, or its result cannot be committed. Nothing was."""
+    """The author of the transform must act.
+
+    It threw, or its result is unfit. Nothing was committed.
+    """
 
 
 class ExecutionError(TransformError):
-    """Spark threw while it computed, after it had understood what to compute: one of the records may be at fault."""
+    """Spark failed while computing, after it had analysed the plan.
+
+    One of the records may be at fault.
+    """
 
 
 class NotReadyError(Exception):
-    """Something that the table needs does not exist yet: a topic or an input table. The text says which asset to materialize."""
+    """A topic or an input table does not exist yet. The text says which asset to materialize."""
 
 
 def described(error: BaseException) -> str:
-    """Return an error's class and its text without Java's stack trace, and what to do where headers were not asked for."""
+    """Return an error's class and its text without Java's stack trace.
+
+    Advice is added where a transform uses headers that it did not ask for.
+    """
     text = _JAVA_TRACE.sub("", str(error)).strip()
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}..."

@@ -1,6 +1,7 @@
-"""What Dagster is told of a table's run: numbers that the UI plots, offsets per partition as a table, checks.
+"""Dagster's events of a table's run: plotted numbers, offsets per partition as a table, and checks.
 
-Decides labels, which never change: the UI plots int and float values under constant labels only. Knows no Spark and writes nothing.
+Decides labels, which never change, because the UI plots int and float values under constant labels
+only. Knows no Spark and writes nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ RECORD_COLUMNS: Mapping[str, str] = MappingProxyType(
         "_right": "The place of the right topic's record",
     }
 )
-"""What the columns hold that say of rows where they came from."""
+"""Descriptions of the columns that say where a row came from."""
 
 
 def check_specs(key: dg.AssetKey, rules: Sequence[Rule], suite: Suite) -> list[dg.AssetCheckSpec]:
@@ -87,7 +88,7 @@ def check_results(
 def topic_materialization(
     key: dg.AssetKey, result: TopicRunResult, now: datetime, fields: types.StructType | None = None
 ) -> dg.MaterializeResult[None]:
-    """Return the event of a committed batch or replay; ``fields`` are those of the topic."""
+    """Return the event of a committed batch or replay. ``fields`` are those of the topic."""
     assert result.batch is not None
     assert result.statistics is not None
     watermarks = result.state.high_watermarks
@@ -115,13 +116,16 @@ def topic_materialization(
 
 
 def _stored(result: TopicRunResult) -> pa.Table:
-    """Return the rows as the table has them: groups have columns of their own."""
+    """Return the rows as the table stores them. For aggregates these are the groups."""
     assert result.batch is not None
     return result.batch.rows if result.changes is None else result.changes.rows
 
 
 def _changed(result: TopicRunResult) -> dict[str, int]:
-    """Return how many rows a commit inserted, updated and deleted, for a table that keeps the newest row of each key."""
+    """Return how many rows a commit inserted, updated and deleted.
+
+    It is empty except for a table that keeps the newest row of each key.
+    """
     if result.changes is None:
         return {}
     return {"rows_inserted": result.changes.inserted, "rows_updated": result.changes.updated, "rows_deleted": result.changes.deleted}
@@ -161,7 +165,7 @@ def _newest_materialization(instance: dg.DagsterInstance, key: dg.AssetKey) -> A
 
 
 def recovered_materialization(key: dg.AssetKey, state: TopicState) -> dg.MaterializeResult[None]:
-    """Return the event for what an earlier run committed and was killed before it could tell."""
+    """Return the event for a commit of an earlier run that was killed before it could report it."""
     assert state.snapshot is not None
     offsets = {partition: one.next_offset for partition, one in state.committed.items()}
     watermarks = state.high_watermarks
@@ -196,24 +200,27 @@ def derived_materialization(key: dg.AssetKey, result: DerivedRunResult) -> dg.Ma
 
 
 def column_schema(schema: pa.Schema, fields: types.StructType | None = None) -> dg.TableSchema:
-    """Return columns as Dagster shows them. Columns named as one of the topic's ``fields`` have that field's comment."""
+    """Return columns as Dagster shows them.
+
+    Columns named as one of the topic's ``fields`` have that field's comment.
+    """
     comments = {field.name: field.metadata["comment"] for field in fields or () if "comment" in field.metadata}
     described = {**comments, **RECORD_COLUMNS}
     return dg.TableSchema(columns=[dg.TableColumn(field.name, str(field.type), described.get(field.name)) for field in schema])
 
 
 def total_lag(result: TopicRunResult) -> int:
-    """Return how many offsets below the high watermark the table has not committed, over all partitions."""
+    """Return the lag of all partitions: uncommitted offsets below the high watermark."""
     return lag_after(result.state.log, result.next_offsets)
 
 
 def lag_after(log: Sequence[PartitionOffsets], offsets: Mapping[int, int]) -> int:
-    """Return how many offsets of a topic lie between ``offsets``, by partition, and the high watermarks."""
+    """Return the lag behind the high watermarks at ``offsets``, which are by partition."""
     return sum(max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in log)
 
 
 def seconds_behind(lag: int, newest_timestamp_ms: int | None, now: datetime) -> float:
-    """Return the age of the newest record committed while others wait; 0.0 where none waits."""
+    """Return the age of the newest committed record while others wait. It is 0.0 if none waits."""
     if lag == 0 or newest_timestamp_ms is None:
         return 0.0
     return max(round(now.timestamp() - newest_timestamp_ms / 1000, 3), 0.0)
@@ -225,7 +232,10 @@ def checkpoint_text(topic_id: str, offsets: Mapping[int, int]) -> str:
 
 
 def checkpoints_text(topics: Mapping[str, Mapping[int, int]]) -> str:
-    """Return the checkpoints of several topics, by topic id, as one text that is equal for equal checkpoints."""
+    """Return the checkpoints of several topics as one text, which is equal for equal checkpoints.
+
+    ``topics`` maps a topic id to its offsets by partition.
+    """
     return " ".join(checkpoint_text(topic_id, offsets) for topic_id, offsets in sorted(topics.items()))
 
 
@@ -236,9 +246,10 @@ def is_announced(
     committed: Mapping[int, Checkpoint],
     others: Mapping[str, Mapping[int, Checkpoint]] | None = None,
 ) -> bool:
-    """Return whether a materialization told of the checkpoints that the table holds; False after a kill between commit and event.
+    """Return whether a materialization reported the checkpoints that the table holds.
 
-    ``others`` are those of further topics that it reads, by topic id.
+    It is False after a kill between commit and event. ``others`` are the checkpoints of further
+    topics that the table reads, by topic id.
     """
     topics = {topic_id: committed, **(others or {})}
     if not any(topics.values()):
@@ -248,7 +259,7 @@ def is_announced(
 
 
 def latest_metadata(instance: dg.DagsterInstance, key: dg.AssetKey, label: str) -> Any:
-    """Return one value of the newest materialization that a run of ours made, None if there is none."""
+    """Return one metadata value of the newest materialization, None if there is none."""
     event = instance.get_latest_materialization_event(key)
     materialization = event.asset_materialization if event else None
     return materialization.metadata[label].value if materialization and label in materialization.metadata else None

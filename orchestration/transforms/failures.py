@@ -1,4 +1,7 @@
-"""Errors of a run as Dagster Failures: one sentence that says what to do, no retry where a retry cannot help."""
+"""Errors of a run as Dagster Failures.
+
+One sentence says what to do. A Failure forbids retries where a retry cannot help.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,16 +23,19 @@ PASSING = (CommitConflictError, LogServiceError, SparkGoneError)
 
 
 class HasSession(Protocol):
-    """What opens a Spark session."""
+    """Opens a Spark session."""
 
     def forget(self) -> None:
-        """Close the session, so that the next use opens another."""
+        """Close the session. The next use opens another."""
         ...
 
 
 @contextmanager
 def explained(name: str, spark: HasSession | None, after: str = "Nothing was committed; the next run tries again") -> Iterator[None]:
-    """Translate what the platform itself raises; anything else is a bug and keeps its traceback. ``after`` says what to expect."""
+    """Translate errors of the platform.
+
+    ``after`` tells the user what to expect. Any other error is a bug and keeps its traceback.
+    """
     try:
         yield
     except FINAL as error:

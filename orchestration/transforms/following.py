@@ -1,13 +1,17 @@
-"""A run that follows its topic: one range after another for a bounded time, each planned, checked and committed like the only one of a run.
+"""A run that follows its topic: one range after another for a bounded time.
 
-Why: around a batch that takes half a second of work, a run of Dagster's takes one and a half more (the daemon's tick, the code server, the
-fork, some twenty events). A table without an interval between its runs would always be seconds behind a steady stream for it. So its run
-looks again after each commit and goes on while records come. Only such a table's run follows: the topic sensor asks for it, when the
-interval is zero. Every other run is one range, and both go through ``run_topic_table``.
+Reason: a batch may take half a second of work, and a run of Dagster's takes one and a half more
+(the daemon's tick, the code server, the fork, some twenty events). With one range per run, a table
+without an interval between its runs would always be seconds behind a steady stream. So its run
+looks again after each commit and goes on while records come. Only such a table's run follows. The
+topic sensor asks for it when the interval is zero. Every other run is one range. Both go through
+``run_topic_table``.
 
-Decides when a run goes on and when it ends. Nothing else differs: each range has its own checkpoint, dead letters, checks, commit and
-materialization, one run at a time holds the table's pool, and a run that is killed leaves what any killed run leaves.
-Invariants: a result is told (the caller has taken it) before the next range is planned; the first check that forbids a commit is the end.
+Decides when a run goes on and when it ends. Each range has its own plan, checkpoint, dead letters,
+checks, commit and materialization, like the only range of a run. One run at a time holds the
+table's pool. A killed run leaves the same state as any killed run.
+Invariants: the caller has taken a result before the next range is planned. The first check that
+forbids a commit ends the run.
 """
 
 import time
@@ -20,27 +24,33 @@ from orchestration.transforms.reading import ReadAhead
 from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
 
 IDLE_S = 10.0
-"""How long a run waits for the next record before it ends: a run that waits holds a process and a Spark session."""
+"""Longest wait for the next record.
+
+It is short because a waiting run holds a process and a session.
+"""
 PACE_S = 0.5
-"""How far apart two ranges begin at least where no backlog is left: more commits than that are small files and little else."""
+"""Shortest time between the beginnings of two ranges without a backlog.
+
+It avoids many small files.
+"""
 
 
 class Range(Protocol):
-    """What became of one range."""
+    """The result of one range."""
 
     @property
     def failures(self) -> Sequence[str]:
-        """What forbade the commit."""
+        """Return the reasons that forbade the commit, if any."""
         ...
 
     @property
     def backlog(self) -> int:
-        """How many offsets were left for later ranges."""
+        """Return how many offsets were left for later ranges."""
         ...
 
     @property
     def awaited(self) -> Mapping[tuple[str, int], int]:
-        """From where on a record would be new, by topic and partition."""
+        """Return the first offset at which a record would be new, by topic and partition."""
         ...
 
 
@@ -56,11 +66,12 @@ def follow(
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[TopicRunResult]:
-    """Yield what became of each range; no further one begins after ``follow_s`` seconds, and with 0 there is one.
+    """Yield the result of each range.
 
-    ``run`` is what reads, checks and commits a range.
+    No range begins after ``follow_s`` seconds. With 0 there is one. ``run`` reads, checks and
+    commits a range.
 
-    :raises Exception: what ``run`` raises; what was yielded before is committed.
+    :raises Exception: ``run`` raised it. The results yielded before are committed.
     """
     return follow_ranges(lambda several: run(table, several), context, follow_s=follow_s, now_s=now_s, sleep=sleep)
 
@@ -73,7 +84,7 @@ def follow_ranges(
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Ran]:
-    """Yield as ``follow`` does, whatever ``run`` reads and commits."""
+    """Yield as ``follow`` does, for any ``run``."""
     until_s = now_s() + follow_s
     with ReadAhead() as ahead:
         several = replace(context, ahead=ahead if follow_s > 0 else None)
@@ -89,5 +100,5 @@ def follow_ranges(
 
 
 def _is_more_coming(context: RunContext, result: Range, wait_s: float) -> bool:
-    """Wait for a record beyond what was committed."""
+    """Wait for a record beyond the committed ones, and return whether one came."""
     return bool(context.log.wait_for_records(result.awaited, max(int(wait_s * 1000), 1)))

@@ -1,10 +1,12 @@
-"""Replays of a table as Dagster shows them: an asset with a partition per day of record time, and a job with a form.
+"""Replays of a table in Dagster: an asset with a partition per day of record time, and a job.
 
-``history/TABLE_by_day`` is for the backfill page of Dagster's UI: a partition is a day, and materializing days replays the records of that
-time into ``lake/TABLE``. Days that follow one another are one run. The job ``replay_TABLE`` takes offsets, times, everything, what was
-rejected, or dead letters with what they should have been, and can show what it would do. Both wait for the table's pool, as its own runs
-do, and tell on ``lake/TABLE`` what they replaced, so that what is built from the table is built anew. Neither moves a checkpoint. The work
-itself is in ``replay_run``.
+``history/TABLE_by_day`` is for the backfill page of Dagster's UI. A partition is a day.
+Materializing days replays the records of that time into ``lake/TABLE``. Consecutive days are one
+run. The job ``replay_TABLE`` has a form. It takes offsets, times, everything, the rejected records,
+or dead letters with corrected values. A dry run shows what it would replay. Both wait for the
+table's pool, as its own runs do. Both report the replaced rows on ``lake/TABLE``, so that
+downstream tables are computed anew. Neither moves a checkpoint. The work itself is in
+``replay_run``.
 """
 
 import warnings
@@ -41,14 +43,17 @@ DAY_MS = 86_400_000
 Told = dg.AssetCheckEvaluation | dg.AssetMaterialization
 JOB_PREFIX = "replay_"
 NODE = "replay"
-"""The name of the one step of every such job, in its config, too. (Dagster wants another name for the op: jobs and ops share one list.)"""
+"""Name of the only step of every such job, also in its config.
+
+The op has another name, because jobs and ops share one namespace in Dagster.
+"""
 NOTHING_ASKED = (
     "say what to replay: offsets, from_time and to_time, everything: true, or dead_letters: true. Example: from_time: 2026-01-01T00:00:00Z"
 )
 
 
 class FixConfig(dg.Config):
-    """What the rejected record of one offset should have been."""
+    """The corrected value of the rejected record at one offset."""
 
     topic: str | None = Field(default=None, description="The topic, or its id: where a place could be of several")
     partition: int
@@ -57,9 +62,10 @@ class FixConfig(dg.Config):
 
 
 class ReplayConfig(dg.Config):
-    """What to replay; what is asked for in several ways is put together.
+    """The records to replay.
 
-    The times are empty and not absent by default: Dagster's launchpad begins with the fields that have a value.
+    Several kinds of request are combined. The times default to empty texts instead of None, because
+    Dagster's launchpad begins with the fields that have a value.
     """
 
     fixes: list[FixConfig] = Field(default=[], description="Dead letters and the values they should have had; kept, then replayed")
@@ -72,9 +78,9 @@ class ReplayConfig(dg.Config):
     dry_run: bool = Field(default=False, description="Only say which offsets that are")
 
     def request(self) -> ReplayRequest:
-        """Return the replay that is asked for.
+        """Return the requested replay.
 
-        :raises ValueError: nothing is asked for, or a time is not ISO 8601.
+        :raises ValueError: nothing is requested, or a time is not ISO 8601.
         """
         asked = ReplayRequest(
             ranges=(
@@ -92,15 +98,18 @@ class ReplayConfig(dg.Config):
 
 
 def history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
-    """Return the histories and the jobs of those among ``assets`` that are tables from topics; of aggregates there is no history by day."""
+    """Return the histories and jobs of all tables from topics among ``assets``.
+
+    Tables of aggregates have no history by day.
+    """
     tables = [declared_table(feed.table) for feed in topic_feeds(assets) if feed.is_replayable]
     return [history_asset(table) for table in tables if not table.aggregates], [replay_job(table) for table in tables]
 
 
 def history_asset(table: TopicTable) -> dg.AssetsDefinition:
-    """Return the asset whose partitions are the days of the table's records."""
+    """Return the asset with a partition for each day of the table's records."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: without it a year is 365 runs
+        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: else 365 runs a year
         return _history_asset(table)
 
 
@@ -116,7 +125,10 @@ def _history_asset(table: TopicTable) -> dg.AssetsDefinition:
 
 
 def days_asset(table: TopicTable, kind: str = "deltalake") -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return what makes a function the asset whose partitions are the days of the table's records."""
+    """Return a decorator that makes a function the asset with the days of the table's records.
+
+    Each day is a partition.
+    """
     return dg.asset(
         key=dg.AssetKey([HISTORY_PREFIX, f"{table.name}_by_day"]),
         deps=[table_key(table.name)],
@@ -131,19 +143,22 @@ def days_asset(table: TopicTable, kind: str = "deltalake") -> Callable[[Callable
 
 
 class Replayer(Protocol):
-    """What replays into one table, as a run does it."""
+    """Replays records into one table."""
 
     @property
     def lake(self) -> Lake:
-        """Where the dead letters are."""
+        """Return the lake that holds the dead letters."""
         ...
 
     def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
-        """Return the offsets that ``request`` means; of ``needed``, a span of time, something has to be left."""
+        """Return the offsets of ``request``.
+
+        Some records of ``needed``, a span of time, have to be left.
+        """
         ...
 
     def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:
-        """Replay what was planned and yield what became of each piece."""
+        """Replay the planned offsets and yield the result of each piece."""
         ...
 
 
@@ -156,25 +171,25 @@ class TableReplayer:
 
     @property
     def lake(self) -> Lake:
-        """The lake."""
+        """Return the lake."""
         return self.context.lake
 
     def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
-        """Return the offsets that ``request`` means."""
+        """Return the offsets of ``request``."""
         return plan(self.table, self.context, request, needed=needed)
 
     def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:
-        """Replay what was planned."""
+        """Replay the planned offsets."""
         return run_plan(self.table, self.context, planned)
 
 
 def replay_context(context: Context, table: TopicTable, log: LogClient, lake: LakeResource, spark: SparkResource) -> RunContext:
-    """Return what a replay works with."""
+    """Return the context of a replay."""
     return run_context(context, log, lake, spark, DagsterReporter(context, table))
 
 
 def days_events(context: dg.AssetExecutionContext, table: TopicTable, replayer: Replayer) -> Iterator[Told | dg.MaterializeResult[None]]:
-    """Replay the days of the run's partitions, and yield what Dagster is told."""
+    """Replay the days of the run's partitions, and yield the events for Dagster."""
     window = context.partition_time_window
     from_ms, to_ms = (int(moment.timestamp() * 1000) for moment in (window.start, window.end))
     first_day = ReplayRequest(from_ms=from_ms, to_ms=from_ms + DAY_MS)
@@ -184,7 +199,9 @@ def days_events(context: dg.AssetExecutionContext, table: TopicTable, replayer: 
 
 
 def plan_days(replayer: Replayer, request: ReplayRequest, first_day: ReplayRequest) -> ReplayPlan:
-    """Return which offsets some days mean; days of which the first is lost are refused: Dagster would show it as replayed.
+    """Return the offsets of some days.
+
+    Days whose first one is lost are refused. Dagster would show the lost day as replayed.
 
     :raises ProgressError: nothing of that day is left, because retention removed it.
     """
@@ -196,7 +213,7 @@ def plan_days(replayer: Replayer, request: ReplayRequest, first_day: ReplayReque
 
 
 def replay_job(table: TopicTable) -> dg.JobDefinition:
-    """Return the job that replays what its config asks for."""
+    """Return the job that replays the records of its config."""
 
     @replay_op(table)
     def replay(
@@ -209,7 +226,7 @@ def replay_job(table: TopicTable) -> dg.JobDefinition:
 
 
 def replay_op(table: TopicTable) -> Callable[[Callable[..., Any]], dg.OpDefinition]:
-    """Return what makes a function the one step of the job."""
+    """Return a decorator that makes a function the only step of the job."""
     return dg.op(name=f"{JOB_PREFIX}{table.name}_records", description=_described(table), pool=pool_of(table.name))
 
 
@@ -232,7 +249,7 @@ def _described(table: TopicTable) -> str:
 def job_events(
     context: dg.OpExecutionContext, table: TopicTable, config: ReplayConfig, replayer: Replayer
 ) -> Iterator[Told | dg.Output[None]]:
-    """Do what a job's config asks for, and yield what Dagster is told."""
+    """Run the replay of a job's config, and yield the events for Dagster."""
     request = config.request()
     if config.dry_run:
         planned = replayer.plan(request)
@@ -245,7 +262,7 @@ def job_events(
 
 
 def keep_fixes(lake: Lake, table: str, given: Sequence[FixConfig], *, note: str) -> None:
-    """Keep what a job's config says that dead letters should have been.
+    """Store the corrected values of dead letters from a job's config.
 
     :raises PlaceError: the table rejected no such record, or several.
     """
@@ -256,7 +273,7 @@ def keep_fixes(lake: Lake, table: str, given: Sequence[FixConfig], *, note: str)
 
 
 def _replay(context: Context, table: TopicTable, replayer: Replayer, planned: ReplayPlan) -> Generator[Told, None, Replayed]:
-    """Replay, yield what the table's asset is to show of each commit, and return what it was in all."""
+    """Replay, yield the events of each commit for the table's asset, and return the totals."""
     replayed = Replayed(lost=planned.lost, archived_count=planned.archived_count)
     for result in replayer.run(planned):
         if result.batch is None:

@@ -1,11 +1,13 @@
-"""The records of a run on their way to the transform: read once, judged, and parsed, but for those with a VARIANT, which Spark parses.
+"""The records of a run on their way to the transform: read once, judged, and parsed.
 
-Decides where they wait for Spark, and ends the ranges where the run has opened enough (``orchestration.byte_limits``). A small batch stays
-in the run process and goes to Spark as it is. A larger one is written, chunk by chunk, into a Parquet file that Spark reads side by side (a
-relation that is sent is read by one task, and unpacked anew by each job), so that the run process never holds it. Taking in needs no Spark,
-so the next range can be read while Spark works on this one. Knows no table.
-Invariants: each record of ``ranges``, as they are once they were taken in, is among the rows, in doubt or at fault, exactly once; files of
-killed runs go after some hours.
+Records with a VARIANT are parsed by Spark. Decides where records wait for Spark, and ends the
+ranges where the run has read enough bytes (``orchestration.byte_limits``). A small batch stays in
+the run process and is sent to Spark. A larger one is written, chunk by chunk, into a Parquet file
+that Spark reads in parallel, so that the run process never holds it. (One task reads a sent
+relation, and each job unpacks it anew.) Reading needs no Spark, so the next range can be read while
+Spark works on this one. Knows no table.
+Invariants: each record of ``ranges``, as shortened by the limits, is exactly once among the rows,
+doubtful or at fault. Files of killed runs are removed after some hours.
 """
 
 from collections import deque
@@ -43,18 +45,24 @@ from orchestration.values.strict_json import StrictSchema
 
 INLINE_BYTES = 512 * 1024
 WRITTEN_BYTES = 8 << 20
-"""What is written at once."""
+"""Bytes of rows that are written at once."""
 KEPT_BYTES = 32 << 20
-"""Smaller batches keep their records as they came; of larger ones the few that become dead letters are read again."""
+"""Batches up to this size keep their records as they came.
+
+Of larger batches the few dead letters are read again.
+"""
 READ_AGAIN_RANGES = 50
-"""Per partition; gaps between them are read, too."""
+"""Most ranges per partition that are read again. Gaps between dead letters are then read, too."""
 ROW_GROUP_RECORDS = 100_000
 LEFTOVER_AGE_S = 6 * 3_600
 FASTEST: Mapping[str, Any] = {"compression": "NONE", "use_dictionary": False, "write_statistics": False}
 PARSERS = 2
-"""Chunks that are parsed at once, while the next one is read; Arrow uses all cores for each."""
+"""Number of chunks that are parsed at once while the next one is read.
+
+Arrow uses all cores for each.
+"""
 Parsed = tuple[pa.Table, pa.Array]
-"""The columns of those values that fit, and what is wrong with the others."""
+"""Columns of the values that fit, and the faults of the others."""
 META_COLUMNS = ("_partition", "_offset", "_timestamp", "_key")
 META_TYPES = (types.IntegerType(), types.LongType(), types.TimestampType(), types.BinaryType())
 META = types.StructType([types.StructField(name, kind) for name, kind in zip(META_COLUMNS, META_TYPES, strict=True)])
@@ -65,10 +73,11 @@ ARROW_HEADERS = to_arrow_schema(HEADERS, timezone="UTC").field("_headers").type
 
 
 class Intake:
-    """Some records: ``doubtful`` ones (``SOURCE_SCHEMA``) are Spark's to parse, the rows of the others are here or in a file.
+    """The records of a batch.
 
-    Only JSON with a VARIANT leaves doubt. ``faults`` are partition, offset and reason of those that do not fit. ``has_headers``: the
-    rows have the column ``_headers``.
+    Spark parses the ``doubtful`` ones (``SOURCE_SCHEMA``). The rows of the others are in memory or
+    in a file. Only JSON with a VARIANT is doubtful. ``faults`` holds partition, offset and reason
+    of the records that do not fit. With ``has_headers`` the rows have the column ``_headers``.
     """
 
     def __init__(
@@ -105,12 +114,12 @@ class Intake:
 
     @property
     def statistics(self) -> BatchStatistics:
-        """What was read."""
+        """Return counts of the records read so far."""
         return self._count.statistics()
 
     @property
     def doubtful(self) -> pa.Table:
-        """The records that Spark has to parse."""
+        """Return the records that Spark has to parse."""
         return pa.Table.from_batches(self._doubtful, schema=SOURCE_SCHEMA)
 
     def take_in(self) -> None:
@@ -131,7 +140,10 @@ class Intake:
                 writer.close()
 
     def frame(self, session: Any, decided: pa.Table | None) -> Any:
-        """Return what a transform is given; ``decided`` are the rows of records that were in doubt."""
+        """Return the transform's input.
+
+        ``decided`` holds the rows of records that were doubtful.
+        """
         own = VALUE if self.fields is None else self.fields
         schema = self._schema
         rows = [*self._rows, *([decided] if decided is not None and decided.num_rows else [])]
@@ -154,21 +166,27 @@ class Intake:
 
     @property
     def _schema(self) -> types.StructType:
-        """The columns of the rows; a VARIANT is JSON."""
+        """Return the columns of the rows, with each VARIANT as JSON."""
         own = VALUE if self.fields is None else self.fields
         fields = [types.StructField(one.name, text_kind(one.dataType)) for one in nullable_fields(own)]
         return types.StructType([*META, *(HEADERS if self.has_headers else ()), *fields])
 
     @property
     def plain_names(self) -> tuple[str, ...]:
-        """The columns of ``frame``; ``_key`` as text is Spark's to make, and is not among them."""
+        """Return the columns of ``frame`` that need no Spark.
+
+        ``_key`` as text is not among them.
+        """
         own = VALUE if self.fields is None else self.fields
         key = ("_key",) if self.fields is None else ()
         headers = HEADERS.names if self.has_headers else ()
         return ("_topic_id", "_partition", "_offset", "_timestamp", *key, *headers, *own.names)
 
     def rows(self, chosen: Mapping[str, str], decided: pa.Table | None) -> pa.Table:
-        """Return columns of ``frame`` without Spark: ``chosen`` says of each name which of ``plain_names`` it is."""
+        """Return columns of ``frame`` without Spark.
+
+        ``chosen`` maps each name to one of ``plain_names``.
+        """
         wanted = [name for name in dict.fromkeys(chosen.values()) if name != "_topic_id"]
         parts = [pq.read_table(file, columns=wanted) for file in self._files]
         if not self._files:
@@ -182,7 +200,10 @@ class Intake:
         return pa.schema(to_arrow_schema(self._schema, timezone="UTC")).empty_table()
 
     def doubtful_frame(self, session: Any) -> Any:
-        """Return the records in doubt, with the columns of Spark's source; none of them is at fault."""
+        """Return the doubtful records with the columns of Spark's source.
+
+        None of them is at fault.
+        """
         table, ddl = self.doubtful, source_ddl(has_headers=self.has_headers)
         if not self.has_headers:
             table = table.drop_columns(["headers"])
@@ -195,19 +216,23 @@ class Intake:
         return frame.withColumn(FAULT, sql.lit(None).cast("string"))
 
     def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
-        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``; reads again what is not at hand."""
+        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``.
+
+        Records that were not kept are read again.
+        """
         batches: Iterator[pa.RecordBatch] = self._read_again(wanted) if self._records is None else iter(self._records)
         return chosen_records(batches, wanted)
 
     def release(self) -> None:
-        """Give back what the disk keeps of the batch."""
+        """Delete the files of the batch."""
         for file in (*self._files, *([self._doubtful_file] if self._doubtful_file is not None else [])):
             file.unlink(missing_ok=True)
 
     def _parsed_batches(self, parsers: ThreadPoolExecutor) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]]:
-        """Yield what is read and what of it is admitted, in order, the latter parsed while the next is read.
+        """Yield each batch, its admitted records and these parsed, in order.
 
-        It is unparsed where Spark has to.
+        Parsing goes on while the next batch is read. The third part is None where Spark has to
+        parse.
         """
         waiting: deque[tuple[pa.RecordBatch, pa.RecordBatch, Future[Parsed] | None]] = deque()
         planned = self.ranges
@@ -247,7 +272,7 @@ class Intake:
             self._add_rows(self._rows_of(batch, table.columns, table.column_names))
 
     def _add_doubtful(self, batch: pa.RecordBatch) -> None:
-        """Keep what fits for Spark, and note why the others do not."""
+        """Keep the values that fit for Spark, and note why the others do not."""
         assert self._strict is not None
         faults = pa.array(self._strict.faults_of(batch["value"]), pa.string())
         batch = self._without_faults(batch, faults)
@@ -255,7 +280,7 @@ class Intake:
             self._doubtful.append(batch)
 
     def _without_faults(self, batch: pa.RecordBatch, faults: pa.Array) -> pa.RecordBatch:
-        """Note what is at fault, and return the others."""
+        """Note the faults, and return the records without one."""
         if faults.null_count == len(faults):
             return batch
         places = (batch[name].filter(faults.is_valid()).to_pylist() for name in ("_partition", "_offset"))
@@ -273,7 +298,7 @@ class Intake:
         self._rows_bytes += rows.nbytes
 
     def _write_rows(self, writer: pq.ParquetWriter) -> None:
-        """Write what has come together, and let go of it."""
+        """Write the collected rows and drop them from memory."""
         writer.write_table(pa.concat_tables(self._rows), row_group_size=ROW_GROUP_RECORDS)
         self._rows, self._rows_bytes = [], 0
 
@@ -302,9 +327,11 @@ def take_in(
     has_headers: bool = False,
     limits: ByteLimits | None = None,
 ) -> Intake:
-    """Read ``ranges``, as far as ``limits`` allow (None: all of them, and no record that is larger than by default).
+    """Read ``ranges``, as far as ``limits`` allow.
 
-    ``scratch`` is a directory that Spark can read, too, and None where Spark runs on another machine.
+    Without limits all of them are read, and no record that is larger than the default maximum.
+    ``scratch`` is a directory that Spark can read, too. It is None where Spark runs on another
+    machine.
     """
     intake = Intake(reader, ranges, fields, scratch, value_format=value_format, has_headers=has_headers, limits=limits)
     try:
@@ -330,7 +357,7 @@ def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def new_scratch_file(scratch: Path) -> Path:
-    """Name a new file, and remove those that killed runs left."""
+    """Return the path of a new file, and remove files that killed runs left."""
     scratch.mkdir(parents=True, exist_ok=True)
     for leftover in old_ones(scratch, "batch-*.parquet", LEFTOVER_AGE_S):
         leftover.unlink(missing_ok=True)

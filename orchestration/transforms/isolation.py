@@ -1,9 +1,12 @@
-"""Records on which a transform throws: found by halves, so that the others can go on.
+"""Records on which a transform throws, found by bisection, so that the others can go on.
 
-Spark says that a batch failed, and not for which record. The halves of the batch are computed, and of what fails its halves, down to single
-records: one record of n costs some log2(n) small Spark jobs. Decides which records are at fault, and how many of them a table bears. A
-record is at fault only where the transform fails on it alone. What fails on all together and on no record alone, or on no records at all,
-is the transform's fault. Knows no Spark: the caller computes. Invariant: the rows are those of one computation over all other records.
+Spark says that a batch failed, but not for which record. So the halves of the batch are computed,
+then the halves of a failing half, down to single records. One record of n costs about log2(n) small
+Spark jobs. Decides which records are at fault, and how many a table allows. A record is at fault
+only if the transform fails on it alone. If the transform fails on all records together but on no
+single one, or on an empty batch, the transform is at fault. Knows no Spark, because the caller
+computes.
+Invariant: the rows come from one computation over all other records.
 """
 
 import re
@@ -18,7 +21,7 @@ from orchestration.transforms.errors import ExecutionError, TransformError
 
 FAILED_RULE = "transform"
 MOST_FAILED = 1_000
-"""Records of one batch that are looked for at most: each costs some twenty Spark jobs."""
+"""Most failing records that are searched for in one batch. Each costs some twenty Spark jobs."""
 MAX_SENTENCE = 400
 SHOWN_PLACES = 10
 NOTHING: Places = {}
@@ -26,13 +29,16 @@ _STATE = re.compile(r"\s*\bSQLSTATE: \w+.*", re.DOTALL)
 _TRACEBACK = "Traceback (most recent call last):"
 
 Compute = Callable[[Sequence[OffsetRange], Places], pa.Table]
-"""Computes the records of ranges, but for those at some offsets by partition. Raises ``ExecutionError`` where Spark fails on one."""
+"""Computes the records of ranges, except those at some offsets by partition.
+
+Raises ``ExecutionError`` if Spark fails on one.
+"""
 
 
 def validate_max_failed(name: str, max_failed: float | None) -> None:
-    """Refuse what is no count of records and no share of them.
+    """Refuse a value that is neither a count of records nor a share of them.
 
-    :raises ValueError: that is so.
+    :raises ValueError: the value is unfit.
     """
     if max_failed is None:
         return
@@ -45,14 +51,20 @@ def validate_max_failed(name: str, max_failed: float | None) -> None:
 
 
 def allowed(max_failed: float | None, records: int) -> int:
-    """Return how many records of a batch may fail. Of a share that is at least one record, so that small batches go on, too."""
+    """Return how many records of a batch may fail.
+
+    A share allows at least one, for small batches.
+    """
     if max_failed is None:
         return 0
     return max_failed if isinstance(max_failed, int) else min(MOST_FAILED, max(1, int(max_failed * records)))
 
 
 def sentence(error: BaseException) -> str:
-    """Return what was thrown in one line: without Spark's codes and statements, of Python the last line of the traceback."""
+    """Return the error as one line, without Spark's codes and statements.
+
+    Of a Python traceback only the last line stays.
+    """
     kind, _, text = str(error).partition(": ")
     text = _STATE.sub("", text).strip()
     if _TRACEBACK in text:
@@ -65,7 +77,8 @@ def sentence(error: BaseException) -> str:
 class Isolation:
     """Finds the records of ``ranges`` on which ``compute`` fails.
 
-    At most ``limit`` of them become dead letters, and beside these those at ``forgiven`` places, which are dead letters already.
+    At most ``limit`` of them become dead letters. Records at ``forgiven`` places are dead letters
+    already and do not count.
     """
 
     name: str
@@ -78,9 +91,12 @@ class Isolation:
     _counted: list[Rejection] = field(default_factory=list)
 
     def run(self, error: ExecutionError) -> tuple[pa.Table, tuple[Rejection, ...]]:
-        """Return the rows of all records that do not fail, and the rejections of the others; ``error`` is what the whole batch raised.
+        """Return the rows of all records that do not fail, and the rejections of the others.
 
-        :raises TransformError: no record alone is at fault, or too many are; the text names the first ones.
+        ``error`` was raised by the whole batch.
+
+        :raises TransformError: no record alone is at fault, or too many are. The text names the
+            first ones.
         """
         if self._failure_of(()) is not None:
             raise error
@@ -91,7 +107,10 @@ class Isolation:
         return self.compute(list(self.ranges), failed), tuple(self._found)
 
     def _search(self, ranges: list[OffsetRange], error: ExecutionError, *, is_sure: bool) -> None:
-        """Find the records of ``ranges`` at fault. Where the first half does not fail, the second one does, if any alone does."""
+        """Find the failing records of ``ranges``.
+
+        If the first half does not fail, the second one does, if any half fails alone.
+        """
         if sum(one.count for one in ranges) == 1:
             alone = error if is_sure else self._failure_of(ranges)
             if alone is None:

@@ -1,7 +1,8 @@
-"""What a replay of a span of time cannot reach: records that retention removed and that no archive holds.
+"""Records that a replay cannot reach: retention removed them and no archive holds them.
 
-Decides which gaps of a topic may have held records of the span. Nothing tells the times of what was removed, so a gap counts where the
-first record of the span that is left may not have been the first: it stands behind the gap. Writes nothing.
+Decides which gaps of a topic may have held records of a span of time. The times of removed records
+are unknown. So a gap counts if the first record of the span that is left stands directly behind the
+gap, because an earlier one may be lost. Writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,16 +12,17 @@ from orchestration.held_records import HeldTopic, Ranges
 from orchestration.offsets import OffsetRange, outside, within
 
 Offsets = Mapping[int, int | None]
-"""The first offset of a time by partition; None where no record is as young."""
+"""The first offset of a time by partition. It is None where no record is as young."""
 
 
 def decide_lost(
     held: Ranges, committed: Mapping[int, Checkpoint], starts: Offsets | None, ends: Offsets | None = None
 ) -> list[OffsetRange]:
-    """Return the gaps in which records of a span may have been, among those offsets that a table has committed.
+    """Return the gaps, among committed offsets, in which records of a span may have been.
 
-    ``held`` are, for every partition, the ranges that can be read. ``starts`` and ``ends`` are the first offsets of the span and behind it;
-    None altogether: the span has no beginning, or no end.
+    ``held`` has the readable ranges of every partition. ``starts`` and ``ends`` are the first
+    offsets of the span and behind it. If one of them is None as a whole, the span has no beginning,
+    or no end.
     """
     found = []
     for partition, ranges in sorted(held.items()):
@@ -33,24 +35,28 @@ def decide_lost(
 
 
 def gaps_below(partition: int, held: Sequence[OffsetRange], committed: Mapping[int, Checkpoint]) -> list[OffsetRange]:
-    """Return the offsets of a partition that a table has committed and that can be read no more."""
+    """Return the committed offsets of a partition that can be read no more."""
     if partition not in committed:
         return []
     return outside([OffsetRange(partition=partition, start=0, end=committed[partition].next_offset)], held)
 
 
 def _begins_by(gap: OffsetRange, start: int | None, held: Sequence[OffsetRange]) -> bool:
-    """Whether the span begins within the gap, or before it: so far as can be known, where nothing is left behind the gap."""
+    """Return whether the span begins within the gap or before it, as far as can be known.
+
+    If no record of the span is left, it holds for a gap without readable records behind it.
+    """
     if start is None:
         return not held or held[-1].end <= gap.start
     return start <= gap.end
 
 
 def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_of_time: bool = True, is_archive_read: bool = True) -> str:
-    """Return what is said of gaps, with the topic's archive where there is one; empty where nothing was lost.
+    """Return a sentence about gaps that also names the topic's archive.
 
-    ``is_of_time``: a span of time is asked for, and whether records of it are lost cannot be known. ``is_archive_read`` is false where a
-    part of a table of newest rows is replayed.
+    It is empty without gaps. ``is_of_time`` says that a span of time is requested, so that it is
+    unknown whether its records are lost. ``is_archive_read`` is false if a part of a table of
+    newest rows is replayed.
     """
     if not lost:
         return ""

@@ -1,8 +1,10 @@
-"""What a run reads where retention has overtaken it: the archive of its topic, as if the log still held the records.
+"""The records of a run that retention has overtaken, read from the topic's archive.
 
-Decides from which offset on archive and log hold a partition without a gap. Looks at the archive only where the log no longer holds what
-comes next, so that other runs have nothing of it. Writes nothing, and knows no table.
-Invariant: reading begins below the log start only where each offset from there up to the log is in the archive.
+Decides from which offset on archive and log hold a partition without a gap. Opens the archive only
+if the log no longer holds the next records, so that other runs pay nothing for it. Writes nothing,
+and knows no table.
+Invariant: reading begins below the log start offset only if the archive has each offset from there
+up to the log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +18,10 @@ from orchestration.tables import Lake
 def overtaken(
     topic: str, topic_id: str, offsets: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint], *, log: LogClient, lake: Lake
 ) -> HeldTopic | None:
-    """Return what archive and log hold, where retention has removed what comes next and there is an archive; None otherwise.
+    """Return the records of archive and log if retention has removed the next ones.
 
-    ``offsets`` are what the log says of the topic, and ``committed`` says by partition what comes next.
+    Return None if they are in the log, or if there is no archive. ``offsets`` are those of the log,
+    and ``committed`` has the next offset of each partition.
     """
     if not any(one.partition in committed and committed[one.partition].next_offset < one.log_start_offset for one in offsets):
         return None
@@ -27,7 +30,10 @@ def overtaken(
 
 
 def readable_starts(held: HeldTopic, offsets: Sequence[PartitionOffsets]) -> dict[int, int]:
-    """Return, by partition, the first offset from which on nothing is missing up to the log; partitions without such are left out."""
+    """Return, by partition, the first offset from which nothing is missing up to the log.
+
+    Partitions without such an offset are left out.
+    """
     starts = {}
     for one in offsets:
         tail = held.tails.get(one.partition, [])

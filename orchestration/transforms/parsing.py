@@ -1,7 +1,8 @@
-"""Values of records as typed columns by Spark: those that ``strict_json`` has let through, by a declared schema.
+"""Values of records as typed columns, parsed by Spark with a declared schema.
 
-Decides what texts of times, dates and decimals mean, and refuses those that mean none. By itself Spark reads JSON more lightly than this
-product does (it stops at the end of the first document and makes texts of numbers), so no value comes here that was not judged before.
+Decides how texts of times, dates and decimals are read, and refuses invalid ones. Spark alone reads
+JSON more leniently than this product (it stops at the end of the first document and makes texts of
+numbers). So only values that ``strict_json`` has accepted come here.
 Invariant: the columns of provenance pass through unchanged.
 """
 
@@ -28,9 +29,10 @@ NESTED = (types.StructType, types.ArrayType, types.MapType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedFrame:
-    """The records of a batch with their parsed value and whether they misfit; ``fields`` is None where the topic has no schema.
+    """The records of a batch with their parsed value and a flag for misfits.
 
-    ``has_headers``: the frame has the column ``headers``, and a transform is given it.
+    ``fields`` is None if the topic has no schema. With ``has_headers`` the frame has the column
+    ``headers``, and the transform gets it.
     """
 
     frame: Any
@@ -38,7 +40,10 @@ class ParsedFrame:
     has_headers: bool = False
 
     def fitting(self) -> Any:
-        """Return what a transform is given: provenance, ``_key``, ``_headers``, and the fields (``_value`` without a schema)."""
+        """Return the transform's input: provenance, ``_key``, ``_headers``, and the fields.
+
+        Without a schema ``_value`` takes the place of the fields.
+        """
         if self.fields is None:
             own = (sql.col("key").alias("_key"), *self._headers(), sql.col("value").alias("_value"))
             return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, *own)
@@ -46,7 +51,10 @@ class ParsedFrame:
         return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, text_key("key").alias("_key"), *self._headers(), *columns)
 
     def decided(self) -> Any:
-        """Return every record with whether it misfits, the key as it came as ``_key``, and the fields, each VARIANT as JSON."""
+        """Return every record with its flag for misfits, its raw ``_key``, and the fields.
+
+        Each VARIANT is JSON.
+        """
         assert self.fields is not None
         columns = [as_text(sql.col(PARSED)[field.name], field.dataType).alias(field.name) for field in self.fields]
         own = (sql.col("key").alias("_key"), *self._headers())
@@ -56,8 +64,11 @@ class ParsedFrame:
         return (sql.col("headers").alias("_headers"),) if self.has_headers else ()
 
     def misfits(self) -> Any:
-        """Return partition and offset of the records that do not fit, why they were refused (null: Spark could not read them), and which
-        fields are null in them."""
+        """Return the places of the records that do not fit.
+
+        The columns are partition, offset, reason, and the names of null fields. The reason is null
+        if Spark could not read the value.
+        """
         nulls = [sql.when(sql.col(PARSED)[field.name].isNull(), sql.lit(field.name)) for field in self.fields or ()]
         return self.frame.where(sql.col(MISFIT)).select(
             "_partition", "_offset", sql.col(FAULT), sql.array_compact(sql.array(*nulls).cast("array<string>")).alias(NULLS)
@@ -65,12 +76,15 @@ class ParsedFrame:
 
 
 def text_key(column: str) -> Any:
-    """Return a key as text; bytes that are not UTF-8 become replacement characters."""
+    """Return a key as text. Bytes that are not UTF-8 become replacement characters."""
     return sql.make_valid_utf8(sql.col(column).cast("string"))
 
 
 def nullable_fields(fields: types.StructType) -> list[types.StructField]:
-    """Return ``fields`` that may all be null, the inner ones too: what is required was looked for before, and a null struct has none."""
+    """Return ``fields`` and their inner fields, all nullable.
+
+    Required fields were checked earlier, and a null struct has none of them.
+    """
     return [types.StructField(one.name, _nullable(one.dataType)) for one in fields]
 
 
@@ -85,9 +99,11 @@ def _nullable(kind: types.DataType) -> types.DataType:
 
 
 def parse(frame: Any, fields: types.StructType | None, *, has_headers: bool = False) -> ParsedFrame:
-    """Return ``frame`` (the columns of the source, and ``_fault`` of what was refused before, else null) parsed as ``fields``.
+    """Return ``frame`` parsed as ``fields``.
 
-    What was read in a format of its own is there already, as ``_parsed``; only what is at fault does not fit then.
+    ``frame`` has the columns of the source, and ``_fault`` (null for values that were not refused).
+    Values in a format of their own are parsed already, as ``_parsed``. Then only values at fault
+    are misfits.
     """
     if fields is None:
         return ParsedFrame(frame=frame.withColumn(MISFIT, sql.col(FAULT).isNotNull()), fields=None, has_headers=has_headers)
@@ -104,7 +120,10 @@ def parse(frame: Any, fields: types.StructType | None, *, has_headers: bool = Fa
 
 
 def explain_unread(value: bytes | None, fields: types.StructType, nulls: Collection[str]) -> str:
-    """Return why Spark could not read a ``value`` that is JSON of the right types: ``nulls`` are the fields that it read as null."""
+    """Return why Spark could not read a ``value`` that is JSON of the right types.
+
+    ``nulls`` are the fields that it read as null.
+    """
     try:
         document = load_object(value)
     except ValueError as refused:

@@ -1,9 +1,11 @@
-"""Transforms that only choose and rename columns: Arrow does these by itself, for a million rows in hundredths of a second.
+"""Transforms that only choose and rename columns.
 
-Decides from the plan that a transform built (the message that would go to the Spark server, which is Spark Connect's public protocol)
-whether it is nothing but selects of plain columns over the records it was given. Whatever else is in it, a function, a filter, a star, a
-name with a dot or in another case, is Spark's. A session in this process has no such message: everything is Spark's then.
-Invariant: what Arrow chooses has the columns, the values and the order of columns that Spark would have returned.
+Arrow runs them without Spark. Arrow does this for a million rows in hundredths of a second. Decides
+from the plan that a transform built whether it only selects plain columns of the given records.
+(The plan is the message that would go to the Spark server, in Spark Connect's public protocol.)
+Spark computes every other plan: a function, a filter, a star, a name with a dot or in another case.
+A session in this process has no such message, so Spark computes everything there.
+Invariant: the chosen columns have the values and the order that Spark would have returned.
 """
 
 import re
@@ -16,13 +18,14 @@ PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def chosen_columns(result: Any, given: Any, names: Sequence[str]) -> dict[str, str] | None:
-    """Return the columns of ``result`` as names of ``given``'s, by name; None where ``result`` is more than a choice of them.
+    """Return the source in ``given`` of each column of ``result``.
 
-    ``names`` are the columns of ``given``, the DataFrame that a transform made ``result`` of.
+    Return None if ``result`` is more than a choice of columns. ``names`` are the columns of
+    ``given``, the DataFrame that the transform made ``result`` of.
     """
     if not isinstance(result, ConnectDataFrame) or len({name.lower() for name in names}) != len(names):
         return None
-    relation = result._plan.plan(result.sparkSession.client)  # noqa: SLF001 - what is looked at is the protocol's message
+    relation = result._plan.plan(result.sparkSession.client)  # noqa: SLF001 - the plan is the protocol's message
     source_id = given._plan.plan(given.sparkSession.client).common.plan_id  # noqa: SLF001
     selects = []
     while relation.common.plan_id != source_id:
@@ -41,7 +44,10 @@ def chosen_columns(result: Any, given: Any, names: Sequence[str]) -> dict[str, s
 
 
 def _references(expressions: Sequence[Any], columns: Mapping[str, str], known: set[int]) -> Iterator[tuple[str, str]]:
-    """Yield name and source of each expression that is a column or a column with another name; others are left out."""
+    """Yield name and source of each expression that is a column, renamed or not.
+
+    Other expressions are left out.
+    """
     for expression in expressions:
         inner, name = expression, None
         if expression.WhichOneof("expr_type") == "alias":

@@ -1,7 +1,8 @@
-"""Who reads the records of a range: the run process or Spark's workers; and the range after it, while Spark is at work.
+"""Reading of ranges: by the run process or by Spark's workers, and ahead of the next plan.
 
-Decides the first by the number of offsets. The second is a guess that costs nothing when it is wrong: what was read ahead is used only for
-just the ranges that the next plan asks for, else it is thrown away; a failure to read ahead is met again by the read in earnest.
+Decides by the number of offsets who reads. The next range is read while Spark works on the last
+one. This is a guess without risk. A batch that was read ahead is used only if the next plan asks
+for exactly its ranges, else it is thrown away. A failure to read ahead is raised by the real read.
 Invariant: at most one batch is read ahead, so memory and disk hold at most two.
 """
 
@@ -24,7 +25,10 @@ from orchestration.values.judge import ValueJudge
 
 
 class ReadAhead:
-    """Reads one batch in a thread of its own, for a run of several. A context manager: leaving it throws away what was not asked for."""
+    """Reads one batch in its own thread, for a run of several batches.
+
+    It is a context manager. Leaving it throws away the batch that was not taken.
+    """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")
@@ -44,7 +48,10 @@ class ReadAhead:
         self._ranges, self._intake = ranges, self._thread.submit(read)
 
     def take(self, ranges: OffsetRanges) -> Intake | None:
-        """Return what was read of just these ranges, None where there is nothing or reading failed."""
+        """Return the batch of exactly these ranges.
+
+        Return None if there is none or reading failed.
+        """
         if self._intake is None or self._ranges != ranges or self._intake.exception() is not None:
             self._drop()
             return None
@@ -52,7 +59,7 @@ class ReadAhead:
         return intake
 
     def _drop(self) -> None:
-        """Let go of what was read; a read that is under way ends by itself."""
+        """Drop the batch. A read that is under way ends by itself."""
         if self._intake is not None and not self._intake.cancel():
             self._intake.add_done_callback(_release)
         self._intake = None
@@ -77,14 +84,16 @@ def read_batch(
     has_headers: bool = False,
     limits: ByteLimits | None = None,
 ) -> Intake | RecordBatchFrame:
-    """Return the records of ``ranges``, whose values have ``fields`` (None: any bytes), in JSON or in ``value_format``.
+    """Return the records of ``ranges``, with values of ``fields`` in JSON or in ``value_format``.
 
-    Up to ``arrow_records`` offsets go through the run process, more through Spark's workers. ``scratch`` is a directory that Spark can
-    read, too; None where Spark runs on another machine. ``following`` returns the ranges that are going to be asked for after given ones,
-    as far as that can be known. With ``has_headers`` the transform is given the records' headers.
+    Without ``fields`` a value may be any bytes. The run process reads up to ``arrow_records``
+    offsets, Spark's workers read more. ``scratch`` is a directory that Spark can read, too. It is
+    None where Spark runs on another machine. ``following`` returns the ranges that will probably be
+    requested after given ones. With ``has_headers`` the transform gets the records' headers.
 
-    The run process stops where ``limits`` are reached: the ranges of what is returned say what was read. Spark's workers read all, and keep
-    it on their disks; of ``limits`` they know that of a record.
+    The run process stops where ``limits`` are reached. The ranges of the result then say how far it
+    read. Spark's workers read everything, and keep it on their disks. They apply only the limit of
+    a single record.
     """
     limits = limits or ByteLimits(run_bytes=None)
     if ranges.count > arrow_records:

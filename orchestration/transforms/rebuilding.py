@@ -1,9 +1,12 @@
-"""A replay of a table of aggregates: all of its groups are made anew, of all records that they count, and swapped in one commit.
+"""A replay of a table of aggregates: all groups are made anew and swapped in one commit.
 
-What a range gave to a group cannot be taken out of it, so there is no replay of a part. Reads the records piece by piece, as runs do, and
-merges each piece into groups that memory holds, with the dead letters; the table has the old groups until the commit. No checkpoint moves.
-A rebuild that is killed has changed nothing. Where a run of the table was faster, it reads what that run has added and tries again.
-Invariant: the groups are those of all records below the checkpoint, each counted once, by today's function and rules.
+The share of a range in a group cannot be taken out, so there is no replay of a part. Reads the
+records piece by piece, as runs do, and merges each piece into groups in memory, with the dead
+letters. The table keeps the old groups until the commit. No checkpoint moves. A killed rebuild has
+changed nothing. If a run of the table commits meanwhile, the rebuild reads the added records and
+tries again.
+Invariant: the groups are those of all records below the checkpoint, each counted once, by today's
+function and rules.
 """
 
 from dataclasses import dataclass, field, replace
@@ -37,7 +40,7 @@ from orchestration.upserts import replace_groups
 
 @dataclass(slots=True)
 class Rebuild:
-    """Groups that are made anew, and what else became of the records so far."""
+    """Groups that are made anew, with counts and dead letters of the records so far."""
 
     table: TopicTable
     context: RunContext
@@ -55,9 +58,10 @@ class Rebuild:
     newest_ms: int | None = None
 
     def run(self) -> TopicRunResult:
-        """Read what is counted, and swap the groups.
+        """Read all counted records, and swap the groups.
 
-        :raises ProgressError: what is counted is not held any more. :raises NotReadyError: table or topic were made anew meanwhile.
+        :raises ProgressError: counted records are not held any more.
+        :raises NotReadyError: table or topic were made anew meanwhile.
         :raises CommitConflictError: rivals were faster in every attempt.
         """
         return attempted(self.context, self._attempt)
@@ -92,7 +96,10 @@ class Rebuild:
         return self._result(state, ranges, committed, rejected)
 
     def _take(self, state: TopicState, piece: OffsetRanges) -> TopicRunResult | None:
-        """Read a piece, as far as a run may open it, and merge it; returns what forbids the commit, if anything does."""
+        """Read a piece, as far as the limits of a run allow, and merge it.
+
+        Return a result with the failures that forbid the commit, if there are any.
+        """
         table, context = self.table, self.context
         fixes = Fixes(context.lake).of(table.name, state.topic_id)
         source = read_held(table, context, held_of(table, context, state), piece, fixes=fixes, is_whole=False)
@@ -117,7 +124,7 @@ class Rebuild:
         self.filtered += batch.filtered
         for name, count in batch.violations.items():
             self.violations[name] = self.violations.get(name, 0) + count
-        for one in outcomes:  # of several pieces, one that does not meet an expectation is told
+        for one in outcomes:  # an unmet outcome of one piece replaces the met ones of others
             if self.outcomes.setdefault(one.expectation.check_name, one).is_met:
                 self.outcomes[one.expectation.check_name] = one
         self.records += statistics.records
@@ -128,7 +135,7 @@ class Rebuild:
         return Origin(target=self.table.name, topic=self.table.topic.name, topic_id=self.topic_id, run_id=self.context.run_id)
 
     def _result(self, state: TopicState, ranges: OffsetRanges, committed: TableSnapshot, letters: pa.Table) -> TopicRunResult:
-        """Return what is told: the rows are the groups."""
+        """Return the result for the events. Its rows are the groups."""
         statistics = BatchStatistics(
             records=self.records, bytes=self.size_bytes, newest_timestamp_ms=self.newest_ms, leader_epochs={}, last_offsets={}
         )

@@ -1,8 +1,9 @@
-"""A batch of nothing through Spark before the first real one: a server that has just started is slow at what it never did.
+"""An artificial batch through Spark before the first real one, to warm up a fresh server.
 
-The first run on a fresh JVM takes seconds longer than the tenth (classes to load, code to compile). Here a table of our own making, which
-is stored nowhere, goes the way of a batch a few times while the installation starts. No function of the project is called. A failure
-here does no harm: the first run meets it again and says so.
+The first run on a fresh JVM takes seconds longer than the tenth (classes to load, code to compile).
+So a table of our own, which is stored nowhere, is computed like a batch a few times while the
+installation starts. No function of the project is called. A failure here is harmless, because the
+first run meets it again and reports it.
 """
 
 import logging
@@ -55,7 +56,7 @@ def _reader(topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> 
 
 
 def compute(session: Any) -> ComputedBatch:
-    """Send one made-up batch through ``session`` and return what became of it."""
+    """Compute one artificial batch in ``session`` and return its result."""
     table = TopicTable(name="rehearsal", topic=TOPIC, function=_transform, rules=(quarantine("amount_is_positive", "amount > 0"),))
     ranges = OffsetRanges(topic=TOPIC.name, topic_id="rehearsal", ranges=(OffsetRange(partition=0, start=0, end=RECORDS),))
     source = read_batch(session, _reader, ranges, TOPIC.fields, arrow_records=RECORDS)
@@ -66,7 +67,7 @@ def compute(session: Any) -> ComputedBatch:
 
 
 def rehearse() -> None:
-    """Warm up the server that the settings name; without one there is nothing to do."""
+    """Warm up the server that the settings name, if there is one."""
     settings = load_settings()
     if not settings.spark_remote:
         return

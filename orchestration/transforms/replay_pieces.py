@@ -1,6 +1,7 @@
 """A replay cut into pieces, and the records of a piece read from archive and log.
 
-Decides how many offsets are replayed at a time, and who reads them. Writes nothing and knows no Dagster.
+Decides how many offsets are replayed at a time, and who reads them. Writes nothing and knows no
+Dagster.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,9 +18,10 @@ from orchestration.transforms.topic_run import RunContext
 
 
 def pieces(ranges: OffsetRanges, limit: int) -> Iterator[OffsetRanges]:
-    """Cut ``ranges`` into pieces of at most ``limit`` offsets, each with its share of every partition.
+    """Cut ``ranges`` into pieces of at most ``limit`` offsets.
 
-    A run of the table shares its limit in the same way, so that a piece mostly takes the place of whole files.
+    Each piece has its share of every partition. A run of the table shares its limit in the same
+    way, so that a piece mostly replaces whole files.
     """
     left: dict[int, list[OffsetRange]] = {}
     for one in ranges:
@@ -40,10 +42,11 @@ def read_held(
     places: Places | None = None,
     is_whole: bool = True,
 ) -> Batch:
-    """Read ``ranges`` from archive and log, fixed records as they should have been; with ``places`` only the records there.
+    """Read ``ranges`` from archive and log, with fixed records as corrected.
 
-    Where it need not be the whole, reading stops once a run has opened as many bytes as it may: the batch's ranges say what was read.
-    Spark's workers on another machine have no files of the lake: what is archived is read in this process then.
+    With ``places`` only the records there are read. If ``is_whole`` is false, reading stops at the
+    byte limit of a run, and the batch's ranges say how far it read. Spark's workers on another
+    machine have no files of the lake. Then this process reads archived records.
     """
     is_here = context.scratch is None and held.archived_count(ranges) > 0
     reader = FixedReader(held.reader, fixes)
@@ -61,12 +64,12 @@ def read_held(
 
 
 def rest_of(ranges: OffsetRanges, done: Iterable[OffsetRange]) -> OffsetRanges:
-    """Return what is left of ``ranges`` after ``done``."""
+    """Return the part of ``ranges`` that is left after ``done``."""
     return replace(ranges, ranges=tuple(outside(ranges, done)))
 
 
 def _taken(kept: list[OffsetRange], count: int) -> Iterator[OffsetRange]:
-    """Yield the first ``count`` offsets, and leave the others."""
+    """Yield the first ``count`` offsets, and leave the others in ``kept``."""
     while count > 0:
         one = kept.pop(0)
         end = min(one.end, one.start + count)

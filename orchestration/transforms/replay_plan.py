@@ -1,15 +1,18 @@
-"""What a replay is asked for, and which offsets that means: decided once, at the start, from the checkpoint, the log and the archive.
+"""The request of a replay, and its offsets, decided once from checkpoint, log and archive.
 
-What the log no longer holds is read from the topic's archive (``orchestration.held_records``); only what neither holds is lost. A range of
-offsets that is lost is refused, and so is a span of time of which nothing is left; where a part of a span is left, that is replayed and the
-gaps are told. Everything means all that is held. Writes nothing and reads no record, but for the times in an archive.
+Records that the log no longer holds are read from the topic's archive
+(``orchestration.held_records``). Only records that neither holds are lost. A lost range of offsets
+is refused, and so is a span of time of which nothing is left. If a part of a span is left, that
+part is replayed and the gaps are reported. Everything means all held records. Writes nothing and
+reads no record, except for the times in an archive.
 
-An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets: spans of time that follow one another cover each
-offset once, though timestamps need not be in order.
+An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets. So
+consecutive spans of time cover each offset once, even if timestamps are out of order.
 
-A table that keeps the newest row of each key forgets the deletions that retention has removed from the log. So the archive is read for it
-only where everything is replayed, without a gap up to the newest records: each deletion is among the records then. A table of aggregates is
-replayed whole, or not at all: of all records that its groups count.
+A table that keeps the newest row of each key forgets the deletions that retention has removed from
+the log. So its archive is read only if everything is replayed, without a gap up to the newest
+records. Then each deletion is among the records. A table of aggregates is replayed whole, from all
+records that its groups count, or not at all.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,15 +29,16 @@ from orchestration.transforms.lost_records import decide_lost, lost_sentence
 from orchestration.transforms.topic_run import COUNTS_OTHERS, RunContext, TopicState, read_state
 
 MAX_LETTER_RANGES = 50
-"""Per partition; what lies in the gaps between dead letters is replayed, too."""
+"""Most ranges per partition. Records in the gaps between dead letters are then replayed, too."""
 StateReader = Callable[[TopicTable, RunContext], TopicState]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """What to replay: ranges of offsets, a span of time [from_ms, to_ms), everything, or what the dead letters of the table came from.
+    """The records to replay.
 
-    What is asked for in several ways is put together.
+    Several kinds of request are combined. They are ranges of offsets, a span of time [from_ms,
+    to_ms), everything, or the dead letters of the table.
     """
 
     ranges: tuple[OffsetRange, ...] = ()
@@ -45,18 +49,21 @@ class ReplayRequest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is asked for."""
+        """Return whether nothing is requested."""
         return not (self.ranges or self.is_everything or self.is_of_dead_letters) and not self.is_of_time
 
     @property
     def is_of_time(self) -> bool:
-        """Whether a span of time is asked for."""
+        """Return whether a span of time is requested."""
         return self.from_ms is not None or self.to_ms is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """Which offsets are replayed. ``lost`` says what of it is gone, ``archived_count`` how many are from the archive."""
+    """The offsets to replay.
+
+    ``lost`` describes the lost part, and ``archived_count`` counts the offsets from the archive.
+    """
 
     ranges: OffsetRanges
     state: TopicState
@@ -65,7 +72,7 @@ class ReplayPlan:
     is_everything: bool = False
 
     def metadata(self) -> dict[str, str | int]:
-        """Return it by labels, for those who only want to see it."""
+        """Return the plan as labelled metadata, for a dry run."""
         return {
             "offsets": str(self.ranges) or "none",
             "offset_count": self.ranges.count,
@@ -74,7 +81,10 @@ class ReplayPlan:
 
 
 def told_of_records(lost: str, archived_count: int) -> dict[str, str | int]:
-    """Return by labels how many offsets are from an archive, and what is held nowhere; a label that says nothing is left out."""
+    """Return labels with the count of archived offsets and the lost ones.
+
+    Empty values are left out.
+    """
     return {
         **({"offsets_from_the_archive": archived_count} if archived_count else {}),
         **({"no_longer_in_the_log": lost} if lost else {}),
@@ -84,12 +94,14 @@ def told_of_records(lost: str, archived_count: int) -> dict[str, str | int]:
 def plan(
     table: TopicTable, context: RunContext, request: ReplayRequest, *, needed: ReplayRequest | None = None, read: StateReader = read_state
 ) -> ReplayPlan:
-    """Return the offsets that ``request`` means.
+    """Return the offsets of ``request``.
 
-    ``needed`` is a span of time of which something has to be left, beside the request's own. ``read`` says where topic and table stand.
+    ``needed`` is a further span of time, of which some records have to be left. ``read`` returns
+    the state of topic and table.
 
-    :raises NotReadyError: there is no such topic or table. :raises ProgressError: a range was never committed or is lost, or nothing of a
-        span of time is left.
+    :raises NotReadyError: there is no such topic or table.
+    :raises ProgressError: a range was never committed or is lost, or nothing of a span of time is
+        left.
     """
     if table.aggregates and not request.is_everything:
         raise ProgressError(why_no_replay_of_groups(table.name))
@@ -114,33 +126,34 @@ def plan(
 
 
 def held_of(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic:
-    """Return what archive and log hold of the table's topic."""
+    """Return the records of the table's topic that archive and log hold."""
     return held_topic(table.topic.name, state.topic_id, context.log, state.log, context.lake)
 
 
 def readable_by(table: TopicTable, held: HeldTopic, state: TopicState, *, is_everything: bool) -> Ranges:
-    """Return which ranges a replay of the table may read, for every partition."""
+    """Return the ranges that a replay of the table may read, for every partition."""
     if not table.latest_by:
         return held.ranges
     return held.tails if is_everything else in_log(held, state)
 
 
 def in_log(held: HeldTopic, state: TopicState) -> dict[int, list[OffsetRange]]:
-    """Return what can be read of each partition from its log start on."""
+    """Return the readable ranges of each partition from its log start offset on."""
     starts = {one.partition: OffsetRange(partition=one.partition, start=one.log_start_offset, end=one.high_watermark) for one in state.log}
     return {number: within(found, [starts[number]]) for number, found in held.ranges.items()}
 
 
 def everything_of(readable: Ranges, committed: Mapping[int, Checkpoint]) -> list[OffsetRange]:
-    """Return all that was committed and can be read."""
+    """Return all committed offsets that can be read."""
     return [part for number, found in sorted(readable.items()) for part in clip_replay(0, None, found, committed.get(number))]
 
 
 def counted_ranges(table: TopicTable, context: RunContext, held: HeldTopic, state: TopicState) -> OffsetRanges:
-    """Return all offsets of which the groups of a table of aggregates are.
+    """Return all offsets that the groups of a table of aggregates count.
 
-    :raises ProgressError: groups made anew would lack something: the table does not note of which records they are, they count a former
-        topic, the topic is compacted, or neither log nor archive holds all of them.
+    :raises ProgressError: new groups would lack records. Either the table does not note where its
+        counts begin, or it counts a former topic, or the topic is compacted, or neither log nor
+        archive holds all of the records.
     """
     assert state.snapshot is not None
     versions = state.snapshot.transaction_version
@@ -166,7 +179,7 @@ def counted_ranges(table: TopicTable, context: RunContext, held: HeldTopic, stat
 
 
 def why_no_replay_of_groups(name: str) -> str:
-    """Return why less than everything cannot be replayed into a table of aggregates."""
+    """Return why only everything can be replayed into a table of aggregates."""
     return (
         f"the table {name} keeps aggregates, and what a range gave to a group cannot be taken out of it: there is no replay of a part. "
         f"tidelog replay {name} --everything --execute makes all groups anew, from the first record that they count on"
@@ -182,7 +195,11 @@ def _instead_of_groups(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """What a replay of a table can reach: ``held`` is what can be read at all, ``readable`` what the table can be given of it."""
+    """The records that a replay of a table can reach.
+
+    ``held`` are all records that can be read. ``readable`` are the ranges of them that the table
+    may use.
+    """
 
     table: TopicTable
     context: RunContext
@@ -201,7 +218,9 @@ class _Reach:
         return merged(wanted)
 
     def validate_left(self, request: ReplayRequest) -> str:
-        """Return what of everything, or of the span of time, is lost, in words; empty where nothing is known to be missing.
+        """Return a sentence about lost records of the span, or of everything.
+
+        It is empty without any.
 
         :raises ProgressError: nothing of a span of time is left.
         """
@@ -246,7 +265,7 @@ class _Reach:
 def _validate_above_log_start(table: TopicTable, request: ReplayRequest, held: HeldTopic, state: TopicState) -> None:
     """Refuse ranges of a table of newest rows that only the archive holds.
 
-    :raises ProgressError: that is so.
+    :raises ProgressError: there is such a range.
     """
     if not table.latest_by or request.is_everything:
         return

@@ -1,14 +1,15 @@
-"""A replay: read committed records once more, and replace exactly what came from them, in the table and among the dead letters.
+"""A replay: read committed records once more, and replace the rows and dead letters they made.
 
-Goes through the offsets that ``replay_plan`` says piece by piece, at most as much at a time as a run of the table reads. Each piece is one
-commit of the table, and takes effect in that moment whole: its rows and its dead letters are replaced together
-(``orchestration.dead_letters`` says how). A replay that is killed leaves the pieces that it had committed replayed and the others as they
-were; it may be run again. No checkpoint moves. A record that was fixed (``orchestration.fixes``) is read as it should have been. Knows no
-Dagster.
+Replays the offsets of a ``replay_plan`` piece by piece. A piece has at most as many records as a
+run of the table reads. Each piece is one commit of the table that replaces its rows and its dead
+letters together (``orchestration.dead_letters`` says how). A killed replay leaves each piece either
+replayed or as it was, and may be run again. No checkpoint moves. A fixed record
+(``orchestration.fixes``) is read with its correction. Knows no Dagster.
 
-A table that keeps the newest row of each key is replayed in one piece: what a row replaced is not in the table, so only the whole range
-says what is newest. Where not even that says it (the range no longer gives a key the row that it gave it), a replay of everything does.
-The groups of a table of aggregates are made anew (``rebuilding``).
+A table that keeps the newest row of each key is replayed in one piece. The table does not hold
+replaced rows, so only the whole range says which row is newest. If the range no longer gives a key
+the row that it gave before, only a replay of everything can tell. The groups of a table of
+aggregates are made anew (``rebuilding``).
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ from orchestration.upserts import upsert
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay did in all."""
+    """The totals of a replay."""
 
     ranges: list[OffsetRanges] = field(default_factory=list)
     records: int = 0
@@ -55,9 +56,9 @@ class Replayed:
     dead_letters: int = 0
     commits: int = 0
     lost: str = ""
-    """What of the span of time neither log nor archive holds, in words."""
+    """Describes the records of the span of time that neither log nor archive holds."""
     archived_count: int = 0
-    """How many offsets were to be read from the archive."""
+    """Counts the offsets that were to be read from the archive."""
 
     def add(self, result: TopicRunResult) -> None:
         """Count a piece that was committed."""
@@ -69,7 +70,7 @@ class Replayed:
             self.commits += 1
 
     def metadata(self) -> dict[str, str | int]:
-        """Return it by labels."""
+        """Return the totals as labelled metadata."""
         is_of_several = len({one.topic for one in self.ranges}) > 1
         return {
             "rows": self.rows,
@@ -82,15 +83,22 @@ class Replayed:
 
 
 def run_replay(table: TopicTable, context: RunContext, request: ReplayRequest) -> Iterator[TopicRunResult]:
-    """Replay what ``request`` asks for and yield what became of each piece; the first one that may not be committed is the last.
+    """Replay the records of ``request`` and yield the result of each piece.
 
-    :raises ProgressError: a range was never committed or can be read no more. :raises CommitConflictError: rivals were always faster.
+    The first piece that may not be committed is the last.
+
+    :raises ProgressError: a range was never committed or can be read no more.
+    :raises CommitConflictError: rivals were always faster.
     """
     yield from run_plan(table, context, plan(table, context, request))
 
 
 def run_plan(table: TopicTable, context: RunContext, planned: ReplayPlan, *, attempt: "Attempt | None" = None) -> Iterator[TopicRunResult]:
-    """Replay what was planned; yields and raises as ``run_replay``. ``attempt`` replays into something else than the lake's table."""
+    """Replay the planned offsets.
+
+    Yield and raise as ``run_replay`` does. ``attempt`` replays into another target than the lake's
+    table.
+    """
     if planned.ranges.is_empty:
         context.reporter.note(f"there is nothing to replay for the table {table.name}")
         yield TopicRunResult(kind="replay", state=planned.state, ranges=planned.ranges, version=None)
@@ -107,20 +115,24 @@ def run_plan(table: TopicTable, context: RunContext, planned: ReplayPlan, *, att
             yield result
             if result.failures:
                 return
-            if table.latest_by:  # it is replayed whole; what retention has removed meanwhile is not
+            if table.latest_by:  # replayed whole, except for removed records
                 break
             left = rest_of(left, result.ranges)
 
 
 Attempt = Callable[[TopicTable, RunContext, OffsetRanges, bool], TopicRunResult]
-"""Replays one piece, or what of it a run may open: the ranges of the result say. The last argument says whether it is everything, so that
-what was committed meanwhile is part of it."""
+"""Replays one piece, as far as the limits of a run allow.
+
+The ranges of the result say how far. The last argument says whether everything is replayed,
+including records that were committed meanwhile.
+"""
 
 
 def replanned(table: TopicTable, held: HeldTopic, state: TopicState, wanted: OffsetRanges, *, is_everything: bool) -> OffsetRanges:
-    """Return the offsets of a piece, judged by where log, archive and table stand now.
+    """Return the offsets of a piece by the present state of log, archive and table.
 
-    :raises ProgressError: they can be read no more. :raises NotReadyError: table or topic were made anew.
+    :raises ProgressError: they can be read no more.
+    :raises NotReadyError: table or topic were made anew.
     """
     if state.snapshot is None or state.topic_id != wanted.topic_id:
         raise NotReadyError(f"the table {table.name} or its topic {table.topic.name} was made anew while it was replayed")
@@ -135,7 +147,7 @@ def replanned(table: TopicTable, held: HeldTopic, state: TopicState, wanted: Off
 
 
 def replaced_by(table: TopicTable, held: HeldTopic, state: TopicState, ranges: OffsetRanges) -> Replaced:
-    """Return what a replay of ``ranges`` puts its rows in place of."""
+    """Return the rows that a replay of ``ranges`` replaces."""
     is_whole = bool(table.latest_by) and list(ranges) == everything_of(held.tails, state.committed)
     return Replaced(ranges=ranges, is_whole=is_whole)
 

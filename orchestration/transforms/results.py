@@ -1,7 +1,8 @@
-"""The result of a table from tables until it is committed: files that Spark wrote, or rows in the run process.
+"""The result of a table from tables until its commit: files of Spark, or rows in the run process.
 
-Decides which of the two: files wherever Spark shares the lake's file system, so that the size of a result is no matter; rows elsewhere.
-Knows how rules are counted on either, and how either becomes a commit. Knows no inputs.
+Decides which of the two. Files are used wherever Spark shares the lake's file system, so that the
+size of a result does not matter. Rows are used elsewhere. Knows how rules are counted on either,
+and how either becomes a commit. Knows no inputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,12 +28,12 @@ class Result(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
+        """Return its columns."""
         ...
 
     @property
     def row_count(self) -> int:
-        """Its rows."""
+        """Return the number of its rows."""
         ...
 
     def violations(self, rules: Sequence[Rule]) -> dict[str, int]:
@@ -48,22 +49,25 @@ class Result(Protocol):
         ...
 
     def whole(self) -> Any:
-        """Return every row for checks: in pandas what is in memory, else a Spark DataFrame."""
+        """Return every row for checks. Rows in memory come in pandas, others in Spark."""
         ...
 
     def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
-        """Make it the whole table, in one commit."""
+        """Replace the whole table by the result, in one commit."""
         ...
 
     def release(self) -> None:
-        """Remove what it left on the disk."""
+        """Remove its files from the disk."""
         ...
 
 
 def compute_result(session: Any, name: str, frame: Any, lake: Lake, *, is_lake_shared: bool) -> Result:
-    """Compute ``frame``, the result of the table ``name``; ``is_lake_shared``: Spark writes below the lake's root itself.
+    """Compute ``frame``, the result of the table ``name``.
 
-    :raises TransformError: Spark failed on it. :raises SchemaConflictError: no table can hold its columns.
+    ``is_lake_shared`` says that Spark itself can write below the lake's root.
+
+    :raises TransformError: Spark failed on it.
+    :raises SchemaConflictError: no table can hold its columns.
     """
     with running(name):
         if not is_lake_shared:
@@ -85,12 +89,12 @@ class RowsResult:
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
+        """Return its columns."""
         return self.rows.schema
 
     @property
     def row_count(self) -> int:
-        """Its rows."""
+        """Return the number of its rows."""
         return int(self.rows.num_rows)
 
     def violations(self, rules: Sequence[Rule]) -> dict[str, int]:
@@ -110,11 +114,11 @@ class RowsResult:
         return self.rows.to_pandas()
 
     def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
-        """Make it the whole table."""
+        """Replace the whole table."""
         return replace_all(snapshot, self.rows, transactions, notes)
 
     def release(self) -> None:
-        """Nothing is left."""
+        """Do nothing, because nothing is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +132,12 @@ class FilesResult:
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
+        """Return its columns."""
         return self.files.schema
 
     @property
     def row_count(self) -> int:
-        """Its rows."""
+        """Return the number of its rows."""
         return int(self.files.dataset().count_rows())
 
     def violations(self, rules: Sequence[Rule]) -> dict[str, int]:
@@ -153,7 +157,7 @@ class FilesResult:
         return self.frame()
 
     def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
-        """Make it the whole table."""
+        """Replace the whole table."""
         replace_all_by_files(snapshot, self.files.add_actions(), self.schema, transactions, notes)
         return self.lake.existing(self.name)
 

@@ -1,8 +1,10 @@
-"""Transforms written in SQL: a statement over named DataFrames becomes a function from DataFrames to a DataFrame.
+"""Transforms written in SQL: a statement over named DataFrames becomes a function.
 
-Decides what a statement must look like, and which statements need no SQL at all: a plain choice of known columns is told to Spark as a
-select, so that Arrow can do it (``projection``). Everything else is one question to Spark, in which the DataFrames are relations under
-their names. Invariant: both ways return the same columns and rows.
+The function takes DataFrames and returns one. Decides which statements are valid, and which need no
+SQL. A plain choice of known columns is passed to Spark as a select, so that Arrow can compute it
+(``projection``). Every other statement is one query to Spark, in which the DataFrames are relations
+under their names.
+Invariant: both ways return the same columns and rows.
 """
 
 import re
@@ -25,9 +27,10 @@ WORD = re.compile(NAME)
 def sql_transform(
     statement: str, relations: Sequence[str], *, place: str, description: str = "", columns: Collection[str] = ()
 ) -> Transform:
-    """Return the function that computes ``statement`` over one DataFrame for each of ``relations``, which it names.
+    """Return the function that computes ``statement`` over one DataFrame per relation.
 
-    ``place`` says where the statement is written. ``columns`` are those of a single relation, as far as they are known.
+    The statement names the ``relations``. ``place`` says where it is written. ``columns`` are those
+    of a single relation, as far as they are known.
 
     :raises ValueError: the statement is empty, or names none of the relations.
     """
@@ -52,12 +55,12 @@ def sql_transform(
 
     transform.__doc__ = f"{description}\n\n```sql\n{text}\n```".strip()
     transform.columns = None if chosen is None else tuple(chosen)  # type: ignore[attr-defined]  # of the result, where they are known
-    transform.statement = text  # type: ignore[attr-defined]  # what tells one such function from another
+    transform.statement = text  # type: ignore[attr-defined]  # tells one such function from another
     return transform
 
 
 def validate_provenance(statement: str) -> None:
-    """Refuse a statement over a topic whose result cannot say which record a row came from.
+    """Refuse a statement over a topic whose result lacks the columns of provenance.
 
     :raises ValueError: names the columns that it lacks.
     """
@@ -68,7 +71,10 @@ def validate_provenance(statement: str) -> None:
 
 
 def plain_choice(statement: str, relation: str, columns: Collection[str]) -> Mapping[str, str] | None:
-    """Return the columns that ``statement`` chooses, by their new names; None where it is more than a choice of known ``columns``."""
+    """Return the source of each column that ``statement`` chooses, by its new name.
+
+    Return None if the statement is more than a choice of known ``columns``.
+    """
     found = CHOICE.fullmatch(statement)
     if found is None or (found[2] or found[3]).lower() != relation.lower():
         return None
@@ -82,17 +88,17 @@ def plain_choice(statement: str, relation: str, columns: Collection[str]) -> Map
 
 
 def asked(statement: str, relations: Sequence[str]) -> str:
-    """Return the question to Spark, in which ``{given_0}`` and so on stand for the DataFrames."""
+    """Return the query for Spark, in which ``{given_0}`` and so on stand for the DataFrames."""
     known = ", ".join(f"{quoted(name)} AS (SELECT * FROM {{{given(number)}}})" for number, name in enumerate(relations))  # noqa: S608
     literal = statement.replace("{", "{{").replace("}", "}}")
     return f"WITH {known} SELECT * FROM (\n{literal}\n)"  # noqa: S608 - the author's own statement
 
 
 def given(number: int) -> str:
-    """Return the name under which Spark is handed a DataFrame."""
+    """Return the name under which Spark gets a DataFrame."""
     return f"given_{number}"
 
 
 def quoted(name: str) -> str:
-    """Return a relation's name as Spark's SQL takes it."""
+    """Return a relation's name as Spark's SQL accepts it."""
     return name if WORD.fullmatch(name) else f"`{name}`"

@@ -1,7 +1,7 @@
-"""What a run of a topic's table is given by Dagster, and what it tells Dagster while it works.
+"""The context of a topic table's run from Dagster, and the run's reports to Dagster.
 
-Decides the tags of a run, which events a committed batch or replay becomes, and that a batch which must not be committed fails the run.
-Serves the table's own asset and its replays alike.
+Decides the tags of a run, the events of a committed batch or replay, and that a run fails if its
+batch must not be committed. Serves the table's own asset and its replays alike.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ Context = dg.AssetExecutionContext | dg.OpExecutionContext
 def run_context(
     context: Context, log: LogClient, lake: LakeResource, spark: SparkResource, reporter: Reporter, *, is_loss_accepted: bool = False
 ) -> RunContext:
-    """Return what a run works with, by the settings and the resources of a Dagster run."""
+    """Return the context of a run, by the settings and resources of a Dagster run."""
     settings = load_settings()
     return RunContext(
         log=log,
@@ -49,7 +49,7 @@ def run_context(
 
 
 class DagsterReporter:
-    """Says in the run's log and tags what the run does."""
+    """Reports the progress of a run in its log and tags."""
 
     def __init__(self, context: Context, table: TopicTable) -> None:
         self._context = context
@@ -57,11 +57,11 @@ class DagsterReporter:
         self._committed: OffsetRanges | None = None
 
     def note(self, sentence: str) -> None:
-        """Say something that a person should know."""
+        """Log a sentence for a person as a warning."""
         self._context.log.warning(sentence)
 
     def committed(self, ranges: OffsetRanges) -> None:
-        """Remember for the tag what the run has done."""
+        """Remember the committed ranges for the tag."""
         self._committed = ranges if self._committed is None else self._committed.spanning(ranges)
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
@@ -72,7 +72,7 @@ class DagsterReporter:
 
 
 def run_tags(table: str, topic: str, kind: str, span: str) -> dict[str, str]:
-    """Return the tags by which the page of runs says what a run is about."""
+    """Return the tags that describe a run on the page of runs."""
     return {"tidelog/table": table, "tidelog/topic": topic, "tidelog/kind": kind, "tidelog/range": _shortened(span)}
 
 
@@ -103,9 +103,10 @@ def topic_events(context: Context, table: TopicTable, result: TopicRunResult) ->
 def with_verdicts(
     context: Context, run: RunContext, name: str, topics: Sequence[str], told: Iterable[Shown]
 ) -> Iterator[Shown | dg.AssetCheckEvaluation]:
-    """Yield ``told``, and after each materialization whether the table keeps its objective, where it has one.
+    """Yield ``told``, and after each materialization the verdict on the table's objective, if any.
 
-    Dagster takes a check that is older than the newest materialization for one that was not evaluated.
+    A verdict follows each one, because Dagster treats a check that is older than the newest
+    materialization as not evaluated.
     """
     within_s = declared_objective(table_key(name))
     for event in told:
@@ -131,12 +132,15 @@ def raise_failures(name: str, failures: Sequence[str], source: str) -> None:
 
 
 def mirror(context: Context, table: TopicTable, run: RunContext, result: TopicRunResult) -> None:
-    """Tell the table's group offsets to Kafka's tools."""
+    """Commit the table's offsets to its consumer group, for Kafka's tools."""
     mirror_progress(context, table.name, run, result.ranges.topic, result.next_offsets)
 
 
 def mirror_progress(context: Context, name: str, run: RunContext, topic: str, offsets: Mapping[int, int]) -> None:
-    """Tell a table's offsets in a topic to Kafka's tools. They are no checkpoint, so that a failure is only a warning."""
+    """Commit a table's offsets in a topic to its consumer group, for Kafka's tools.
+
+    They are no checkpoint, so a failure is only a warning.
+    """
     group_id = mirror_group(name, load_settings().deployment)
     try:
         run.log.mirror_offsets(group_id, topic, offsets)
@@ -145,7 +149,9 @@ def mirror_progress(context: Context, name: str, run: RunContext, topic: str, of
 
 
 def milliseconds(text: str | None) -> int | None:
-    """Return a time in milliseconds since 1970, None where none is given; one without zone is UTC.
+    """Return a time in milliseconds since 1970, None for an empty text.
+
+    A time without zone is UTC.
 
     :raises ValueError: it is not ISO 8601.
     """

@@ -1,9 +1,11 @@
-"""One run of a table that follows a topic: plan, read, compute, check, commit the dead letters, then rows and offsets.
+"""One run of a table that follows a topic: plan, read, compute, check, and commit.
 
-Decides the order that keeps a run exact when it is killed at any moment: the dead-letter snapshot is loaded before the checkpoint is
-read, the dead letters are committed before the target, and the target's commit alone is the checkpoint. A rival's commit restarts the
-whole attempt. Knows no Dagster: what a person should know goes to ``Reporter``.
-Invariant: after any number of runs and kills each record of a committed range is either in the table or among its committed dead letters.
+Decides the order that keeps a run exact when it is killed at any moment. The dead-letter snapshot
+is loaded before the checkpoint is read. The dead letters are committed before the target. The
+target's commit of rows and offsets alone is the checkpoint. A rival's commit restarts the whole
+attempt. Knows no Dagster: sentences for a person go to ``Reporter``.
+Invariant: after any number of runs and kills each record of a committed range is either in the
+table or among its committed dead letters.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,25 +45,31 @@ from orchestration.upserts import remembered_deletions, upsert
 
 Result = TypeVar("Result")
 COUNTS_OTHERS = "counts_other_topics"
-"""The application transaction of a table of aggregates whose groups count records of a topic that was deleted, or of another one, too."""
+"""The application transaction of a table of aggregates that also counts records of another topic.
+
+That topic may be a deleted one of the same name.
+"""
 NO_FIXES: Mapping[At, bytes | None] = MappingProxyType({})
 
 
 class Reporter(Protocol):
-    """Where a run says what it does."""
+    """Receives the reports of a run."""
 
     def note(self, sentence: str) -> None:
-        """Say something that a person should know."""
+        """Report a sentence for a person."""
         ...
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        """Say which ranges the run is going to read, before it does."""
+        """Report the ranges that the run is going to read, before it reads them."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a run works with. ``session`` opens Spark when it is first called, so that a run without records needs none."""
+    """The context of a run.
+
+    ``session`` opens Spark on its first call, so that a run without records needs none.
+    """
 
     log: LogClient
     lake: Lake
@@ -89,23 +97,26 @@ class TopicState:
 
     @property
     def high_watermarks(self) -> dict[int, int]:
-        """High watermark by partition."""
+        """Return the high watermark of each partition."""
         return {one.partition: one.high_watermark for one in self.log}
 
     def forgotten_below(self, backlog: int) -> dict[int, int]:
-        """Return, by partition, below which offset a table of newest rows forgets deletions after a run that leaves ``backlog`` offsets.
+        """Return, by partition, the offset below which a table of newest rows forgets deletions.
 
-        What is left may have an older record of a key that another partition has deleted: nothing is forgotten before it is read.
+        ``backlog`` is the number of offsets that the run leaves. They may hold an older record of a
+        key that another partition has deleted. So nothing is forgotten before they are read.
         """
         return {} if backlog else {one.partition: one.log_start_offset for one in self.log}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRunResult:
-    """What a run did. ``version`` is None where nothing was committed: there was nothing new, or a check stopped it.
+    """The result of a run.
 
-    ``row_count`` is of the whole table after the commit, ``letters`` are the rows of the dead letters that the commit made count, and
-    ``changes`` are there for a table that keeps the newest row of each key. ``sent`` says, by label, what a transform sent to a topic.
+    ``version`` is None if nothing was committed. Then there was nothing new, or a check stopped it.
+    ``row_count`` is of the whole table after the commit. ``letters`` are the rows of the dead
+    letters that the commit made valid. ``changes`` are set for a table that keeps the newest row of
+    each key. ``sent`` has the counts of a transform to a topic by label.
     """
 
     kind: str
@@ -124,18 +135,21 @@ class TopicRunResult:
 
     @property
     def next_offsets(self) -> dict[int, int]:
-        """The checkpoints after the run, by partition; a replay moved none, nor did what was not committed."""
+        """Return the checkpoints after the run, by partition.
+
+        A replay, or a run without a commit, moves none.
+        """
         before = {partition: one.next_offset for partition, one in self.state.committed.items()}
         return before if self.version is None or self.kind == "replay" else {**before, **self.ranges.ends()}
 
     @property
     def awaited(self) -> dict[tuple[str, int], int]:
-        """From where on a record would be new, by topic and partition."""
+        """Return the first offset at which a record would be new, by topic and partition."""
         return awaited_of(self.ranges.topic, self.state.log, self.next_offsets)
 
 
 def awaited_of(topic: str, log: Sequence[PartitionOffsets], next_offsets: Mapping[int, int]) -> dict[tuple[str, int], int]:
-    """Return from where on a record of ``topic`` would be new, by topic and partition."""
+    """Return the first offset of a new record of ``topic``, by topic and partition."""
     return {(topic, one.partition): next_offsets.get(one.partition, one.log_start_offset) for one in log}
 
 
@@ -143,15 +157,18 @@ def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
     """Read the next batch of the table's topic and commit it.
 
     :raises CommitConflictError: rivals were faster in every attempt.
-    :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was committed; the text says what to do.
+    :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was
+        committed. The text says what to do.
     """
     return attempted(context, lambda: _attempt(table, context))
 
 
 def attempted(context: RunContext, attempt: Callable[[], Result]) -> Result:
-    """Return what ``attempt`` does, tried again while rivals are faster, or the topic is another one than it was.
+    """Return the result of ``attempt``, which is repeated after conflicts.
 
-    :raises CommitConflictError, OtherTopicError: so it was in every attempt.
+    A conflict is a faster rival, or a topic that was created anew.
+
+    :raises CommitConflictError, OtherTopicError: there was a conflict in every attempt.
     """
     for number in range(1, context.commit_attempts + 1):
         try:
@@ -164,9 +181,10 @@ def attempted(context: RunContext, attempt: Callable[[], Result]) -> Result:
 
 
 def read_state(table: TopicTable, context: RunContext) -> TopicState:
-    """Return where topic and table stand.
+    """Return the state of topic and table.
 
-    :raises NotReadyError: there is no such topic. :raises SchemaConflictError: the table keeps other rows than its declaration says.
+    :raises NotReadyError: there is no such topic.
+    :raises SchemaConflictError: the table keeps other rows than its declaration says.
     """
     snapshot = context.lake.snapshot(table.name)
     if snapshot is not None:
@@ -175,7 +193,7 @@ def read_state(table: TopicTable, context: RunContext) -> TopicState:
 
 
 def topic_state(topic: str, context: RunContext, snapshot: TableSnapshot | None) -> TopicState:
-    """Return where a topic stands, and what ``snapshot`` has committed of it.
+    """Return the state of a topic, and the checkpoints of ``snapshot`` in it.
 
     :raises NotReadyError: there is no such topic.
     """
@@ -253,7 +271,10 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
 
 
 def _marks(table: TopicTable, state: TopicState, target: TableSnapshot, plan: BatchPlan) -> dict[str, int]:
-    """Return what a table of aggregates notes, for the day when its groups are made anew: of which records they are."""
+    """Return the marks of the records that a table of aggregates counts.
+
+    A later replay, which makes the groups anew, needs them.
+    """
     if not table.aggregates:
         return {}
     has_others = not state.committed and target.row_count > 0
@@ -269,11 +290,12 @@ def read_planned(
     held: HeldTopic | None = None,
     fixes: Mapping[At, bytes | None] = NO_FIXES,
 ) -> tuple[Batch, BatchPlan]:
-    """Read what was planned, fixed records as they should have been, and where several ranges are to come begin with the next one.
+    """Read the planned ranges, with fixed records as corrected.
 
-    The second is the plan as far as it was read: a run stops where it has opened as many bytes as it may.
-
-    ``held`` is there where the archive is read. Spark's workers on another machine have no files of the lake: it is read here then.
+    Return the batch and the plan. If the run reads several ranges, the next one is begun ahead. The
+    returned plan is cut to the ranges that were read, because a run stops at its limit of bytes.
+    ``held`` is set if the archive is read. Spark's workers on another machine have no files of the
+    lake, so this process reads it then.
     """
     reader = context.log.range_reader(is_tolerant=True) if held is None else held.reader
     is_here = held is not None and context.scratch is None
@@ -296,7 +318,7 @@ def read_planned(
 
 
 def cut_short(context: RunContext, plan: BatchPlan, taken: OffsetRanges) -> BatchPlan:
-    """Return the plan as far as it was read, and tell that its rest is a later run's."""
+    """Return the plan as far as it was read, and report that a later run reads the rest."""
     context.reporter.note(
         f"{taken.count} of {plan.ranges.count} offsets of topic {taken.topic} were read: they have the bytes that a run opens at most, "
         f"{context.byte_limits.run_bytes} (TIDELOG_BYTES_PER_RUN). The next run goes on behind them"
@@ -308,11 +330,12 @@ def cut_short(context: RunContext, plan: BatchPlan, taken: OffsetRanges) -> Batc
 def decide_changes(
     table: TopicTable, state: TopicState, batch: ComputedBatch, *, log_starts: Mapping[int, int], replaced: Replaced | None = None
 ) -> Changes | None:
-    """Return what a batch, or a replay, changes in a table of newest rows, or of groups; None for a table that keeps all rows.
+    """Return the changes of a batch or replay in a table of newest rows or of groups.
 
-    Deletions below ``log_starts`` are forgotten.
+    Return None for a table that keeps all rows. Deletions below ``log_starts`` are forgotten.
 
-    :raises ProgressError: a replay cannot know what a row was before. :raises AggregateError: a group cannot be computed.
+    :raises ProgressError: a replay cannot know the earlier value of a row.
+    :raises AggregateError: a group cannot be computed.
     """
     if table.aggregates:
         return merged(batch.rows, state.snapshot, table.aggregate_by, table.aggregates)
@@ -338,15 +361,16 @@ def checked_batch(
     *,
     forgiven: Places = NOTHING,
 ) -> TopicRunResult:
-    """Compute and check a batch without writing anything; ``failures`` says what forbids the commit.
+    """Compute and check a batch without writing anything.
 
-    Records at the places ``forgiven`` are dead letters already: the transform may throw on them again.
+    ``failures`` are the reasons that forbid the commit. Records at the places ``forgiven`` are dead
+    letters already, so the transform may throw on them again.
     """
     return judged_batch(table, context, source, state, compute_batch(context.session(), table, source, existing, forgiven=forgiven))
 
 
 def judged_batch(table: TopicTable, context: RunContext, source: Batch, state: TopicState, batch: ComputedBatch) -> TopicRunResult:
-    """Check a computed batch; ``failures`` says what forbids the commit."""
+    """Check a computed batch. ``failures`` are the reasons that forbid the commit."""
     outcomes = evaluate_suite(context.session(), table.suite, batch.rows, table=table.name)
     broken = [
         f"rule {rule.name}: {batch.violations[rule.name]} rows violate {rule.condition}"
@@ -365,7 +389,7 @@ def judged_batch(table: TopicTable, context: RunContext, source: Batch, state: T
 
 
 def dead_letter_rows(origin: Origin, source: Batch, rejections: tuple[Rejection, ...], now: datetime) -> pa.Table:
-    """Return the rows of the dead-letter table for ``rejections``, with the records as they were."""
+    """Return the dead-letter rows of ``rejections``, with the records as they were."""
     wanted: dict[int, list[int]] = {}
     for one in rejections:
         wanted.setdefault(one.partition, []).append(one.offset)
@@ -373,9 +397,10 @@ def dead_letter_rows(origin: Origin, source: Batch, rejections: tuple[Rejection,
 
 
 def letters_that_stay(origin: Origin, context: RunContext, source: Batch, ranges: Iterable[OffsetRange]) -> pa.Table:
-    """Return the dead letters in ``ranges`` whose records are no longer in the log, as rows for another attempt, and tell their number.
+    """Return the dead letters in ``ranges`` whose records are no longer in the log.
 
-    Compaction removed them, so nothing of them can be a row; and the dead letters have the only copy of their values.
+    They come as rows for another attempt, and their number is reported. Compaction removed the
+    records, so they can make no rows, and the dead letters have the only copy of their values.
     """
     letters = DeadLetters(context.lake)
     places = places_within(letters.places(origin.target, origin.topic_id), ranges)
@@ -392,14 +417,19 @@ def letters_that_stay(origin: Origin, context: RunContext, source: Batch, ranges
 
 
 def archived_part(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic | None:
-    """Return what archive and log hold, where the archive has a part of what comes next; None where the log has all, or there is none."""
+    """Return the records of archive and log if the archive has some of the next ones.
+
+    Return None if the log has all of them, or if there is no archive.
+    """
     return overtaken(table.topic.name, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake)
 
 
 def plan_next(table: TopicTable, context: RunContext, state: TopicState, held: HeldTopic | None = None) -> BatchPlan:
-    """Return what comes next; ``held`` is what archive and log hold, where the archive has a part of it.
+    """Return the next ranges.
 
-    :raises ProgressError: the log was truncated or cleaned under what was committed.
+    ``held`` is set if the archive has a part of them.
+
+    :raises ProgressError: the log was truncated or cleaned below the committed offsets.
     """
     epochs = {partition: one.leader_epoch for partition, one in state.committed.items() if one.leader_epoch is not None}
     others: tuple[str, ...] = ()
@@ -419,7 +449,10 @@ def plan_next(table: TopicTable, context: RunContext, state: TopicState, held: H
 
 
 def _following(table: TopicTable, context: RunContext, state: TopicState, taken: OffsetRanges) -> OffsetRanges:
-    """Return the ranges that the next run is going to plan, if this one commits ``taken`` and nothing else happens."""
+    """Return the ranges that the next run plans if this one commits ``taken``.
+
+    New records in the meantime are not considered.
+    """
     ends = {partition: Checkpoint(next_offset=end, leader_epoch=None) for partition, end in taken.ends().items()}
     return plan_batch(
         topic=table.topic.name,
@@ -432,14 +465,19 @@ def _following(table: TopicTable, context: RunContext, state: TopicState, taken:
 
 
 def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState) -> None:
-    """Look once more before the dead letters are written: a rival that committed meanwhile without any would not conflict with ours."""
+    """Check once more, before the dead letters are written, that no rival committed meanwhile.
+
+    A rival's commit without dead letters would not conflict with ours.
+
+    :raises CommitConflictError: another run moved the checkpoints.
+    """
     moved = context.lake.existing(table.name).checkpoints(state.topic_id, [one.partition for one in state.log])
     if moved != state.committed:
         raise CommitConflictError(f"another run moved the checkpoints of the table {table.name}")
 
 
 def _target(table: TopicTable, context: RunContext, state: TopicState, rows: pa.Table) -> TableSnapshot:
-    """Return the snapshot to commit through: the one that the decisions were made on, or the table created just now."""
+    """Return the snapshot to commit through: the one that was read, or the new table's."""
     if state.snapshot is not None:
         return state.snapshot
     conform(rows, table.name, rows.schema)

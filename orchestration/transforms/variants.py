@@ -1,8 +1,10 @@
 """VARIANT on its way out of Spark: as JSON.
 
-Neither Arrow nor Delta has a VARIANT. Spark hands one out as two columns of bytes that may not be null, so that a null one stops the whole
-batch, and no other program reads the bytes. Decides that it leaves Spark as JSON, wherever it stands in a type, and becomes a VARIANT
-again before a transform sees it. A table of an earlier release keeps its bytes. Invariant: JSON's null is null, as in every other type.
+Neither Arrow nor Delta has a VARIANT. Spark returns one as two columns of bytes that may not be
+null. So a null VARIANT stops the whole batch, and no other program reads the bytes. Decides that a
+VARIANT leaves Spark as JSON, at any place in a type, and becomes a VARIANT again before a transform
+sees it. A table of an earlier release keeps its bytes.
+Invariant: JSON's null is null, as in every other type.
 """
 
 from collections.abc import Callable, Collection
@@ -18,17 +20,17 @@ BYTES = ("value", "metadata")
 
 
 def as_text(column: Any, kind: types.DataType) -> Any:
-    """Return ``column``, of the type ``kind``, with JSON in the place of each VARIANT."""
+    """Return ``column``, of the type ``kind``, with each VARIANT as JSON."""
     return _each(column, kind, lambda one: sql.when(~sql.is_variant_null(one), sql.to_json(one)))
 
 
 def without_nulls(column: Any, kind: types.DataType) -> Any:
-    """Return ``column``, of the type ``kind``, with null in the place of each VARIANT that holds JSON's null."""
+    """Return ``column``, of the type ``kind``, with null for each VARIANT that is JSON's null."""
     return _each(column, kind, lambda one: sql.when(~sql.is_variant_null(one), one))
 
 
 def as_variant(column: Any, kind: types.DataType) -> Any:
-    """Return ``column``, which ``as_text`` made, with each VARIANT of ``kind`` again."""
+    """Return ``column``, which ``as_text`` made, with the VARIANTs of ``kind`` restored."""
     return _each(column, kind, sql.parse_json)
 
 
@@ -47,7 +49,10 @@ def text_kind(kind: types.DataType) -> types.DataType:
 
 
 def without_variants(frame: Any, kept: Collection[str]) -> Any:
-    """Return ``frame`` with JSON in the place of each VARIANT. Columns ``kept`` stay VARIANT, and hold JSON's null where they are null."""
+    """Return ``frame`` with each VARIANT as JSON.
+
+    Columns ``kept`` stay VARIANT, and hold JSON's null where they are null.
+    """
     columns = []
     for one in frame.schema:
         column = sql.col(f"`{one.name}`")
@@ -60,12 +65,12 @@ def without_variants(frame: Any, kept: Collection[str]) -> Any:
 
 
 def kept_as_bytes(schema: pa.Schema | None) -> tuple[str, ...]:
-    """Return the columns of a table that hold a VARIANT's bytes, as an earlier release wrote them."""
+    """Return the columns that hold a VARIANT's bytes, as an earlier release wrote them."""
     return () if schema is None else tuple(field.name for field in schema if _is_bytes(field.type))
 
 
 def holds_bytes(schema: pa.Schema) -> bool:
-    """Return whether a result of Spark's has the bytes of a VARIANT, wherever in it."""
+    """Return whether a result of Spark has the bytes of a VARIANT anywhere."""
     return any(_holds_bytes(field.type) for field in schema)
 
 

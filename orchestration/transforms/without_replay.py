@@ -1,4 +1,7 @@
-"""What cannot be replayed, and what there is instead: what went to topics, parts of joins and aggregates, archives."""
+"""Targets without a replay, and the alternatives.
+
+They are transforms to topics, parts of joins and aggregates, and archives.
+"""
 
 from orchestration.archive.declaration import archive_table
 from orchestration.topics import declared_topic, declared_topics
@@ -9,10 +12,11 @@ from orchestration.transforms.to_topic import declarations as of_topics
 
 
 def why_no_replay(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> str | None:
-    """Return why nothing can be replayed into what ``name`` was declared as, None where it can, or is not declared.
+    """Return why nothing can be replayed into ``name``, None if it can or is not declared.
 
-    ``is_everything``: all that was committed is asked for, which a join and a table of aggregates can be given. ``is_of_dead_letters``:
-    nothing but what was rejected is asked for, which a transform to a topic can be given.
+    ``is_everything`` says that all committed records are requested, which a join and a table of
+    aggregates support. ``is_of_dead_letters`` says that only rejected records are requested, which
+    a transform to a topic supports.
     """
     if is_of_dead_letters and name in of_topics.declared_transforms():
         return None
@@ -24,12 +28,15 @@ def why_no_replay(name: str, *, is_everything: bool = False, is_of_dead_letters:
 
 
 def is_replayed_whole(name: str) -> bool:
-    """Whether everything or nothing can be replayed into what ``name`` was declared as: a join, or a table of aggregates."""
+    """Return whether ``name`` can only be replayed whole, as a join or a table of aggregates."""
     return name in of_joins.declared_joins() or (name in declared_names() and bool(declared_table(name).aggregates))
 
 
 def why_no_replay_of_archive(name: str) -> str | None:
-    """Return why nothing can be replayed into the archive of that name, None where it is none of a declared topic."""
+    """Return why nothing can be replayed into the archive ``name``.
+
+    Return None if it is no archive of a declared topic.
+    """
     for topic in declared_topics():
         if declared_topic(topic).archived is not None and archive_table(topic) == name:
             return (
