@@ -1,7 +1,11 @@
-"""The archive of a topic: its records as Parquet files of a lake table, so that retention in the broker may be short.
+"""The archive of a topic: its records as Parquet files of a lake table.
 
-``declaration`` says how a topic is archived, ``planning`` which offsets a run takes, ``files`` writes and finds them, ``run`` is a run
-without Dagster, ``assets`` what Dagster shows, ``reading`` is for questions. ``topics.NAME`` in SQL is archive and log together.
+With an archive, retention in the broker may be short. ``topics.NAME`` in SQL is archive and log
+together.
+
+- ``declaration``: how a topic is archived. ``planning``: the offsets of a run.
+- ``files``: writes the files. ``reading``: finds and reads them, for queries.
+- ``run``: a run without Dagster. ``assets``: the asset in Dagster.
 """
 
 from orchestration.archive.declaration import Archive, archive_table

@@ -1,8 +1,9 @@
 """The asset of a topic's archive: ``lake/<topic>_archive``, downstream of the topic.
 
-Decides how a run is presented to Dagster: numbers that the UI plots under the labels of every table from a topic, the checkpoint, the lag.
-The topic sensor starts it when a chunk is full or ``within_s`` has passed; the Materialize button archives all that waits. The work itself
-is in ``run``.
+Decides how a run is presented to Dagster: numbers that the UI plots under the labels of every table
+from a topic, the checkpoint, the lag. The topic sensor starts it when a chunk is full or
+``within_s`` has passed. The Materialize button archives all waiting records. The work itself is in
+``run``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,14 +34,16 @@ ARCHIVE_KINDS = {"deltalake", "archive"}
 
 
 class ArchiveConfig(dg.Config):
-    """Overrides of one run. Without any the run archives all that waits."""
+    """Overrides of one run. Without any, the run archives all waiting records."""
 
     only_full_chunks: bool = Field(default=False, description="Leave partitions alone of which less than a chunk waits")
     accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were archived")
 
 
 def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.AssetsDefinition:
-    """Return the asset that archives the topic of ``spec``; a project gets it for each topic with ``archive``.
+    """Return the asset that archives the topic of ``spec``.
+
+    A project gets it for each topic with ``archive``.
 
     :raises ValueError: ``spec`` declares no archive.
     """
@@ -101,7 +104,10 @@ def _tag(context: dg.AssetExecutionContext, table: str, ranges: OffsetRanges) ->
 
 
 def _mirror(context: dg.AssetExecutionContext, table: str, log: LogClient, topic: str, offsets: Mapping[int, int]) -> None:
-    """Tell the archive's offsets to Kafka's tools. They are no checkpoint, so that a failure is only a warning."""
+    """Commit the archive's offsets to its consumer group, for Kafka's tools.
+
+    They are no checkpoint, so a failure is only a warning.
+    """
     group_id = mirror_group(table, load_settings().deployment)
     try:
         log.mirror_offsets(group_id, topic, offsets)
@@ -112,7 +118,11 @@ def _mirror(context: dg.AssetExecutionContext, table: str, log: LogClient, topic
 def _told(
     context: dg.AssetExecutionContext, key: dg.AssetKey, spec: TopicSpec, report: ArchiveReport
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Yield the event of what was archived, now or by a run that was killed before it could tell; none where nothing is new."""
+    """Yield the event of a commit.
+
+    The commit is that of this run, or of an earlier one that was killed before it reported. Without
+    either it yields nothing.
+    """
     state = report.state
     if report.version is None and events.is_announced(context.instance, key, state.topic_id, state.committed):
         context.log.info("nothing is to be archived of the topic %s", spec.name)
@@ -121,7 +131,7 @@ def _told(
 
 
 def archive_metadata(report: ArchiveReport, now: datetime) -> dict[str, Any]:
-    """Return what Dagster shows of a run."""
+    """Return the metadata that Dagster shows of a run."""
     state, offsets = report.state, report.next_offsets
     watermarks = {one.partition: one.high_watermark for one in state.log}
     lag = sum(max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in state.log)

@@ -1,6 +1,6 @@
-"""What is declared of a topic's archive: when records go there, and how long they stay.
+"""The declaration of a topic's archive: when records are archived, and how long they are kept.
 
-Decides whether a declaration makes sense, and the name of the table. Knows no topic beyond its name, and no run.
+Checks a declaration, and decides the name of the table. Knows only the topic's name, and no run.
 """
 
 import re
@@ -16,11 +16,12 @@ OTHER_LETTERS = re.compile(r"[^A-Za-z0-9_]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """How a topic is archived.
+    """The rules by which a topic is archived.
 
-    ``chunk_records``: a partition of which so many offsets wait is archived at once; no file holds more. ``within_s``: whatever waits is
-    archived when so many seconds have passed since that was done last. So files are large where there is much, and few where there is
-    little. ``kept_days``: a file goes when its newest record is that old; None keeps all.
+    A partition with ``chunk_records`` waiting offsets is archived at once, and no file holds more.
+    All waiting records are archived when ``within_s`` seconds have passed since this was last done.
+    So busy topics have large files, and quiet ones few. A file is removed when its newest record is
+    ``kept_days`` old. None keeps all files.
 
     :raises ValueError: a number makes no sense.
     """
@@ -37,7 +38,7 @@ class Archive:
 
     @property
     def kept_s(self) -> float | None:
-        """How old the newest record of a file becomes, in seconds."""
+        """Return the age of the newest record at which a file is removed, in seconds."""
         return None if self.kept_days is None else self.kept_days * DAY_S
 
 

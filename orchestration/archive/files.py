@@ -1,10 +1,11 @@
-"""The files of an archive: one Parquet file per partition and chunk, written beside the table and moved into it for the commit.
+"""The files of an archive: one Parquet file per partition and chunk.
 
-Decides the columns, when a file is full, and what the table's log says about it, so that readers skip files by partition, offset and time.
-A file is written as records come, a row group at a time: memory holds two row groups, however large a chunk is. Knows no broker, and not
-which ranges are due.
-Invariants: the rows of a file ascend by offset; a killed run leaves files in a folder that is no part of the table, and a later run
-removes it.
+A file is written beside the table and moved into it for the commit. Decides the columns, when a
+file is full, and its entry in the table's log, by which readers skip files by partition, offset and
+time. A file is written as records come, a row group at a time. So memory holds two row groups,
+however large a chunk is. Knows no broker, and not which ranges are due.
+Invariants: the rows of a file ascend by offset. A killed run leaves files in a folder that is no
+part of the table, and a later run removes it.
 """
 
 import json
@@ -40,25 +41,34 @@ ARCHIVE_SCHEMA = pa.schema(
         pa.field("_headers", HEADERS),
     ]
 )
-"""The columns of an archive's table: a record as it was, bytes as they were. It is partitioned by ``_partition``."""
+"""Columns of an archive's table: a record with its original bytes.
+
+It is partitioned by ``_partition``.
+"""
 PARTITION_BY = ["_partition"]
 FILE_SCHEMA = pa.schema([field for field in ARCHIVE_SCHEMA if field.name not in PARTITION_BY])
 BOUNDED = ("_topic_id", "_offset", "_timestamp", "_leader_epoch")
-"""Columns whose smallest and largest values the table's log holds: all that are neither bytes nor lists, since readers that miss those of
-one take it that nothing in the file matches.
+"""Columns whose smallest and largest values are in the table's log.
+
+These are all columns except bytes and lists. A reader that misses the bounds of such a column
+assumes that nothing in the file matches.
 """
 ROW_GROUP_BYTES = 16 << 20
 UNCUT = 1 << 30
-"""More rows than a row group has: what is written at once is one."""
+"""More rows than a row group has, so that each write is one row group."""
 FILE_BYTES = 512 << 20
-"""A chunk ends where its records have so many bytes, uncompressed: a run that is killed loses no more work than that."""
+"""A chunk ends at this size of its records, uncompressed.
+
+A killed run loses no more work than that.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """What was archived of one partition. ``taken`` is the range that the file covers; ``leader_epoch`` is that of its last offset.
+    """The archived part of one partition.
 
-    ``file`` is None where the range holds no record. ``leader_epoch`` is None where the last offset is no record's.
+    ``taken`` is the range that the file covers. ``leader_epoch`` is that of its last offset, and
+    None if that offset has no record. ``file`` is None if the range holds no record.
     """
 
     taken: OffsetRange
@@ -100,7 +110,11 @@ class _Tally:
         return found if isinstance(found, datetime) else None
 
     def text(self) -> str:
-        """Return the statistics as Delta's protocol writes them: null counts of all columns, since readers take a missing one for all."""
+        """Return the statistics as Delta's protocol writes them.
+
+        They have null counts of all columns, because readers take a missing count to mean that all
+        values are null.
+        """
         told = {name: (_plain(low), _plain(high)) for name, (low, high) in self.bounds.items()}
         return json.dumps(
             {
@@ -113,7 +127,10 @@ class _Tally:
 
 
 def _least_and_greatest(column: pa.Array) -> tuple[Any, Any]:
-    """Return the bounds of a column; a time before or after the years that texts of times can tell is told as the first or the last."""
+    """Return the bounds of a column.
+
+    A time outside the years that texts of times can express becomes the first or the last one.
+    """
     if not pa.types.is_timestamp(column.type):
         found = pc.min_max(column).as_py()
         return found["min"], found["max"]
@@ -130,7 +147,10 @@ def _plain(value: object) -> object:
 
 
 def archive_rows(topic_id: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return records (``log_client.RECORD_SCHEMA``, and headers where the reader yields them) as the columns of a file."""
+    """Return records as the columns of a file.
+
+    ``batch`` has ``log_client.RECORD_SCHEMA``, and headers if the reader yields them.
+    """
     size = batch.num_rows
     columns = [
         pa.repeat(pa.scalar(topic_id), size),
@@ -145,7 +165,10 @@ def archive_rows(topic_id: str, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def write_chunk(folder: Path, topic_id: str, wanted: OffsetRange, batches: Iterable[pa.RecordBatch], *, limit_bytes: int) -> Chunk:
-    """Write the records of ``wanted`` into a file in ``folder``; it ends early behind the batch that reaches ``limit_bytes``."""
+    """Write the records of ``wanted`` into a file in ``folder``.
+
+    The file ends early behind the batch that reaches ``limit_bytes``.
+    """
     tally, file, end = _Tally(), folder / f"{uuid4().hex}.parquet", wanted.end
     waiting: list[pa.RecordBatch] = []
     writer: pq.ParquetWriter | None = None
@@ -171,7 +194,7 @@ def write_chunk(folder: Path, topic_id: str, wanted: OffsetRange, batches: Itera
     taken = OffsetRange(partition=wanted.partition, start=wanted.start, end=end)
     if not tally.records:
         return Chunk(taken=taken, file=None)
-    sync(file)  # once it is committed, the broker may forget the records
+    sync(file)  # the broker may remove the records once the file is committed
     return Chunk(
         taken=taken,
         file=file,
@@ -190,7 +213,10 @@ def _writer(file: Path) -> pq.ParquetWriter:
 
 @contextmanager
 def staging(table_folder: Path) -> Iterator[Path]:
-    """Yield a folder for files that are no part of the table yet; what is left in it is removed, also what a killed run left."""
+    """Yield a folder for files that are no part of the table yet, and remove it at the end.
+
+    Folders that killed runs left are removed, too.
+    """
     folder = new_staging_folder(table_folder)
     folder.mkdir(parents=True)
     try:
@@ -200,7 +226,7 @@ def staging(table_folder: Path) -> Iterator[Path]:
 
 
 def move_in(table_folder: Path, chunks: Sequence[Chunk]) -> list[AddAction]:
-    """Move the files of ``chunks`` into the table's folder and return what its log has to say of them."""
+    """Move the files of ``chunks`` into the table's folder and return their entries for its log."""
     actions = []
     for chunk in chunks:
         if chunk.file is None:
@@ -217,7 +243,10 @@ def move_in(table_folder: Path, chunks: Sequence[Chunk]) -> list[AddAction]:
 
 
 def discard(table_folder: Path, actions: Iterable[AddAction], held: Collection[Path]) -> None:
-    """Remove files that were moved in and that no version took: ``held`` are those of the newest one."""
+    """Remove files that were moved in but that no version uses.
+
+    ``held`` are the files of the newest version.
+    """
     for action in actions:
         file = table_folder / action.path
         if file not in held:

@@ -1,8 +1,10 @@
 """Pure planning: which offsets of a topic a run archives, and whether a run is due.
 
-Decides that a partition is archived in chunks, and what is left over when ``within_s`` has passed. Where a batch starts, and when to refuse
-because the log was truncated or cleaned, is decided as for every table (``orchestration.checkpoints``). Knows no clock, broker or table.
-Invariants: a range begins at the archive's end and lies below the last stable offset; no range spans more than a chunk.
+Decides that a partition is archived in chunks, and that the rest is archived when ``within_s`` has
+passed. ``orchestration.checkpoints`` decides where a batch starts, and when to refuse a truncated
+or cleaned log, as for every table. Knows no clock, broker or table.
+Invariants: a range begins at the archive's end and lies below the last stable offset. No range
+spans more than a chunk.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +30,12 @@ def plan_archive(
     is_sweep: bool,
     is_loss_accepted: bool = False,
 ) -> BatchPlan:
-    """Return at most one chunk of each partition: of all that have something in a sweep, else of those that have a full one.
+    """Return at most one chunk of each partition.
 
-    :raises ProgressError: the log was truncated below the archive's end, or records were removed before they were archived.
+    A sweep takes all partitions that have waiting records. Any other run takes only full chunks.
+
+    :raises ProgressError: the log was truncated below the archive's end, or records were removed
+        before they were archived.
     """
     whole = plan_batch(
         topic=topic,
@@ -49,12 +54,15 @@ def plan_archive(
 
 
 def pinned(log: Sequence[PartitionOffsets], ends: Mapping[int, int]) -> tuple[PartitionOffsets, ...]:
-    """Return the log as far as ``ends`` (by partition), so that a run which takes several chunks has an end."""
+    """Return the log up to ``ends`` (by partition), so that a run of several chunks has an end."""
     return tuple(replace(one, last_stable_offset=min(one.last_stable_offset, ends.get(one.partition, 0))) for one in log)
 
 
 def is_sweep_due(archive: Archive, swept_s: float | None, now_s: float) -> bool:
-    """Return whether all that waits is to be archived. ``swept_s`` is when that was done last, None if never."""
+    """Return whether all waiting records are due.
+
+    ``swept_s`` is the time of the last sweep, None if there was none.
+    """
     return swept_s is None or now_s - swept_s >= archive.within_s
 
 
@@ -66,5 +74,8 @@ def due_offsets(lag: TopicLag, archive: Archive, swept_s: float | None, now_s: f
 
 
 def is_tidying_due(archive: Archive, swept_s: float | None, now_s: float) -> bool:
-    """Return whether a run has to look for files that are no longer kept, though nothing new may have come: once a day."""
+    """Return whether a run has to look for expired files.
+
+    Without new records it does so once a day.
+    """
     return archive.kept_days is not None and swept_s is not None and now_s - swept_s >= DAY_S

@@ -1,7 +1,9 @@
-"""The archive of a topic, read: which of its files a question concerns, and their records in the order of partitions and offsets.
+"""Reading an archive: the files that a query needs, and their records in order.
 
-Decides from the bounds of each file that the table's log tells; a file whose bounds are not known is read. Knows no broker and no SQL.
-Invariant: records come as they were archived, of one topic id and one version of the table; all of them are below ``ends``.
+The order is that of partitions and offsets. Decides from the bounds of each file in the table's
+log. A file without known bounds is read. Knows no broker and no SQL.
+Invariant: records come as they were archived, of one topic id and one version of the table. All of
+them are below ``ends``.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,14 +24,17 @@ from orchestration.tables import Lake, TableSnapshot
 from orchestration.values.times import milliseconds_of
 
 ARCHIVE_OF = "tidelog.archiveOf"
-"""A table's property: the name of the topic of which it is the archive."""
+"""A table's property: the name of the topic that it archives."""
 RECORD_COLUMNS = ("offset", "timestamp", "leader_epoch", "key", "value", "headers")
 BATCH_ROWS = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedFile:
-    """One file of an archive and what the table's log tells of it; None where that is not told. Times are in milliseconds."""
+    """One file of an archive and its facts from the table's log, None if unknown.
+
+    Times are in milliseconds.
+    """
 
     path: str
     partition: int
@@ -40,7 +45,10 @@ class ArchivedFile:
     times_ms: tuple[int, int] | None = None
 
     def may_hold(self, topic_id: str, wanted: OffsetRange, from_ms: int | None, to_ms: int | None) -> bool:
-        """Whether a record of ``topic_id`` in ``wanted``, stamped from ``from_ms`` on and below ``to_ms``, may be in the file."""
+        """Return whether the file may hold a record of ``topic_id`` in ``wanted``.
+
+        The record's timestamp is at least ``from_ms`` and below ``to_ms``.
+        """
         return (
             self.partition == wanted.partition
             and (self.topic_ids is None or self.topic_ids[0] <= topic_id <= self.topic_ids[1])
@@ -51,22 +59,24 @@ class ArchivedFile:
 
     @property
     def newest_ms(self) -> int:
-        """The newest timestamp, or when the file was written where it has none."""
+        """Return the newest timestamp, or the time of writing if there is none."""
         return self.changed_ms if self.times_ms is None else self.times_ms[1]
 
 
 def chosen_files(
     files: Iterable[ArchivedFile], topic_id: str, wanted: OffsetRange, from_ms: int | None = None, to_ms: int | None = None
 ) -> list[ArchivedFile]:
-    """Return those of ``files`` that may hold what is wanted, in the order of their offsets."""
+    """Return those of ``files`` that may hold the wanted records, in the order of their offsets."""
     found = [one for one in files if one.may_hold(topic_id, wanted, from_ms, to_ms)]
     return sorted(found, key=lambda one: one.offsets or (0, 0))
 
 
 def expired_files(files: Iterable[ArchivedFile], kept_since_ms: int) -> list[ArchivedFile]:
-    """Return the files that are no longer kept: of each partition those with the lowest offsets, up to the first that is young enough.
+    """Return the files that are no longer kept.
 
-    So what is left of a partition has no hole. Files of a topic that was recreated since count by themselves.
+    Of each partition these are the files with the lowest offsets, up to the first one that is young
+    enough. So the rest of a partition has no hole. Files of a topic that was recreated count by
+    themselves.
     """
     lines: dict[tuple[int, object], list[ArchivedFile]] = {}
     for one in files:
@@ -103,7 +113,10 @@ def _bounds(row: Mapping[str, Any], name: str) -> tuple[Any, Any] | None:
 
 
 def _milliseconds(moment: Any) -> int:
-    """Return a moment as the library tells it: a datetime, in UTC where it has no zone, or already milliseconds."""
+    """Return a moment from the library in milliseconds.
+
+    It is a datetime (in UTC if it has no zone), or milliseconds already.
+    """
     if isinstance(moment, datetime):
         return milliseconds_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     return int(moment)
@@ -111,7 +124,10 @@ def _milliseconds(moment: Any) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedRecords:
-    """The files that hold records of one topic id. Plain values only, so that Spark's workers can take them with them."""
+    """The files that hold records of one topic id.
+
+    All values are plain, so that Spark's workers can receive them.
+    """
 
     folder: Path
     topic_id: str
@@ -122,7 +138,8 @@ class ArchivedRecords:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the records of ``ranges``, each batch with its partition.
 
-        ``columns`` are those of ``RECORD_COLUMNS`` that are wanted. The files are those of one version, which stay for a week.
+        ``columns`` is a subset of ``RECORD_COLUMNS``. The files are those of one version, which are
+        kept for a week.
         """
         wanted = [f"_{name}" for name in RECORD_COLUMNS if name in columns] or ["_offset"]
         for one in ranges:
@@ -141,7 +158,7 @@ class ArchivedRecords:
                         yield one.partition, batch.rename_columns([name.removeprefix("_") for name in wanted])
 
     def first_at(self, wanted: OffsetRange, timestamp_ms: int) -> int | None:
-        """Return the first offset of ``wanted`` whose record has a timestamp at or after ``timestamp_ms``, None if there is none."""
+        """Return the first offset of ``wanted`` with at least ``timestamp_ms``, or None."""
         first: int | None = None
         for file in chosen_files(self.files, self.topic_id, wanted, timestamp_ms):
             if first is not None and file.offsets is not None and file.offsets[0] > first:
@@ -154,7 +171,7 @@ class ArchivedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedTopic:
-    """What is archived of one topic id, at one version of the archive's table."""
+    """The archived records of one topic id, at one version of the archive's table."""
 
     snapshot: TableSnapshot
     topic_id: str
@@ -162,20 +179,21 @@ class ArchivedTopic:
 
     @property
     def records(self) -> ArchivedRecords:
-        """The records, without the table."""
+        """Return the records, without the table."""
         return ArchivedRecords(folder=self.snapshot.folder, topic_id=self.topic_id, files=self.files)
 
     @property
     def partitions(self) -> tuple[int, ...]:
-        """The partitions of which there are files."""
+        """Return the partitions that have files."""
         return tuple(sorted({one.partition for one in self.files}))
 
     def ranges(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
-        """Return, by partition, which offsets the archive covers; partitions that were never archived are left out.
+        """Return, by partition, the range of offsets that the archive covers.
 
-        A range begins at the first offset that is kept. A table of an earlier release does not note it: there it begins at the first record
-        that is kept, at 0 where the table's log does not tell that, and is empty where nothing is kept. What was lost before it was
-        archived lies within the range (``holes``).
+        Partitions that were never archived are left out. A range begins at the first offset that is
+        kept. A table of an earlier release does not note it. There the range begins at the first
+        record that is kept, or at 0 if the table's log does not tell that, and is empty if nothing
+        is kept. Offsets that were lost before they were archived lie within the range (``holes``).
         """
         known: dict[int, int] = {}
         for one in self.files:
@@ -192,7 +210,10 @@ class ArchivedTopic:
         return found
 
     def holes(self, partitions: Iterable[int]) -> list[OffsetRange]:
-        """Return the offsets within the archive that were removed from the log, or could not be read, before they were archived."""
+        """Return the offsets within the archive that were never archived.
+
+        They were removed from the log, or could not be read.
+        """
         return [hole for number in partitions for hole in holes_in(self.topic_id, number, self.snapshot.transaction_version)]
 
 
@@ -220,17 +241,20 @@ def find_archive(lake: Lake, topic: str) -> TableSnapshot | None:
 
 
 def archived_by(snapshot: TableSnapshot) -> str | None:
-    """Return the topic of which a table is the archive, None if it is a table of another kind."""
+    """Return the topic that a table archives, None if it is no archive."""
     found = snapshot.delta.metadata().configuration.get(ARCHIVE_OF)
     return None if found is None else str(found)
 
 
 def archived_topic(snapshot: TableSnapshot, topic_id: str) -> ArchivedTopic:
-    """Return what is archived of one topic id."""
+    """Return the archived records of one topic id."""
     return ArchivedTopic(snapshot=snapshot, topic_id=topic_id, files=tuple(files_of(snapshot)))
 
 
 def newest_topic_id(files: Iterable[ArchivedFile]) -> str | None:
-    """Return the topic id of the newest records, for where the log service is not asked; None where nothing is archived."""
+    """Return the topic id of the newest records, None if nothing is archived.
+
+    It serves callers that do not ask the log service.
+    """
     known = [(one.newest_ms, one.topic_ids[1]) for one in files if one.topic_ids is not None]
     return max(known)[1] if known else None

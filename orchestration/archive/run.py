@@ -1,10 +1,12 @@
-"""A run that archives a topic, without Dagster: plan, read, write files, commit them with the offsets; a chunk of each partition at a time.
+"""A run that archives a topic, without Dagster: plan, read, write files, and commit.
 
-Decides that a run ends where the log ended when it began, and what belongs together: one commit holds the files of its ranges, the
-checkpoints behind them, and, when a sweep is through, when that was, and which files are no longer kept. So a run that is killed at any
-moment has committed whole chunks or nothing. A rival's commit restarts the attempt. Knows no Spark.
-Invariant: each committed record below the archive's end is in it once, unless it was no longer in the log, could not be read, or is no
-longer kept. A batch that cannot be read is a hole, as one that retention has removed.
+It takes a chunk of each partition at a time. It ends where the log ended at its beginning. One
+commit holds the files of its ranges and the checkpoints behind them. At the end of a sweep it also
+holds the time of the sweep and the removal of expired files. So a run that is killed at any moment
+has committed whole chunks or nothing. A rival's commit restarts the attempt. Knows no Spark.
+Invariant: each committed record below the archive's end is in it once, unless it was no longer in
+the log, could not be read, or is no longer kept. A batch that cannot be read is a hole, as one that
+retention has removed.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -31,14 +33,20 @@ from orchestration.topics import TopicSpec
 from orchestration.transforms.errors import NotReadyError
 
 COMMITS_PER_RUN = 50
-"""A run that has more to archive leaves it to the next."""
+"""Most commits of a run. The next run archives the rest."""
 SWEPT_AT = "archive_swept_at"
-"""The application transaction whose version is when all that waited was archived last, in seconds since 1970."""
+"""The application transaction of sweeps.
+
+Its version is the time of the last one. It is in seconds since 1970.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveContext:
-    """What a run works with. ``pin`` is told which ranges are read, before they are; ``note`` what a person should know."""
+    """The context of a run.
+
+    ``pin`` gets the ranges before they are read, and ``note`` gets sentences for a person.
+    """
 
     log: LogClient
     lake: Lake
@@ -54,7 +62,7 @@ class ArchiveContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveState:
-    """Where topic and archive stand. ``snapshot`` is None where nothing was archived yet."""
+    """The state of topic and archive. ``snapshot`` is None if nothing was archived yet."""
 
     topic_id: str
     log: tuple[PartitionOffsets, ...]
@@ -64,9 +72,10 @@ class ArchiveState:
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveReport:
-    """What a run did. ``version`` is None where nothing was committed; ``backlog`` counts offsets that it left.
+    """The result of a run.
 
-    ``row_count`` is what the archive holds afterwards.
+    ``version`` is None if nothing was committed. ``backlog`` counts the offsets that it left.
+    ``row_count`` is that of the archive afterwards.
     """
 
     state: ArchiveState
@@ -93,10 +102,12 @@ class ArchiveReport:
 
 
 def run_archive(spec: TopicSpec, context: ArchiveContext) -> ArchiveReport:
-    """Archive what waits: all of it in a sweep, else the full chunks.
+    """Archive the waiting records: all of them in a sweep, else the full chunks.
 
-    :raises CommitConflictError, OtherTopicError: rivals were faster, or the topic another one, in every attempt.
-    :raises ProgressError, NotReadyError, SchemaConflictError: nothing more was committed; the text says what to do.
+    :raises CommitConflictError, OtherTopicError: rivals were faster, or the topic another one, in
+        every attempt.
+    :raises ProgressError, NotReadyError, SchemaConflictError: nothing more was committed. The text
+        says what to do.
     """
     state = read_state(spec, context)
     ends = {one.partition: one.last_stable_offset for one in state.log}
@@ -126,9 +137,10 @@ def run_archive(spec: TopicSpec, context: ArchiveContext) -> ArchiveReport:
 
 
 def read_state(spec: TopicSpec, context: ArchiveContext) -> ArchiveState:
-    """Return where topic and archive stand.
+    """Return the state of topic and archive.
 
-    :raises NotReadyError: there is no such topic. :raises SchemaConflictError: the lake has another table of the archive's name.
+    :raises NotReadyError: there is no such topic.
+    :raises SchemaConflictError: the lake has another table of the archive's name.
     """
     description = context.log.describe_topic(spec.name)
     if description is None:
@@ -145,7 +157,7 @@ def read_state(spec: TopicSpec, context: ArchiveContext) -> ArchiveState:
 
 
 def swept_at(snapshot: TableSnapshot | None) -> int | None:
-    """Return when all that waited was archived last, in seconds since 1970; None if never."""
+    """Return the time of the last sweep, in seconds since 1970, None if there was none."""
     return None if snapshot is None else snapshot.transaction_version(SWEPT_AT)
 
 
@@ -169,9 +181,10 @@ def _plan(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, ends: M
 
 
 def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan: BatchPlan, report: ArchiveReport) -> None:
-    """Archive what was planned and commit it.
+    """Archive the planned ranges and commit them.
 
-    :raises CommitConflictError: a rival was faster; nothing was committed. :raises OtherTopicError: the topic was created anew.
+    :raises CommitConflictError: a rival was faster. Nothing was committed.
+    :raises OtherTopicError: the topic was created anew.
     """
     if not plan.is_empty:
         context.pin(plan.ranges)
@@ -224,14 +237,17 @@ def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chun
 
 
 class _Readable:
-    """Hands on the records of a range: from behind offsets at its start that cannot be read up to the next that cannot."""
+    """Passes on the records of a range without unreadable parts.
+
+    It begins behind unreadable offsets at the start, and ends before the next unreadable one.
+    """
 
     def __init__(self, wanted: OffsetRange) -> None:
         self.start, self.end = wanted.start, wanted.end
         self.reason: str | None = None
 
     def batches(self, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the records. ``start``, ``end`` and ``reason`` hold once all were."""
+        """Yield the records. ``start``, ``end`` and ``reason`` are valid afterwards."""
         is_at_start = True
         for batch in found:
             reasons = batch[UNREADABLE].to_pylist() if UNREADABLE in batch.schema.names else [None] * batch.num_rows
@@ -248,7 +264,10 @@ class _Readable:
 
 
 def _records(read: RangeReader, ranges: OffsetRanges, wanted: OffsetRange) -> Generator[pa.RecordBatch]:
-    """Yield what is read; an empty range moves a checkpoint, and there is nothing to read."""
+    """Yield the records of a range.
+
+    An empty range, which only moves a checkpoint, yields nothing.
+    """
     if not wanted.is_empty:
         yield from read(ranges.topic, wanted, topic_id=ranges.topic_id)
 
@@ -258,7 +277,7 @@ def _commit(
 ) -> None:
     properties = commit_properties(notes, transactions)
     with conflicts_translated(target.name):
-        if not actions:  # no record lies in the ranges: their checkpoints move all the same
+        if not actions:  # no record lies in the ranges, but their checkpoints move all the same
             write_deltalake(target.delta, target.arrow_schema.empty_table(), mode="append", commit_properties=properties)
             return
         target.delta.create_write_transaction(
@@ -267,7 +286,7 @@ def _commit(
 
 
 def _is_tidying(spec: TopicSpec, context: ArchiveContext, state: ArchiveState) -> bool:
-    """Whether files are to be looked for that are no longer kept, with nothing to archive."""
+    """Return whether expired files are to be removed although there is nothing to archive."""
     return context.is_sweep and is_tidying_due(_policy(spec), swept_at(state.snapshot), context.now().timestamp())
 
 
@@ -277,7 +296,7 @@ def _expired(spec: TopicSpec, context: ArchiveContext, target: TableSnapshot) ->
 
 
 def _kept_from(expired: Sequence[ArchivedFile], topic_id: str) -> dict[str, int]:
-    """Return the marks of where partitions begin once ``expired`` are gone."""
+    """Return the marks of the partitions' first offsets once ``expired`` are gone."""
     found: dict[str, int] = {}
     for one in expired:
         if one.offsets is not None and one.topic_ids == (topic_id, topic_id):
