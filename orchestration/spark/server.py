@@ -1,8 +1,9 @@
-"""The warm Spark Connect server as a child process: its arguments, environment, address and readiness.
+"""The warm Spark Connect server as a child process: its arguments, environment and address.
 
-The supervisor starts it; runs then reach it by ``TIDELOG_SPARK_REMOTE``. Connect runs whatever code is sent to it, so it binds to the
-loopback address and takes only requests with its token (``spark.token``), which its environment tells it. pip's pyspark has the server's
-class but no start script: ``spark-submit`` starts the class. Knows no supervisor.
+The supervisor starts it. Runs then reach it by ``TIDELOG_SPARK_REMOTE``. Connect runs any code that
+it receives. So it binds to the loopback address and accepts only requests with its token
+(``spark.token``), which it gets in its environment. pip's pyspark has the server's class but no
+start script, so ``spark-submit`` starts the class. Knows no supervisor.
 """
 
 import socket
@@ -24,17 +25,18 @@ from orchestration.spark.token import TOKEN_VARIABLE, kept_token
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SPARK_RELEASE_SESSION = "/spark.connect.SparkConnectService/ReleaseSession"
 NO_SESSION, NO_USER = "00000000-0000-4000-8000-000000000000", "tidelog"
-"""A session that no client opens; Spark takes ids of this form alone."""
+"""A session that no client opens. Spark accepts only ids of this form."""
 MAX_GRPC_BYTES = 512 * 1024 * 1024
 READINESS_TIMEOUT_S = 1.0
-SESSION_TIMEOUT = "20m"  # of sessions whose run was killed: the others are released
+SESSION_TIMEOUT = "20m"  # for sessions whose run was killed, because the others are released
 
 
 def release_of_no_session() -> bytes:
-    """Return the message of ``SPARK_RELEASE_SESSION``, a ``ReleaseSessionRequest``, that asks to release what there is not.
+    """Return a ``ReleaseSessionRequest`` for a session that does not exist.
 
-    It is written by hand, because the supervisor asks it and does without Spark's modules. ``allow_reconnect`` keeps the server from noting
-    the session as one that was closed.
+    It is the message of ``SPARK_RELEASE_SESSION``. It is written by hand, because the supervisor
+    sends it and works without Spark's modules. ``allow_reconnect`` keeps the server from recording
+    the session as closed.
     """
     session, user = NO_SESSION.encode(), NO_USER.encode()
     context = b"\x0a" + bytes([len(user)]) + user
@@ -51,11 +53,11 @@ class SparkServer:
 
     @property
     def url(self) -> str:
-        """The value for TIDELOG_SPARK_REMOTE."""
+        """Return the value for TIDELOG_SPARK_REMOTE."""
         return f"sc://{self.host}:{self.port}"
 
     def argv(self) -> list[str]:
-        """Return the command; every step of it execs, so that the JVM keeps the process id."""
+        """Return the command. Every step of it execs, so that the JVM keeps the process id."""
         configuration = {
             **process_configuration(self.settings),
             **session_configuration(self.settings),
@@ -71,7 +73,9 @@ class SparkServer:
         return [submit, "--master", master, "--driver-memory", memory, *options, "--class", SERVER_CLASS, "spark-internal"]
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the whole environment of the child; creates the scratch directory, and closes it to other accounts.
+        """Return the whole environment of the child.
+
+        It creates the scratch directory, and closes it to other accounts.
 
         :raises JavaError: there is no Java that Spark can run on.
         """
@@ -81,7 +85,7 @@ class SparkServer:
         return {**inherited, **spark_environment(self.settings, inherited), TOKEN_VARIABLE: token}
 
     def is_ready(self) -> bool:
-        """Return whether the server accepts connections; it binds only once Spark is up."""
+        """Return whether the server accepts connections. It binds only once Spark is up."""
         try:
             with socket.create_connection((self.host, self.port), timeout=READINESS_TIMEOUT_S):
                 return True

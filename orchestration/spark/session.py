@@ -1,8 +1,10 @@
-"""How a Spark session is configured and opened: the warm server where settings name one, else a JVM inside this process.
+"""Configuration and opening of a Spark session: a warm server, or a JVM inside this process.
 
-Decides the configuration of a small machine: few shuffle partitions, Arrow between JVM and Python, UTC, nothing bound beyond the loopback
-address, no UI. Decides which environment Spark's launcher and Python workers get. Knows no table and no topic.
-Invariant: both kinds of session compute the same results, because they share ``session_configuration``.
+The settings may name the server. Decides the configuration of a small machine: few shuffle
+partitions, Arrow between JVM and Python, UTC, nothing bound beyond the loopback address, no UI.
+Decides the environment of Spark's launcher and Python workers. Knows no table and no topic.
+Invariant: both kinds of session compute the same results, because they share
+``session_configuration``.
 """
 
 import socket
@@ -28,8 +30,12 @@ REACHABLE_POLL_S = 0.25
 SERVER_GONE = ("UNAVAILABLE", "SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED")
 LOOPBACK = "127.0.0.1"
 CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
-"""The variable by which PySpark knows before it has a session that columns and functions are for a server. A function that a project's
-module makes at its top (``@udf``) is one of the session in this process otherwise, and the server's session refuses it.
+"""The variable that tells PySpark early that columns and functions are for a server.
+
+PySpark reads it before it has a session.
+
+Without it, a function at the top of a project's module (``@udf``) belongs to the session in this
+process, and the server's session refuses it.
 """
 MAX_RETRIES = 5
 MAX_BACKOFF_MS = 2_000
@@ -37,11 +43,11 @@ REMOTE_KEY = "spark.remote"
 
 
 class SparkGoneError(RuntimeError):
-    """The warm server does not answer, or forgot the session; another run may find it again."""
+    """The warm server does not answer, or lost the session. Another run may find it again."""
 
 
 def session_configuration(settings: Settings) -> dict[str, str]:
-    """Return what may be set per session, on a warm server too."""
+    """Return the settings of one session, which a warm server accepts, too."""
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.spark_shuffle_partitions),
@@ -52,11 +58,13 @@ def session_configuration(settings: Settings) -> dict[str, str]:
 
 
 def process_configuration(settings: Settings) -> dict[str, str]:
-    """Return what holds for a whole JVM: memory, addresses, scratch space. A session on a warm server cannot change it.
+    """Return the settings of a whole JVM: memory, addresses, scratch space.
 
-    A driver listens for its executors, on the loopback address that all accounts of a machine reach. It deserializes what it is sent there,
-    and gives out files. Where driver and executors are one JVM it is told to serve only those who know a secret, which Spark draws by
-    itself. The secret of a cluster is for the person who runs it to set.
+    A session on a warm server cannot change them. A driver listens for its executors on the
+    loopback address, which all accounts of a machine reach. It deserializes the data that it
+    receives there, and gives out files. If driver and executors are one JVM, it serves only clients
+    that know a secret, which Spark draws itself. The secret of a cluster has to be set by the
+    person who runs it.
     """
     scratch = settings.spark_scratch_directory
     is_one_jvm = settings.spark_master.partition("[")[0] == "local"
@@ -95,7 +103,7 @@ def spark_environment(settings: Settings, environ: Mapping[str, str]) -> dict[st
 
 
 def spark_home() -> Path:
-    """Return the folder of pip's pyspark, which is a whole Spark."""
+    """Return the folder of pip's pyspark, which is a complete Spark."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise RuntimeError("pyspark is not installed: install tidelog[platform]")
@@ -103,10 +111,14 @@ def spark_home() -> Path:
 
 
 def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> Any:
-    """Return the process's Spark session, opened if need be: over Connect when ``settings.spark_remote`` is set, else in process.
+    """Return the process's Spark session, and open it if need be.
 
-    :raises JavaError: a JVM has to be started and there is no Java for it. :raises SparkGoneError: the warm server does not answer.
-    :raises SettingsError: ``extra`` names a server, which a run's configuration could, too, and get the token of ours.
+    It is over Connect if ``settings.spark_remote`` is set, else in this process.
+
+    :raises JavaError: a JVM has to be started and there is no Java for it.
+    :raises SparkGoneError: the warm server does not answer.
+    :raises SettingsError: ``extra`` names a server. A run's configuration could do so, too, and get
+        the token of ours.
     """
     if REMOTE_KEY in (extra or {}):
         raise SettingsError(
@@ -138,9 +150,10 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
 
 
 def refuse_strangers(remote: str) -> None:
-    """Refuse to show the token of our server where another account's program listens, too: the token would let it run code as us.
+    """Refuse to send the token of our server if another account's program listens there, too.
 
-    It may have taken the port while the server was down, or listen on ``::1`` where the name that is dialled has this address, too.
+    The token would let that program run code as us. It may have taken the port while the server was
+    down, or listen on ``::1`` if the dialled name has this address, too.
 
     :raises SparkGoneError: another account listens there.
     """
@@ -154,7 +167,9 @@ def refuse_strangers(remote: str) -> None:
 
 
 def wait_until_reachable(remote: str, within_s: float) -> None:
-    """Wait for a warm server that is being started again; by itself the client would go on asking for ten minutes.
+    """Wait for a warm server that is being restarted.
+
+    By itself the client would go on asking for ten minutes.
 
     :raises SparkGoneError: nothing listens there after ``within_s`` seconds.
     """
@@ -175,33 +190,44 @@ def wait_until_reachable(remote: str, within_s: float) -> None:
 
 
 def is_server_gone(error: BaseException) -> bool:
-    """Return whether an error of Spark's means that the server, or what it knew of the session, is gone."""
+    """Return whether an error of Spark says that the server or the session is gone."""
     return any(mark in str(error) for mark in SERVER_GONE) and type(error).__module__.startswith("pyspark.errors.exceptions.connect")
 
 
 def close_session(session: Any, settings: Settings) -> None:
-    """Let a warm server forget the session and what it caches; a session in this process stays for the next caller."""
+    """Let a warm server release the session and its caches.
+
+    A session in this process stays for the next caller.
+    """
     if settings.spark_remote:
         session.stop()
 
 
 def shared_scratch(settings: Settings) -> Path | None:
-    """Return a directory that this process and Spark share, None where Spark runs on another machine."""
+    """Return a directory that this process and Spark share.
+
+    Return None if Spark runs on another machine.
+    """
     host = urlsplit(settings.spark_remote).hostname if settings.spark_remote else LOOPBACK
     return settings.spark_scratch_directory / "batches" if host in LOCAL_HOSTS else None
 
 
 def _limit_retries(session: Any) -> None:
-    """By default a client asks a server that is gone for ten minutes, at its exit as well."""
+    """Limit the client's retries.
+
+    By default it asks a lost server for ten minutes, also at exit.
+    """
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
 
     session.client.set_retry_policies([DefaultPolicy(max_retries=MAX_RETRIES, max_backoff=MAX_BACKOFF_MS)])
 
 
 def _python_path(environ: Mapping[str, str]) -> str:
-    """Workers unpickle functions by the name of their module: they must find this package and the project.
+    """Return a PYTHONPATH with this package and the project.
 
-    What is given goes first: a project may have a package of a name that lies beside this one, too.
+    Workers unpickle functions by the name of their module, so they must find both. The given paths
+    come first, because a project may have a package with the name of one that lies beside this
+    package.
     """
     package_root = Path(__file__).resolve().parents[2]
     given = environ.get("PYTHONPATH", "").split(":")

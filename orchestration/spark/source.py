@@ -1,9 +1,12 @@
-"""Offset ranges of a topic as columns ``_topic_id, _partition, _offset, _timestamp, _leader_epoch, key, value``, in Arrow or in Spark.
+"""Offset ranges of a topic as columns, in Arrow or in Spark.
 
-Decides how Spark's Python workers share what is beyond one process: they read pieces of the ranges themselves, and the result is persisted
-so that the log is read once. A judge that is handed in looks at the values where they are read. In Arrow ``headers`` are there, too, for
-nothing more is copied for them; Spark gets them where they are asked for. Knows no table and no schema of values.
-Invariants: each record of the ranges appears exactly once; the counts are those of the records read, not of the offsets spanned.
+The columns are ``_topic_id, _partition, _offset, _timestamp, _leader_epoch, key, value``. Decides
+how Spark's Python workers share ranges that are too large for one process. They read pieces of the
+ranges themselves, and the result is persisted so that the log is read once. A given judge checks
+the values where they are read. Arrow also has ``headers``, because they cost no further copy. Spark
+gets them on request. Knows no table and no schema of values.
+Invariants: each record of the ranges appears exactly once. The counts are those of the records
+read, not of the offsets spanned.
 """
 
 import base64
@@ -44,12 +47,16 @@ MINIMUM_PIECE_RECORDS = 25_000
 PIECES_PER_PARTITION = 8
 
 Judge = Callable[[pa.Array], pa.Array]
-"""Returns for each value why it is refused, null where it is not."""
+"""Returns the reason of refusal for each value, null if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatistics:
-    """What was read: records, bytes of keys and values, newest timestamp (ms), last leader epoch and last offset by partition."""
+    """Statistics of the records that were read.
+
+    They are the number of records, bytes of keys and values, newest timestamp (ms), and last leader
+    epoch and last offset by partition.
+    """
 
     records: int
     bytes: int
@@ -58,10 +65,11 @@ class BatchStatistics:
     last_offsets: Mapping[int, int]
 
     def epochs_at(self, ends: Mapping[int, int]) -> dict[int, int]:
-        """Return the leader epochs of the offsets before ``ends``, where they are known: where such an offset is a record's.
+        """Return the leader epochs of the offsets before ``ends``, if they are known.
 
-        What lies behind the last record (markers, aborted and compacted records) may be of a later epoch. To say that it is of the
-        record's would look like a truncated log, because that epoch ends before.
+        An epoch is known if its offset has a record. Offsets behind the last record (markers,
+        aborted and compacted records) may be of a later epoch. With the record's epoch they would
+        look like a truncated log, because that epoch ends before them.
         """
         return {
             partition: epoch
@@ -94,7 +102,7 @@ class StatisticsCount:
         self._last_offsets[partition] = max(pc.max(batch["_offset"]).as_py(), self._last_offsets.get(partition, -1))
 
     def statistics(self) -> BatchStatistics:
-        """Return what was counted so far."""
+        """Return the statistics of the batches so far."""
         return BatchStatistics(
             records=self.record_count,
             bytes=self.size_bytes,
@@ -106,7 +114,10 @@ class StatisticsCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBatchFrame:
-    """The records of a run as Spark's workers read them: ``frame`` has the columns of ``SOURCE_SCHEMA`` and ``_fault``."""
+    """The records of a run, read by Spark's workers.
+
+    ``frame`` has the columns of ``SOURCE_SCHEMA`` and ``_fault``.
+    """
 
     frame: Any
     statistics: BatchStatistics
@@ -115,13 +126,16 @@ class RecordBatchFrame:
     record_bytes: int = DEFAULT_RECORD_BYTES
 
     def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
-        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``, too large ones cut short; reads them again."""
+        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``.
+
+        They are read again. Values that are too large are cut.
+        """
         touched = [one for one in self.ranges if wanted.get(one.partition)]
         batches = chain.from_iterable(source_batches(self.reader, self.ranges, one) for one in touched)
         return chosen_records((admitted(batch, self.ranges.topic, self.record_bytes)[0] for batch in batches), wanted)
 
     def release(self) -> None:
-        """Give back what Spark keeps of the batch."""
+        """Release the batch that Spark keeps."""
         self.frame.unpersist()
 
 
@@ -140,9 +154,10 @@ def read_by_workers(
     has_headers: bool = False,
     record_bytes: int = DEFAULT_RECORD_BYTES,
 ) -> RecordBatchFrame:
-    """Let Spark's workers read ``ranges`` and judge the values, and keep the result, so that the log is read once.
+    """Let Spark's workers read ``ranges`` and judge the values.
 
-    Values in a ``value_format`` are read there, too: they are the column ``_parsed``, a struct, null where there is a fault.
+    The result is kept, so that the log is read once. Values in a ``value_format`` are parsed by the
+    workers, too. They are the column ``_parsed``, a struct, null where there is a fault.
     """
     session.dataSource.register(OffsetRangeSource)
     handed = RangeWork(
@@ -173,7 +188,10 @@ def _frame_statistics(frame: Any) -> BatchStatistics:
 
 
 def chosen_records(batches: Iterable[pa.RecordBatch], wanted: Mapping[int, Sequence[int]]) -> pa.Table:
-    """Return those of ``batches`` (of ``SOURCE_SCHEMA``) at the given offsets by partition."""
+    """Return the records of ``batches`` at the given offsets by partition.
+
+    The batches are of ``SOURCE_SCHEMA``.
+    """
     sets = {partition: pa.array(sorted(offsets), pa.int64()) for partition, offsets in wanted.items() if offsets}
     kept = (batch.filter(_is_wanted(batch, sets)) for batch in batches)
     return pa.Table.from_batches([batch for batch in kept if batch.num_rows], schema=SOURCE_SCHEMA)
@@ -188,7 +206,9 @@ def _is_wanted(batch: pa.RecordBatch, sets: Mapping[int, pa.Array]) -> pa.Array:
 
 
 def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ``one`` of ``ranges`` as ``SOURCE_SCHEMA``, from a tolerant reader with ``UNREADABLE`` behind it.
+    """Yield the records of ``one`` of ``ranges`` as ``SOURCE_SCHEMA``.
+
+    A tolerant reader adds the column ``UNREADABLE`` at the end.
 
     :raises OtherTopicError: the topic was created anew since the ranges were decided.
     """
@@ -210,9 +230,10 @@ def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) 
 
 
 def admitted(batch: pa.RecordBatch, topic: str, record_bytes: int) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """Return ``batch`` as ``SOURCE_SCHEMA`` and for each record why its value is not looked at, null where it is.
+    """Return ``batch`` as ``SOURCE_SCHEMA``, and the faults of records that are refused.
 
-    A record cannot be read, or is too large, and then cut short. The second is None where none is refused.
+    A refused record cannot be read, or is too large and is cut. The faults are null for other
+    records, and None if no record is refused.
     """
     if UNREADABLE not in batch.schema.names:
         return bounded(batch, topic, record_bytes)
@@ -222,14 +243,18 @@ def admitted(batch: pa.RecordBatch, topic: str, record_bytes: int) -> tuple[pa.R
 
 @dataclass(frozen=True, slots=True)
 class RangePiece(InputPartition):
-    """What one task reads: a piece of one partition's range."""
+    """The work of one task: a piece of one partition's range."""
 
     value: OffsetRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeWork:
-    """What Spark's workers are handed: who reads which ranges, who judges or reads the values, and whether headers are asked for."""
+    """The input of Spark's workers.
+
+    It has the reader and the ranges, the judge or the format of the values, and whether headers are
+    requested.
+    """
 
     reader: RangeReader
     ranges: OffsetRanges
@@ -240,7 +265,10 @@ class RangeWork:
 
 
 class OffsetRangeSource(DataSource):
-    """Spark's Python data source over offset ranges. Its option ``work`` carries the pickled ``RangeWork`` of this run."""
+    """Spark's Python data source over offset ranges.
+
+    Its option ``work`` carries the pickled ``RangeWork`` of this run.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -296,5 +324,5 @@ class OffsetRangeReader(DataSourceReader):
 
 
 def _first_fault(refused: pa.Array | None, faults: pa.Array) -> pa.Array:
-    """Return why records are refused: those that were not admitted were not looked at for anything else."""
+    """Return the first fault of each record. The values of refused records were not judged."""
     return faults if refused is None else pc.coalesce(refused, faults.cast(pa.string()))

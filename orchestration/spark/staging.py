@@ -1,8 +1,10 @@
-"""Results that Spark writes itself: Parquet files beside a table's own, which one commit then makes part of it.
+"""Results that Spark writes itself: Parquet files that one commit adds to a table.
 
-Decides where the files lie until then, and what the table's log says about them. So a result never passes through the run process, however
-large. Files of killed runs are removed once they are old. Knows no transform.
-Invariant: nothing in a staging folder is part of a table; a file that was moved and not committed is removed by the table's vacuum.
+Decides where the files lie until then, and their entries in the table's log. So a result of any
+size never passes through the run process. Files of killed runs are removed once they are old. Knows
+no transform.
+Invariant: nothing in a staging folder is part of a table. A file that was moved and not committed
+is removed by the table's vacuum.
 """
 
 import json
@@ -24,7 +26,7 @@ from orchestration.schemas import nullable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFiles:
-    """Parquet files in a folder of their own inside a table's folder."""
+    """Parquet files in their own folder inside a table's folder."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -35,7 +37,7 @@ class StagedFiles:
         return pads.dataset([str(file) for file in self.files], schema=self.schema, format="parquet")
 
     def add_actions(self) -> list[AddAction]:
-        """Move the files into the table's folder and return what its log has to say of them."""
+        """Move the files into the table's folder and return their entries for its log."""
         actions = []
         for file in self.files:
             place = self.folder.parent / f"part-{uuid4().hex}.parquet"
@@ -46,12 +48,15 @@ class StagedFiles:
         return actions
 
     def release(self) -> None:
-        """Remove what was not moved."""
+        """Remove the files that were not moved."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def stage(frame: Any, table_folder: Path) -> StagedFiles:
-    """Let Spark compute ``frame`` into files below ``table_folder``; Spark has to share this file system."""
+    """Let Spark compute ``frame`` into files below ``table_folder``.
+
+    Spark has to share this file system.
+    """
     table_folder.mkdir(parents=True, exist_ok=True)
     folder = new_staging_folder(table_folder)
     frame.write.parquet(str(folder))
@@ -60,8 +65,9 @@ def stage(frame: Any, table_folder: Path) -> StagedFiles:
 
 
 def statistics_of(file: Path) -> str:
-    """Return the statistics of a file as the table's log holds them: the number of rows, and no bounds.
+    """Return the statistics of a file for the table's log: the number of rows, and no bounds.
 
-    Bounds of some columns only make readers believe that the others hold nothing; the files have their own statistics inside.
+    With bounds of only some columns, readers assume that the others have no values. The files
+    contain their own statistics.
     """
     return json.dumps({"numRecords": pq.read_metadata(file).num_rows})

@@ -1,9 +1,10 @@
-"""The token without which the warm Spark Connect server runs no code: where it lies, and who shows it.
+"""The token of the warm Spark Connect server, without which the server runs no code.
 
-Connect runs whatever code is sent to it, and any user of the machine may connect to the loopback address. So the server takes only requests
-with its token (``spark.connect.authenticate.token``). The token lies in a file that its owner alone may read, below the directory of the
-data, and reaches processes through their environment, never as an argument. A token in the environment holds over the file: that is for a
-server of the user's own.
+Connect runs any code that it receives, and any user of the machine may connect to the loopback
+address. So the server accepts only requests with its token (``spark.connect.authenticate.token``).
+The token lies in a file that only its owner may read, below the directory of the data. Processes
+get it through their environment, never as an argument. A token in the environment takes precedence
+over the file, for a server of the user's own.
 
 Invariant: the token stands in no argument, log or address that this package prints.
 """
@@ -26,12 +27,15 @@ LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def token_path(settings: Settings) -> Path:
-    """Return where the token of the warm server lies."""
+    """Return the path of the warm server's token."""
     return settings.spark_scratch_directory / TOKEN_FILE
 
 
 def kept_token(settings: Settings) -> str:
-    """Return the token of the warm server; makes one at the first start, and another where others may have read or written the file."""
+    """Return the token of the warm server.
+
+    The first start makes one. A new one replaces a file that others may have read or written.
+    """
     path = token_path(settings)
     private_directory(path.parent)
     try:
@@ -49,7 +53,7 @@ def kept_token(settings: Settings) -> str:
 
 
 def token_for(settings: Settings, environ: Mapping[str, str]) -> str | None:
-    """Return the token that a client of ``settings.spark_remote`` shows; None where it knows none."""
+    """Return the token for a client of ``settings.spark_remote``, None if it knows none."""
     if given := environ.get(TOKEN_VARIABLE):
         return given
     if urlsplit(settings.spark_remote or "").hostname not in LOCAL_HOSTS:
@@ -58,7 +62,7 @@ def token_for(settings: Settings, environ: Mapping[str, str]) -> str | None:
 
 
 def token_in_file(settings: Settings) -> str | None:
-    """Return the token of the warm server here; None where it cannot be read, or there is none."""
+    """Return the token of the warm server here, None if it cannot be read, or there is none."""
     try:
         return token_path(settings).read_text().strip() or None
     except OSError:
@@ -66,7 +70,10 @@ def token_in_file(settings: Settings) -> str | None:
 
 
 def dialled(remote: str) -> str:
-    """Return the address as a client with a token dials it: Spark sends tokens without TLS to the name ``localhost`` alone."""
+    """Return the address that a client with a token dials.
+
+    Spark sends tokens without TLS only to the name ``localhost``.
+    """
     address = urlsplit(remote)
     if address.hostname not in LOCAL_HOSTS:
         return remote
