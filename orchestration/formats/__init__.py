@@ -1,8 +1,13 @@
-"""Formats of values other than JSON: a schema from a file says which columns a value has, and reads it.
+"""Formats of values other than JSON.
 
-``columns`` what all formats share; ``avro`` Avro's schemas as declared, ``avro_types`` their types, ``avro_reading`` their bytes;
-``protobuf`` messages of Protocol Buffers, ``protobuf_reading`` their fields, ``descriptors`` the files that describe them;
-``json_values`` JSON as a format like these; ``keys`` keys of records as values of key columns.
+A schema from a file gives the columns of a value, and reads it.
+
+- ``columns``: the parts that all formats share.
+- ``avro``: Avro schemas as declared. ``avro_types``: their types. ``avro_reading``: their bytes.
+- ``protobuf``: messages of Protocol Buffers. ``protobuf_reading``: their fields.
+- ``descriptors``: the files that describe messages.
+- ``json_values``: JSON as a format like these.
+- ``keys``: keys of records as values of key columns.
 """
 
 from collections.abc import Mapping
@@ -16,6 +21,6 @@ __all__ = ["AvroSchema", "ProtobufSchema", "SchemaFileError", "ValueFormat", "av
 
 
 def format_of(declared: Mapping[str, Any]) -> AvroSchema | ProtobufSchema:
-    """Return the format whose ``declared()`` this is."""
+    """Return the format that ``declared()`` describes."""
     kind, *_ = declared
     return AvroSchema.of(declared[kind]) if kind == AvroSchema.KIND else ProtobufSchema.of(declared[kind])

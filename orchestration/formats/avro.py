@@ -1,8 +1,8 @@
 """Avro values with a schema from a file: ``TopicSpec(..., schema=avro_schema("orders.avsc"))``.
 
-Decides how a schema comes from its file and is kept as plain text with the declaration. What types and bytes mean is decided in
-``avro_types`` and ``avro_reading``.
-Invariant: a declaration that was made can be read wherever it is taken, without the file.
+Decides how a schema is read from its file and kept as plain text with the declaration.
+``avro_types`` and ``avro_reading`` decide the meaning of types and bytes.
+Invariant: a declaration can be read anywhere without the file.
 """
 
 import json
@@ -32,9 +32,10 @@ from orchestration.projects import in_project
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroSchema:
-    """How values in Avro are read; ``avro_schema`` makes it from a file. ``text`` is the schema's JSON.
+    """A format that reads values in Avro.
 
-    A value may also be a record of the first N fields alone, for each N of ``older_ends``.
+    ``avro_schema`` makes it from a file. ``text`` is the schema's JSON. A value may also be a
+    record of only the first N fields, for each N of ``older_ends``.
     """
 
     KIND: ClassVar[str] = "avro"
@@ -45,16 +46,19 @@ class AvroSchema:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the schema whose ``declared()`` holds this."""
+        """Return the schema whose ``declared()`` holds ``declared``."""
         return cls(text=declared["text"], framing=declared["framing"], older_ends=tuple(declared["older_ends"]))
 
     @property
     def fields(self) -> types.StructType:
-        """The columns of a record; those without null in their type are never null."""
+        """Return the columns of a record. Fields without null in their type are never null."""
         return spark_fields(_parsed(self.text))
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of those of ``values`` (binary) that fit, and for each value why it does not fit, null where it does."""
+        """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+
+        The fault is null if the value fits.
+        """
         read, schema = _reading(self)
         return read_values(values, read, schema)
 
@@ -64,16 +68,18 @@ class AvroSchema:
 
 
 def avro_schema(file: str | Path, *, framing: Framing = "plain", older: Sequence[str | Path] = ()) -> AvroSchema:
-    """Return the schema of ``file`` (JSON, usually ``.avsc``) for a ``TopicSpec``; a relative path begins at the project's folder.
+    """Return the schema of ``file`` (JSON, usually ``.avsc``) for a ``TopicSpec``.
 
-    A value is one record in Avro's binary encoding. With ``framing="confluent"`` five bytes come before it, as producers with a schema
-    registry write them: a zero and the id of their schema. The id is not looked at: all records are read by the schema of the file.
+    A relative path begins at the project's folder. A value is one record in Avro's binary encoding.
+    With ``framing="confluent"`` five bytes come before it, as producers with a schema registry
+    write them: a zero and the id of their schema. The id is ignored, because all records are read
+    by the schema of the file. ``older`` are files of earlier schemas of the topic's records. They
+    have the first fields of this one. The fields that were added behind them have their defaults in
+    such records. A record of another schema does not fit.
 
-    ``older`` are files of schemas by which records of the topic were written before. They hold the first fields of this one; the fields
-    that were added behind them have their defaults in such records. A record of another schema does not fit.
-
-    :raises SchemaFileError: a file cannot be read, is no schema of a record, or has what a table cannot hold; or an older schema is not
-        the beginning of this one. :raises ValueError: there is no such framing.
+    :raises SchemaFileError: a file cannot be read, is no schema of a record, or has a type that a
+        table cannot hold, or an older schema is not the beginning of this one.
+    :raises ValueError: there is no such framing.
     """
     validate_framing(framing)
     text, record = _from_file(file)

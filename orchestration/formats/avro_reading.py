@@ -1,9 +1,11 @@
-"""Avro's bytes as the columns of a record, by its types: one plain function for each place of a schema, made once.
+"""Avro's bytes as the columns of a record: one plain function per place of a schema, made once.
 
-Decides what each type is in a table, and which bytes are no value of it. Stricter than Avro's libraries are, which read a damaged index or
-length as some other one: a number has to lie within its type, an index within its union or enum, a boolean is 0 or 1, and a record ends
-where its value does. Knows no file.
-Invariants: reading ends, and takes memory in proportion to the value; every refusal is an ``UnfitError`` that names the field.
+Decides the column type of each Avro type, and which bytes are invalid. Avro's libraries read a
+damaged index or length as another one. This module is stricter. A number has to lie within its type
+and an index within its union or enum, a boolean is 0 or 1, and a record ends where its value does.
+Knows no file.
+Invariants: reading ends, and takes memory in proportion to the value. Every refusal is an
+``UnfitError`` that names the field.
 """
 
 import re
@@ -20,7 +22,10 @@ from orchestration.formats.avro_types import NO_NULL, NOTHING, AvroField, AvroTy
 from orchestration.formats.columns import UnfitError, microseconds
 
 Read = Callable[[bytes, int], tuple[Any, int]]
-"""Returns the value that begins at a place, and where it ends; IndexError or struct.error where the bytes end before."""
+"""Returns the value that begins at a place, and its end.
+
+It raises IndexError or struct.error if the bytes end before.
+"""
 Convert = Callable[[Any], Any]
 SPARK_TYPES = {
     "null": types.StringType(),
@@ -54,7 +59,7 @@ DEFAULTS: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "enum": (str,),
 }
-"""What a default of a type is in JSON; those of other types are not read."""
+"""The types of JSON that a default of a type may have. Defaults of other types are not read."""
 UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 EXACT = Context(prec=100)
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
@@ -92,9 +97,10 @@ def _spark_type(kind: AvroType) -> types.DataType:
 
 
 def record_reader(record: AvroType, begin: Callable[[bytes], int], ends: Collection[int] = ()) -> Callable[[bytes], Sequence[Any]]:
-    """Return what reads a whole value as the fields of ``record``; ``begin`` says where the record begins in it.
+    """Return a function that reads a whole value as the fields of ``record``.
 
-    A value may also end after the first N fields, for each N of ``ends``; the fields behind it have their defaults then.
+    ``begin`` returns where the record begins in the value. A value may also end after the first N
+    fields, for each N of ``ends``. The fields behind it then have their defaults.
     """
     fields = [(one.name, _reader(one.type, one.name)) for one in record.fields]
     defaults = {end: [default_of(one) for one in record.fields[end:]] for end in ends}
@@ -143,7 +149,7 @@ def _plain_reader(kind: AvroType, where: str) -> Read:
 
 
 def _bytes_reader(kind: AvroType, where: str) -> Read:
-    """Return what reads a value without regard to its logical type."""
+    """Return a function that reads a value without regard to its logical type."""
     readers: Mapping[str, Callable[[], Read]] = {
         "null": lambda: lambda data, at: (None, at),  # noqa: ARG005 - a reader's signature
         "boolean": lambda: _boolean_reader(where),
@@ -168,9 +174,10 @@ def _octets_reader(where: str) -> Read:
 
 
 def read_long(data: bytes, at: int, where: str) -> tuple[int, int]:
-    """Return the number that begins at ``at`` and where it ends: seven bits a byte, the lowest first, the sign last.
+    """Return the zigzag varint that begins at ``at``, and its end.
 
-    :raises IndexError: the bytes end. :raises UnfitError: it has more than 64 bits.
+    :raises IndexError: the bytes end.
+    :raises UnfitError: it has more than 64 bits.
     """
     byte = data[at]
     at += 1
@@ -243,7 +250,10 @@ def _union_reader(kind: AvroType, where: str) -> Read:
 
 
 def _members_reader(kind: AvroType, where: str) -> Read:
-    """Return what reads a union of several types: a struct in which the member that is there has a value."""
+    """Return a function that reads a union of several types as a struct.
+
+    Only the member that is present has a value.
+    """
     readers = [(name, _reader(one, f"{where}.{name}")) for name, one in kind.members]
     nothing: Mapping[str, Any] = {name: None for name, one in kind.members if one.name != "null"}
 
@@ -273,7 +283,10 @@ def _struct_reader(kind: AvroType, where: str) -> Read:
 
 
 def _block(data: bytes, at: int, where: str) -> tuple[int, int]:
-    """Return how many items follow, and where they begin. A count below zero is followed by the block's size, which is not needed."""
+    """Return how many items follow, and where they begin.
+
+    A negative count is followed by the block's size, which is not needed.
+    """
     count, at = read_long(data, at, where)
     if count < 0:
         _, at = read_long(data, at, where)
@@ -375,7 +388,7 @@ def _uuid(text: str, where: str) -> str:
 def default_of(one: AvroField) -> Any:
     """Return the value of a field that a record does not have.
 
-    :raises ValueError: it has no default, or one that is not read.
+    :raises ValueError: it has no default, or one that cannot be read.
     """
     kind, default = one.type, one.default
     if default is NOTHING:

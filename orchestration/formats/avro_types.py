@@ -1,9 +1,11 @@
-"""The types of an Avro schema, from its JSON: names resolved, and only what columns of a table can hold.
+"""The types of an Avro schema, from its JSON, with resolved names.
 
-Decides which schemas a topic may declare: a record at the top, no type within itself, no array whose items
-take no bytes (a value of few bytes could claim any number of them). A logical type that is not known here is read as what it is made of,
-as Avro has it. Knows no file and no bytes.
-Invariant: a tree of types ends, and each of its arrays and maps has items of at least one byte.
+Decides which schemas a topic may declare: a record at the top, no type within itself, no array
+whose items take no bytes (a value of few bytes could claim any number of them), and only types that
+columns of a table can hold. An unknown logical type is read as its underlying type, as Avro
+specifies. Knows no file and no bytes.
+Invariant: a tree of types is finite. Each item of its arrays, and each entry of its maps, takes at
+least one byte.
 """
 
 import json
@@ -16,7 +18,7 @@ from typing import Any
 from orchestration.formats.columns import validate_names
 
 PRIMITIVES: Mapping[str, int] = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
-"""With the least bytes that a value takes."""
+"""The least bytes of a value, by type."""
 UNION = "union"
 COMPLEX = ("record", "enum", "array", "map", "fixed")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -29,35 +31,38 @@ LOGICAL: Mapping[str, Sequence[str]] = {
     "local-timestamp-micros": ("long",),
     "uuid": ("string", "fixed"),
 }
-"""By the types that they are made of."""
+"""The underlying types of each logical type."""
 MAX_DECIMAL_DIGITS, UUID_BYTES = 38, 16
 NO_NULL = -1
 NOTHING = object()
-"""A field that has no default."""
+"""Marks a field without default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroType:
-    """One type. ``name`` is a primitive's or a complex one's; the rest is what that name asks for."""
+    """One type.
+
+    ``name`` is that of a primitive or complex type, and decides which other fields apply.
+    """
 
     name: str
     least_bytes: int
     logical: str = ""
     is_union: bool = False
     null_index: int = NO_NULL
-    """Which type of the union null is."""
+    """The index of null in the union."""
     fields: tuple["AvroField", ...] = ()
     symbols: tuple[str, ...] = ()
     items: "AvroType | None" = None
     members: tuple[tuple[str, "AvroType"], ...] = ()
-    """Of a union of several types: their names, and null among them at ``null_index``."""
+    """The names and types of a union of several types, with null at ``null_index``."""
     size: int = 0
     precision: int = 0
     scale: int = 0
 
     @property
     def is_nullable(self) -> bool:
-        """Whether a value may be null."""
+        """Return whether a value may be null."""
         return self.name == "null" or self.null_index != NO_NULL
 
 
@@ -74,7 +79,8 @@ class AvroField:
 def parse_avro(text: str | bytes) -> AvroType:
     """Return the record that a schema's JSON declares.
 
-    :raises ValueError: it is no JSON, no Avro schema, or has what no table can hold; the text names the field.
+    :raises ValueError: it is no JSON, no Avro schema, or has a type that no table can hold. The
+        text names the field.
     """
     try:
         declared = json.loads(text)
@@ -89,13 +95,13 @@ def parse_avro(text: str | bytes) -> AvroType:
 
 
 class _Names:
-    """The named types that were declared so far; None for those that are being read."""
+    """The named types that were declared so far. A type that is being read is None."""
 
     def __init__(self) -> None:
         self._known: dict[str, AvroType | None] = {}
 
     def type(self, declared: Any, where: str, path: str, space: str) -> AvroType:
-        """Return the type ``declared`` at ``where``; names are in the namespace ``space``."""
+        """Return the type ``declared`` at ``where``. Names are in the namespace ``space``."""
         if isinstance(declared, list):
             return self._union(declared, where, path, space)
         if isinstance(declared, str):
@@ -143,7 +149,11 @@ class _Names:
         return replace(found, is_union=True, least_bytes=1, null_index=declared.index("null"))
 
     def _members(self, declared: Sequence[Any], where: str, path: str, space: str) -> AvroType:
-        """Return a union of several types, each under its name: that of a named type without its namespace, or of what it is made of."""
+        """Return a union of several types, each under its name.
+
+        The name of a named type is that without its namespace. Any other type has the name of its
+        kind.
+        """
         names = [_member_name(one) for one in declared]
         validate_names([name for name in names if name != "null"], f"{where}, a union,")
         found = []
@@ -228,7 +238,7 @@ def _fixed(declared: Mapping[str, Any], where: str) -> AvroType:
 
 
 def _logical(found: AvroType, declared: Mapping[str, Any], where: str) -> AvroType:
-    """Return ``found`` with its logical type, if it is a known one of such a type."""
+    """Return ``found`` with its logical type, if that is known and fits ``found``."""
     logical = declared.get("logicalType")
     if not isinstance(logical, str) or found.name not in LOGICAL.get(logical, ()):
         return found

@@ -1,6 +1,7 @@
-"""What all formats of values share: the face that readers of topics see, Confluent's framing, and values on their way to Arrow columns.
+"""The parts that all formats of values share: their protocol, Confluent's framing, and columns.
 
-Decides nothing about a format. Invariant: each value is either a row of the columns or has a reason; rows keep the values' order.
+Decides nothing about a format.
+Invariant: each value is either a row of the columns or has a reason. Rows keep the values' order.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,24 +22,33 @@ from orchestration.values.times import FIRST_US, LAST_US
 Framing = Literal["plain", "confluent"]
 FRAMINGS: Sequence[Framing] = ("plain", "confluent")
 MAGIC, FRAME_BYTES = 0, 5
-"""Confluent's framing: a zero, the schema's id in the registry in four bytes, and the value behind them."""
+"""Confluent's framing: a zero, the schema's id in the registry in four bytes, then the value."""
 UNREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading a value, or making columns of it, may raise where a reader has overlooked something: the value's fault, and no table's."""
+"""Errors that reading a value, or making columns of it, may raise if a reader has a gap.
+
+They are a fault of the value, and do not stop a table.
+"""
 ReadValue = Callable[[bytes], Sequence[Any]]
 """Returns the fields of a value, as Arrow takes them."""
 
 
 class SchemaFileError(ValueError):
-    """A schema file is not there or cannot be used; the text names the file, what is wrong in it and what to do."""
+    """A schema file is missing or cannot be used.
+
+    The text names the file and the fault, and says what to do.
+    """
 
 
 class UnfitError(ValueError):
-    """A value does not fit its schema; the text is the reason of a dead letter."""
+    """A value does not fit its schema. The text is the reason of a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which fields of a schema become columns: not those at the paths ``leave_out``, and a type within itself ``depth`` times."""
+    """The fields of a schema that become columns.
+
+    Fields at the paths ``leave_out`` do not. A type may be within itself ``depth`` times.
+    """
 
     leave_out: tuple[str, ...] = ()
     depth: int = 0
@@ -49,7 +59,7 @@ class Chosen:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the choice that a declaration holds; older ones hold none."""
+        """Return the choice in a declaration. Older declarations have none."""
         return cls(leave_out=tuple(declared.get("leave_out", ())), depth=declared.get("depth", 0))
 
     def declared(self) -> dict[str, Any]:
@@ -57,11 +67,11 @@ class Chosen:
         return {"leave_out": list(self.leave_out), "depth": self.depth}
 
     def too_deep(self, where: str) -> UnfitError:
-        """Return the error of a value that goes on below the depth."""
+        """Return the error of a value that is nested deeper than the depth."""
         return UnfitError(f"field {where} is nested deeper than the declared depth {self.depth}")
 
     def within_itself(self, where: str, name: str) -> str:
-        """Return what is wrong with a field of a type that it is part of."""
+        """Return the fault of a field whose type contains the field."""
         field = where.removesuffix("[]")
         return (
             f"field {field} is of the type {name} that it is part of, and no depth is declared. Declare how often it may be within itself "
@@ -79,23 +89,27 @@ class Chosen:
 
 
 class ValueFormat(Protocol):
-    """How values are read. Plain values only, so that Spark's workers can take it with them."""
+    """A format reads values. It has only plain values, so that Spark's workers can receive it."""
 
     @property
     def fields(self) -> types.StructType:
-        """The columns of a value; those that are not nullable are never null."""
+        """Return the columns of a value. Those that are not nullable are never null."""
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of those of ``values`` (binary) that fit, and for each value why it does not fit, null where it does."""
+        """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+
+        The fault is null if the value fits.
+        """
 
     def declared(self) -> dict[str, Any]:
         """Return the format as a JSON object, for ``format_of``."""
 
 
 def read_values(values: pa.Array, read: ReadValue, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
-    """Return the columns (``schema``) of those of ``values`` that ``read`` takes, and why it refuses the others (null: it does not).
+    """Return the columns (``schema``) of the values that ``read`` takes, and all faults.
 
-    As a last resort any other error of a value is a reason, too, with the error's type: one value stops no table.
+    The fault is null for a value that fits. Any other error of a value is a fault, too, with the
+    error's type, so that one value stops no table.
     """
     rows: list[Sequence[Any]] = []
     faults: list[str | None] = []
@@ -127,7 +141,7 @@ def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _why_no_row(row: Sequence[Any], schema: pa.Schema) -> str | None:
-    """Return why no columns can be made of ``row``, None where they can."""
+    """Return why no columns can be made of ``row``, or None."""
     try:
         _table([row], schema)
     except UNREAD as error:
@@ -140,7 +154,10 @@ def _unread(error: Exception) -> str:
 
 
 def in_places(table: pa.Table, faults: pa.Array) -> pa.StructArray:
-    """Return the rows of ``table`` as structs in the places of the values that have no fault, and null in those of the others."""
+    """Return the rows of ``table`` as structs in the places of the values without fault.
+
+    The other places are null.
+    """
     is_fit = np.asarray(faults.is_null())
     places = pa.array(np.cumsum(is_fit) - 1, mask=~is_fit)
     columns = [column.combine_chunks().take(places) for column in table.columns]
@@ -148,14 +165,14 @@ def in_places(table: pa.Table, faults: pa.Array) -> pa.StructArray:
 
 
 def arrow_schema(fields: types.StructType) -> pa.Schema:
-    """Return ``fields`` as Arrow has them, all nullable."""
+    """Return ``fields`` as an Arrow schema, all nullable."""
     found = to_arrow_schema(types.StructType([types.StructField(one.name, nullable(one.dataType)) for one in fields]), timezone="UTC")
     return pa.schema([pa.field(one.name, one.type) for one in found])
 
 
 @lru_cache
 def nullable(kind: types.DataType) -> types.DataType:
-    """Return ``kind`` with inner fields that may all be null."""
+    """Return ``kind`` with nullable inner fields."""
     if isinstance(kind, types.StructType):
         return types.StructType([types.StructField(one.name, nullable(one.dataType)) for one in kind])
     if isinstance(kind, types.ArrayType):
@@ -166,7 +183,7 @@ def nullable(kind: types.DataType) -> types.DataType:
 
 
 def ddl_of(kind: types.DataType) -> str:
-    """Return a type as Spark's DDL, every inner field nullable and its name in backquotes."""
+    """Return a type as Spark's DDL, with nullable inner fields and names in backquotes."""
     if isinstance(kind, types.StructType):
         return f"STRUCT<{', '.join(f'`{one.name}`: {ddl_of(one.dataType)}' for one in kind)}>"
     if isinstance(kind, types.ArrayType):
@@ -189,7 +206,7 @@ def unframed(value: bytes) -> int:
 def microseconds(time_us: int, where: str) -> int:
     """Return ``time_us``, microseconds since 1970, if it lies in the years 1 to 9999.
 
-    :raises UnfitError: it does not; the text names the field ``where``.
+    :raises UnfitError: it does not. The text names the field ``where``.
     """
     if not FIRST_US <= time_us <= LAST_US:
         raise UnfitError(f"field {where} is not a time of the years 1 to 9999")
@@ -197,16 +214,18 @@ def microseconds(time_us: int, where: str) -> int:
 
 
 def validate_framing(framing: str) -> None:
-    """Refuse a framing that there is not.
+    """Refuse an unknown framing.
 
-    :raises ValueError: names those that there are.
+    :raises ValueError: names the known ones.
     """
     if framing not in FRAMINGS:
         raise ValueError(f"there is no framing {framing!r}: it is one of {', '.join(FRAMINGS)}")
 
 
 def validate_names(names: Sequence[str], where: str) -> None:
-    """Refuse fields whose names differ only in case, because columns' names do not tell it, and records without fields.
+    """Refuse fields whose names differ only in case, and records without fields.
+
+    Columns' names do not distinguish case.
 
     :raises ValueError: names them.
     """

@@ -1,7 +1,8 @@
-"""Descriptions of Protobuf messages from files: a set of descriptors as ``protoc`` makes it, or a ``.proto`` that is compiled here.
+"""Descriptions of Protobuf messages from files.
 
-Decides where a message is found and what is told when it is not. Knows no values.
-Invariant: what is returned holds the message's file and all that it imports, in an order in which each comes after its imports.
+A file is a set of descriptors from ``protoc``, or a ``.proto`` that is compiled here. Decides where
+a message is found and how its absence is reported. Knows no values.
+Invariant: the result holds the message's file and all of its imports, each file after its imports.
 """
 
 import subprocess
@@ -23,7 +24,9 @@ WELL_KNOWN = "google/protobuf/"
 
 
 def descriptor_set(file: Path) -> bytes:
-    """Return the set of descriptors of ``file``; one that ends in ``.proto`` is compiled.
+    """Return the set of descriptors of ``file``.
+
+    A ``.proto`` file is compiled.
 
     :raises SchemaFileError: it cannot be read or compiled.
     """
@@ -65,9 +68,11 @@ def _compiled(file: Path) -> bytes:
 
 
 def find_message(descriptors: bytes, name: str, file: str = "") -> Any:
-    """Return the descriptor of the message ``name``; ``file`` is for what is told.
+    """Return the descriptor of the message ``name``.
 
-    :raises SchemaFileError: the set is not whole, or has no such message.
+    ``file`` is named in errors.
+
+    :raises SchemaFileError: the set is incomplete, or has no such message.
     """
     pool = DescriptorPool()
     declared = FileDescriptorSet.FromString(descriptors)
@@ -96,7 +101,7 @@ def _add(pool: DescriptorPool, one: FileDescriptorProto, known: set[str], file: 
 
 
 def _add_well_known(pool: DescriptorPool, name: str) -> None:
-    """Take a file that comes with Protobuf itself from the runtime, which may not have loaded it yet."""
+    """Add a file that comes with Protobuf from the runtime, which may not have loaded it yet."""
     from google.protobuf import duration_pb2, timestamp_pb2, wrappers_pb2  # noqa: F401, PLC0415 - importing them loads them
 
     try:

@@ -1,7 +1,9 @@
-"""JSON as a format of values: columns by a declared schema, in bulk where Arrow has no doubt, and one by one where it has.
+"""JSON as a format of values: columns by a declared schema, in bulk or one by one.
 
-Decides nothing of its own: ``plain_json`` is certain only of values that ``strict_json`` accepts, and finds the same values in them. So
-tables, ``topics.NAME`` in SQL, fixes and senders see one meaning of a record. A schema with a VARIANT is Spark's to read.
+Arrow reads values that leave no doubt in bulk. Decides nothing of its own: ``plain_json`` is
+certain only of values that ``strict_json`` accepts, and finds the same values in them. So tables,
+``topics.NAME`` in SQL, fixes and senders read a record in the same way. Spark reads a schema with a
+VARIANT.
 """
 
 from dataclasses import dataclass
@@ -19,13 +21,19 @@ from orchestration.values.strict_json import StrictSchema
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """How values in JSON are read as ``fields``; ``is_lenient``: a field that does not fit is null, and no value is refused."""
+    """A format that reads values in JSON as ``fields``.
+
+    With ``is_lenient`` a field that does not fit is null, and no value is refused.
+    """
 
     fields: types.StructType
     is_lenient: bool = False
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of those of ``values`` (binary) that fit, and for each value why it does not fit, null where it does."""
+        """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+
+        The fault is null if the value fits.
+        """
         schema, plain = _schemas(self.fields)
         if plain is None:
             return self._read_each(values, schema)
@@ -41,7 +49,7 @@ class JsonFormat:
         return _merged(table, others, is_plain, faults), faults
 
     def declared(self) -> dict[str, Any]:
-        """Return the fields; a topic itself declares its JSON by DDL."""
+        """Return the fields. A topic declares its JSON by DDL."""
         return {"json": self.fields.jsonValue()}
 
     def _read_each(self, values: pa.Array, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
@@ -59,12 +67,15 @@ def _schemas(fields: types.StructType) -> tuple[pa.Schema, PlainSchema | None]:
 
 
 def json_format(fields: types.StructType | None, *, is_lenient: bool = False) -> JsonFormat | None:
-    """Return how JSON is read as ``fields``; None where there are none, and where Spark has to read them."""
+    """Return the format of JSON with ``fields``.
+
+    Return None if there are none, or if Spark has to read them.
+    """
     return None if fields is None or not len(fields) or has_variant(fields) else JsonFormat(fields, is_lenient)
 
 
 def has_variant(kind: types.DataType) -> bool:
-    """Whether ``kind`` is a VARIANT or has one within."""
+    """Return whether ``kind`` is a VARIANT or contains one."""
     match kind:
         case types.StructType():
             return any(has_variant(field.dataType) for field in kind)
@@ -76,7 +87,7 @@ def has_variant(kind: types.DataType) -> bool:
 
 
 def _merged(plain: pa.Table, others: pa.Table, is_plain: Flags, faults: pa.Array) -> pa.Table:
-    """Return the rows of both in the order of the values that they are of."""
+    """Return the rows of both in the order of their values."""
     places = np.where(is_plain, np.cumsum(is_plain) - 1, 0)
     is_read = ~is_plain & np.asarray(faults.is_null())
     places[is_read] = plain.num_rows + np.arange(others.num_rows)

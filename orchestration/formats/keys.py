@@ -1,10 +1,13 @@
-"""Keys of records as values of a table's key columns: what a record without value deletes.
+"""Keys of records as values of a table's key columns, for deletions by records without value.
 
-Decides which forms a key may have. A topic that declares ``key_schema`` has keys of that schema: JSON, Avro or Protobuf. Otherwise a key
-that is a JSON object with all key columns names them, and any other key is, as text, the value of the only key column. JSON is read by the
-rule of JSON values. Connect's envelope (``{"schema": ..., "payload": ...}``) is its payload. A bare JSON value is that of the only column,
-an array those of several in their order, as ``sql_source`` writes them.
-Invariant: the column ``_key`` is the key as it came. Each key names a value for every column, or has a reason.
+Decides which forms a key may have. A topic that declares ``key_schema`` has keys of that schema:
+JSON, Avro or Protobuf. Otherwise a key that is a JSON object with all key columns names them, and
+any other key is, as text, the value of the only key column. JSON is read by the rule of JSON
+values. Connect's envelope (``{"schema": ..., "payload": ...}``) stands for its payload. A bare JSON
+value is that of the only column. An array has those of several columns in their order, as
+``sql_source`` writes them.
+Invariant: the column ``_key`` is the original key. Each key names a value for every column, or has
+a reason.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +26,13 @@ ENVELOPE = frozenset(("schema", "payload"))
 KeySchema = types.StructType | ValueFormat
 """The fields of keys in JSON, or the format of others."""
 Named = tuple[Sequence[pa.Scalar] | None, str | None]
-"""The values of the key columns, or why the key names none."""
+"""The values of the key columns, or the reason why the key names none."""
 ReadKey = Callable[[bytes], Sequence[pa.Scalar]]
-"""Returns the values of the key columns. Raises UnfitError where a key names none."""
+"""Returns the values of the key columns. Raises UnfitError if a key names none."""
 
 
 def read_keys(keys: pa.Array, columns: pa.Schema, declared: KeySchema | None) -> list[Named]:
-    """Return for each of ``keys`` (binary, none of them null) what it names for ``columns``."""
+    """Return the values for ``columns`` that each of ``keys`` (binary, none of them null) names."""
     if columns.names == [KEY_COLUMN] or declared is None:
         return _each(keys, _reader(columns))
     fields = declared if isinstance(declared, types.StructType) else declared.fields
@@ -52,7 +55,7 @@ def _each(items: pa.Array, read: Callable[[Any], Sequence[pa.Scalar]]) -> list[N
 
 
 def _reader(columns: pa.Schema) -> ReadKey:
-    """Return what reads keys of which nothing is declared."""
+    """Return a function that reads keys without a declared schema."""
     only = columns.field(0) if len(columns) == 1 else None
     if only is not None and (only.name == KEY_COLUMN or _is_bytes(only.type)):
         return lambda key: [_text_value(key, only.type)]
@@ -84,7 +87,11 @@ def _text_value(key: bytes, kind: pa.DataType) -> pa.Scalar:
 
 
 def _has_all(key: bytes, names: Sequence[str]) -> bool:
-    """Whether a key is a JSON object that gives all of ``names``, an array for several, or Connect's envelope of these or of a value."""
+    """Return whether a key is JSON that gives all of ``names``.
+
+    It is an object with these names, an array for several of them, or Connect's envelope of either
+    or of a single value.
+    """
     if not key.lstrip().startswith((b"{", b"[")):
         return False
     try:
@@ -98,13 +105,13 @@ def _has_all(key: bytes, names: Sequence[str]) -> bool:
 
 
 def _unwrapped(document: Any, names: Sequence[str]) -> Any:
-    """Return the payload of Connect's envelope, and what is none as it is."""
+    """Return the payload of Connect's envelope. Any other document is returned as it is."""
     is_envelope = isinstance(document, dict) and document.keys() == ENVELOPE and not ENVELOPE & set(names)
     return document["payload"] if is_envelope else document
 
 
 def _fields_of(columns: pa.Schema) -> types.StructType:
-    """Return ``columns`` as fields of JSON; one whose type no schema can declare is a text."""
+    """Return ``columns`` as fields of JSON. A column whose type no schema can declare is a text."""
     return types.StructType([types.StructField(one.name, _spark_type(one.type), nullable=False) for one in columns])
 
 
@@ -116,7 +123,7 @@ def _spark_type(kind: pa.DataType) -> types.DataType:
 
 
 def _json_reader(fields: types.StructType, columns: pa.Schema, order: Sequence[str]) -> ReadKey:
-    """Return what reads keys in JSON; ``order`` is that of an array's values."""
+    """Return a function that reads keys in JSON. ``order`` is that of an array's values."""
     schema, strict = arrow_schema(fields), StrictSchema(fields)
 
     def read(key: bytes) -> Sequence[pa.Scalar]:
@@ -146,7 +153,7 @@ def _named(document: Any, order: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _formatted(keys: pa.Array, declared: ValueFormat, columns: pa.Schema) -> list[Named]:
-    """Return what keys in another format name."""
+    """Return the values that keys in another format name."""
     table, faults = declared.read(keys)
     rows = iter(table.select(columns.names).to_pylist())
 

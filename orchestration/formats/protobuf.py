@@ -1,7 +1,9 @@
-"""Protobuf values with a schema from a file: ``TopicSpec(..., schema=protobuf_schema("orders.desc", message="shop.Order"))``.
+"""Protobuf values with a schema from a file.
 
-Decides how a message's descriptors are kept with the declaration. What fields and bytes mean is decided in ``protobuf_reading``.
-Invariant: a declaration that was made can be read wherever it is taken, without the file.
+It is declared as ``TopicSpec(..., schema=protobuf_schema("orders.desc", message="shop.Order"))``.
+Decides how a message's descriptors are kept with the declaration. ``protobuf_reading`` decides the
+meaning of fields and bytes.
+Invariant: a declaration can be read anywhere without the file.
 """
 
 import base64
@@ -23,7 +25,10 @@ from orchestration.projects import in_project
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtobufSchema:
-    """How values in Protobuf are read; ``protobuf_schema`` makes it from a file. ``descriptors`` are a serialized FileDescriptorSet."""
+    """A format that reads values in Protobuf.
+
+    ``protobuf_schema`` makes it from a file. ``descriptors`` is a serialized FileDescriptorSet.
+    """
 
     KIND: ClassVar[str] = "protobuf"
 
@@ -34,17 +39,20 @@ class ProtobufSchema:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the schema whose ``declared()`` holds this."""
+        """Return the schema whose ``declared()`` holds ``declared``."""
         descriptors = base64.b64decode(declared["descriptors"])
         return cls(message=declared["message"], framing=declared["framing"], descriptors=descriptors, chosen=Chosen.of(declared))
 
     @property
     def fields(self) -> types.StructType:
-        """The columns of a message; those without presence are never null."""
+        """Return the columns of a message. Fields without presence are never null."""
         return _fields(self)
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of those of ``values`` (binary) that fit, and for each value why it does not fit, null where it does."""
+        """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+
+        The fault is null if the value fits.
+        """
         read, schema = _reading(self)
         return read_values(values, read, schema)
 
@@ -59,17 +67,20 @@ def protobuf_schema(
 ) -> ProtobufSchema:
     """Return the schema of ``message`` (with its package: ``shop.Order``) for a ``TopicSpec``.
 
-    ``file`` is a set of descriptors, which ``protoc --include_imports --descriptor_set_out=orders.desc orders.proto`` makes, or a
-    ``.proto`` file, which is compiled whenever the declaration is loaded and needs the extra ``proto``. Imports are looked for in its
-    folder. A relative path begins at the project's folder.
+    ``file`` is a set of descriptors, which ``protoc --include_imports
+    --descriptor_set_out=orders.desc orders.proto`` makes, or a ``.proto`` file. A ``.proto`` file
+    is compiled whenever the declaration is loaded, which needs the extra ``proto``. Its imports are
+    searched in its folder. A relative path begins at the project's folder.
 
-    A value is one message. With ``framing="confluent"`` there come before it a zero, the schema's id in four bytes and the place of the
-    message in its file, as producers with a schema registry write them. The id is not looked at; another message does not fit.
+    A value is one message. With ``framing="confluent"`` a zero, the schema's id in four bytes and
+    the place of the message in its file come before it, as producers with a schema registry write
+    them. The id is ignored. Another message does not fit.
 
-    Fields at the paths ``leave_out`` (``"tree"``, ``"lines[].tree"``) become no columns. A message may be within itself ``depth`` times; a
-    value that goes on below does not fit.
+    Fields at the paths ``leave_out`` (``"tree"``, ``"lines[].tree"``) become no columns. A message
+    may be within itself ``depth`` times. A value that is nested deeper does not fit.
 
-    :raises SchemaFileError: the file cannot be read or compiled, has no such message, or the message has what a table cannot hold.
+    :raises SchemaFileError: the file cannot be read or compiled, has no such message, or the
+        message has a field that a table cannot hold.
     :raises ValueError: there is no such framing.
     """
     validate_framing(framing)

@@ -1,8 +1,9 @@
-"""The fields of a Protobuf message as the columns of a record, by its descriptor: one plain function for each field, made once.
+"""The fields of a Protobuf message as the columns of a record: one plain function per field.
 
-Decides what each field is in a table: one with presence may be null, others have their default where the value does not have them; a
-number of an enum is its name; a message without fields is true where it is set; JSON of any form (Struct) is its text. Protobuf's own
-runtime reads the bytes. Knows no file.
+The functions are made once from the message's descriptor. Decides the column of each field. A field
+with presence may be null, others have their default if the value lacks them. A number of an enum
+becomes its name. A message without fields is true if it is set. JSON of any form (Struct) becomes
+its text. Protobuf's own runtime reads the bytes. Knows no file.
 Invariant: every refusal is an ``UnfitError``.
 """
 
@@ -25,10 +26,10 @@ Convert = Callable[[Any], Any]
 TIMESTAMP = "google.protobuf.Timestamp"
 NANOS_END = 1_000_000_000
 NAMED_COUNT, KEY_LENGTH = 3, 40
-"""How many required fields that are missing a reason names, and how many characters of a map's key that leads to one."""
+"""Most missing fields that a reason names, and most characters of a map's key in it."""
 INT, BIGINT, UNSIGNED = types.IntegerType(), types.LongType(), types.DecimalType(20, 0)
 DOUBLE, FLOAT, I64, U64, I32, F64, F32, BOOL, STRING, GROUP, MESSAGE, BYTES, U32, ENUM, SF32, SF64, S32, S64 = range(1, 19)
-"""The types of fields, as descriptors number them."""
+"""The types of fields, by their numbers in descriptors."""
 SPARK_TYPES: dict[int, types.DataType] = {
     DOUBLE: types.DoubleType(),
     FLOAT: types.FloatType(),
@@ -61,7 +62,11 @@ ALL = Chosen()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A message within a schema: the messages ``above`` it with itself, and the ``path`` to it. ``met`` collects paths left out."""
+    """A message within a schema.
+
+    ``above`` are the messages that contain it, and itself. ``path`` leads to it. ``met`` collects
+    the paths that were left out.
+    """
 
     chosen: Chosen
     above: tuple[str, ...] = ()
@@ -87,7 +92,7 @@ class Place:
         return fields
 
     def is_cut(self, field: Any) -> bool:
-        """Whether a field is of a message that is within itself more often than declared."""
+        """Return whether a field's message is within itself more often than declared."""
         inner = _message_of(field)
         return inner is not None and self.above.count(inner.full_name) > self.chosen.depth > 0
 
@@ -95,8 +100,8 @@ class Place:
 def spark_fields(message: Any, chosen: Chosen = ALL) -> types.StructType:
     """Return the columns of a message.
 
-    :raises ValueError: a message is within itself, or has no fields, or several values of a closed enum, or there is no field to leave
-        out; the text names the field.
+    :raises ValueError: a message is within itself, has no fields or several values of a closed
+        enum, or there is no field to leave out. The text names the field.
     """
     place = Place(chosen, above=(message.full_name,))
     if not place.kept(message):
@@ -113,13 +118,16 @@ def _columns(message: Any, place: Place) -> types.StructType:
 
 
 def _message_of(field: Any) -> Any:
-    """Return the message that values of a field are, None where they are none; of a map it is that of its values."""
+    """Return the message type of a field's values, None if they are no messages.
+
+    For a map it is that of its values.
+    """
     one = _map_fields(field)[1] if is_map(field) else field
     return one.message_type if one.type in MESSAGES else None
 
 
 def has_null(field: Any) -> bool:
-    """Whether a field may be absent, and not only have its default."""
+    """Return whether a field may be absent, instead of having its default."""
     return bool(field.has_presence) and not field.is_required
 
 
@@ -135,9 +143,10 @@ def _column(field: Any, place: Place, path: str) -> types.DataType:
 
 
 def _validate_keeps_all(field: Any, path: str) -> None:
-    """Refuse an enum that loses items of a list or a map without a word.
+    """Refuse an enum that would silently lose items of a list or a map.
 
-    :raises ValueError: the enum is closed: the runtime leaves out the items whose numbers have no name.
+    :raises ValueError: the enum is closed, so that the runtime leaves out items whose numbers have
+        no name.
     """
     if field.type == ENUM and field.enum_type.is_closed:
         raise ValueError(
@@ -160,7 +169,10 @@ def _single(field: Any, place: Place, path: str) -> types.DataType:
 
 
 def is_map(field: Any) -> bool:
-    """Whether a field is a map, which is repeated messages of a key and a value on the wire."""
+    """Return whether a field is a map.
+
+    On the wire a map is repeated messages of a key and a value.
+    """
     return field.type == MESSAGE and bool(field.message_type.GetOptions().map_entry)
 
 
@@ -172,7 +184,7 @@ def _map_fields(field: Any) -> tuple[Any, Any]:
 
 
 def message_reader(message: Any, *, is_framed: bool, chosen: Chosen = ALL) -> Callable[[bytes], Sequence[Any]]:
-    """Return what reads a value as the fields of ``message``."""
+    """Return a function that reads a value as the fields of ``message``."""
     made: Any = GetMessageClass(message)
     read_fields, place = _reader(message, Place(chosen, above=(message.full_name,))), index_of(message)
 
@@ -189,9 +201,10 @@ def message_reader(message: Any, *, is_framed: bool, chosen: Chosen = ALL) -> Ca
 
 
 def _lacking(found: Any) -> str:
-    """Return the reason of a message without fields that are required.
+    """Return the reason of a message that lacks required fields.
 
-    The runtime's own list of them is not asked for: it names all of them, and a map's key that is not UTF-8 ends the process within it.
+    The runtime's own list is not used. It names all of them, and the process ends within it if a
+    map's key is not UTF-8.
     """
     missing = _missing(found, "")
     named = list(islice(missing, NAMED_COUNT))
@@ -200,9 +213,9 @@ def _lacking(found: Any) -> str:
 
 
 def _missing(found: Any, path: str) -> Iterator[str]:
-    """Yield the required fields that a message and those within it do not have.
+    """Yield the required fields that are missing in a message and in those within it.
 
-    :raises UnfitError: the key of a map that leads to one is not UTF-8.
+    :raises UnfitError: the key of a map on the path to one is not UTF-8.
     """
     for field in found.DESCRIPTOR.fields:
         if field.is_required and not found.HasField(field.name):
@@ -228,7 +241,10 @@ def _messages(field: Any, value: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def index_of(message: Any) -> list[int]:
-    """Return the place of a message in its file: its number there, or that of the message around it and its number within it."""
+    """Return the place of a message in its file, as a path of indexes.
+
+    A nested message has the path of the message around it, then its own index within that.
+    """
     outer = message.containing_type
     if outer is not None:
         return [*index_of(outer), [one.full_name for one in outer.nested_types].index(message.full_name)]
@@ -236,7 +252,9 @@ def index_of(message: Any) -> list[int]:
 
 
 def _begin(data: bytes, place: Sequence[int]) -> int:
-    """Return where a message begins behind Confluent's framing, which tells the message's place in its file, too.
+    """Return where a message begins behind Confluent's framing.
+
+    The framing also names the message's place in its file.
 
     :raises UnfitError: it has no such framing, or is another message.
     """
@@ -274,7 +292,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _reader(message: Any, place: Place) -> Callable[[Any], dict[str, Any]]:
-    """Return what reads the fields of a message, by name."""
+    """Return a function that reads the fields of a message, by name."""
     getters = [(one.name, _getter(one, place, place.of(one.name))) for one in place.kept(message)]
     cut = [one for one in message.fields if place.is_cut(one) and place.of(one.name) not in place.chosen.leave_out]
     if not cut:
@@ -290,7 +308,7 @@ def _reader(message: Any, place: Place) -> Callable[[Any], dict[str, Any]]:
 
 
 def _getter(field: Any, place: Place, where: str) -> Convert:
-    """Return what gets the value of ``field`` from its message."""
+    """Return a function that gets the value of ``field`` from its message."""
     name = field.name
     if is_map(field):
         key, value = (_conversion(one, place, at) or _same for one, at in zip(_map_fields(field), (where, f"{where}[]"), strict=True))
@@ -313,7 +331,7 @@ def _same(value: Any) -> Any:
 
 
 def _conversion(field: Any, place: Place, where: str) -> Convert | None:
-    """Return what makes of one value what Arrow takes, None where it is that already."""
+    """Return a function that converts one value for Arrow, None if no conversion is needed."""
     if field.type == ENUM:
         names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
         return lambda number: names.get(number) or str(number)
@@ -332,7 +350,12 @@ def _conversion(field: Any, place: Place, where: str) -> Convert | None:
 
 
 def _text(text: str | bytes, where: str) -> str:
-    """The runtime looks at texts only where their syntax asks for UTF-8, and returns bytes for others."""
+    """Return a text.
+
+    The runtime returns bytes where the syntax does not require UTF-8.
+
+    :raises UnfitError: it is not UTF-8.
+    """
     if not isinstance(text, str):
         raise UnfitError(f"field {where} is not UTF-8 text")
     return text
