@@ -1,9 +1,14 @@
-"""Assets that keep an installation small: their runs remove what is no longer needed and say in numbers how much that was.
+"""Assets that keep an installation small: their runs remove old data and count it.
 
-``retention`` asks the brokers for a pass and deletes what tables have read, where that is wanted; ``compaction`` asks them to compact
-topics whose policy is that, and shows records and bytes before and after; ``lake`` merges small files and removes
-old ones; ``history`` prunes what Dagster remembers. Schedules for them are in ``orchestration.schedules``. ``standard`` is what a project
-gets that declares none of them.
+- ``retention``: asks the brokers for a pass, and deletes records that all tables have read, if that
+  is declared.
+- ``compaction``: asks the brokers to compact topics with that policy, and shows records and bytes
+  before and after.
+- ``lake``: merges small files and removes old ones.
+- ``history``: prunes Dagster's history.
+- ``standard``: the upkeep of a project that declares none of these.
+
+Schedules for them are in ``orchestration.schedules``.
 """
 
 from orchestration.maintenance.compaction import compaction_asset

@@ -1,7 +1,8 @@
-"""Compaction of topics, as an asset: asks the brokers to compact now what is due, and shows what that did.
+"""Compaction of topics, as an asset: asks the brokers to compact due topics, and shows the result.
 
-Decides nothing about records: what is due, and what stays, is each topic's configuration (``cleanup.policy``, ``min.cleanable.dirty.ratio``
-and the lags). Brokers that cannot be asked (Apache Kafka's) compact by themselves, and the run says so.
+Decides nothing about records. Each topic's configuration (``cleanup.policy``,
+``min.cleanable.dirty.ratio`` and the lags) decides what is due and which records stay. Brokers that
+cannot be asked (Apache Kafka's) compact by themselves, and the run says so.
 """
 
 from collections.abc import Sequence
@@ -14,22 +15,22 @@ from orchestration.maintenance.retention import BY_ITSELF, GROUP
 from orchestration.resources.log_service import LogServiceResource
 
 DEFAULT_TIMEOUT_S = 540
-"""How long a run waits for passes; what takes longer goes on in the broker."""
+"""Longest wait of a run for passes. Unfinished passes go on in the broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
-    """What a run did. ``passes`` is None where the brokers compact by themselves."""
+    """The result of a run. ``passes`` is None if the brokers compact by themselves."""
 
     passes: tuple[CompactionPass, ...] | None
 
     @property
     def problems(self) -> list[str]:
-        """What a person should look at, a sentence each."""
+        """Return a sentence for each problem that needs a person."""
         return [f"{one.topic}-{one.partition} was not compacted: {one.reason}" for one in self.passes or () if one.reason is not None]
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
-        """Return what the UI shows and plots."""
+        """Return the metadata that the UI shows and plots."""
         passes = self.passes or ()
         return {
             "records_before": dg.MetadataValue.int(sum(one.records_before for one in passes)),
@@ -72,7 +73,7 @@ def _table(passes: Sequence[CompactionPass]) -> dict[str, dg.MetadataValue]:
 
 
 def compaction_asset(*, name: str = "compaction", timeout_s: int = DEFAULT_TIMEOUT_S) -> dg.AssetsDefinition:
-    """Return the asset whose run compacts what is due, and waits ``timeout_s`` seconds for it."""
+    """Return the asset whose run compacts due topics, and waits ``timeout_s`` seconds for it."""
 
     @dg.asset(key=[GROUP, name], group_name=GROUP, kinds={"kafka"}, description="Keeps of each key the latest record, in compacted topics")
     def apply_compaction(context: dg.AssetExecutionContext, log_service: LogServiceResource) -> dg.MaterializeResult[None]:
@@ -88,7 +89,7 @@ def compaction_asset(*, name: str = "compaction", timeout_s: int = DEFAULT_TIMEO
 
 
 def run_compaction(log: LogClient, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompactionReport:
-    """Let the brokers compact what is due.
+    """Let the brokers compact due topics.
 
     :raises LogServiceError: the log service cannot answer.
     """

@@ -1,10 +1,12 @@
-"""What Dagster remembers, kept short: runs, their event and compute logs, events without a run, ticks; older than some days, they go.
+"""Upkeep of Dagster's history, as an asset: deletes old runs, their logs, events and ticks.
 
-It is the history of the whole instance, whichever project a run belonged to. So the standard upkeep, which no project asked for, touches no
-instance but that of ``tidelog up``.
+The logs are event and compute logs. The events are those without a run. It is the history of the
+whole instance, whichever project a run belonged to. So the standard upkeep, which no project
+declared, touches only the instance of ``tidelog up``.
 
-Decides what stays however old it is: the newest materialization, observation and check of each asset, because sensors, automation and the
-UI build on them. Knows the default storage (SQLite, one file per run) and any other SQL storage of Dagster's.
+Keeps the newest materialization, observation and check of each asset at any age, because sensors,
+automation and the UI build on them. Knows the default storage (SQLite, one file per run) and any
+other SQL storage of Dagster.
 """
 
 import time
@@ -35,7 +37,10 @@ FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was removed. ``bytes_freed`` counts whole files; other storages give their room back in their own time."""
+    """Counts of the removed entries.
+
+    ``bytes_freed`` counts whole files. Other storages free their space later.
+    """
 
     runs: int
     events_without_run: int
@@ -44,7 +49,11 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is kept. A run takes about 140 kB: under a steady stream the number of runs that succeeded matters more than their age."""
+    """The limits of the history that is kept.
+
+    A run takes about 140 kB. Under a steady stream the number of runs that succeeded matters more
+    than their age.
+    """
 
     days: float = 7
     event_days: float = 2
@@ -52,9 +61,10 @@ class Limits:
 
 
 def history_asset(*, name: str = "history", limits: Limits | None = None, is_own_instance_only: bool = False) -> dg.AssetsDefinition:
-    """Return the asset whose run forgets runs, events and ticks beyond ``limits``: those of the whole instance, also of other projects.
+    """Return the asset whose run deletes runs, events and ticks beyond ``limits``.
 
-    With ``is_own_instance_only`` it leaves every instance alone that is not the one of ``tidelog up``.
+    They are those of the whole instance, also of other projects. With ``is_own_instance_only`` it
+    leaves every instance alone that is not the one of ``tidelog up``.
     """
     kept = limits or Limits()
 
@@ -84,13 +94,16 @@ def history_asset(*, name: str = "history", limits: Limits | None = None, is_own
 
 
 def is_own_instance() -> bool:
-    """Whether this process works for the instance that ``tidelog up`` keeps in its data directory."""
+    """Return whether this process works for the instance of ``tidelog up``.
+
+    That instance lies in the data directory.
+    """
     home = process_environment().get(HOME_VARIABLE)
     return home is not None and Path(home).absolute() == dagster_home(load_settings().data_directory)
 
 
 def prune(instance: dg.DagsterInstance, limits: Limits, now: float) -> Pruned:
-    """Delete what lies beyond ``limits`` at a time (seconds since the epoch)."""
+    """Delete the history beyond ``limits`` at a time (seconds since the epoch)."""
     kept = set(newest_runs(instance))
     doomed = dict.fromkeys([*old_runs(instance, now - limits.days * DAY_S), *surplus_runs(instance, limits.succeeded_runs)])
     gone = [run for run in doomed if run not in kept]
@@ -101,12 +114,15 @@ def prune(instance: dg.DagsterInstance, limits: Limits, now: float) -> Pruned:
 
 
 def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
-    """Return the ids of finished runs that were created before a time, oldest first, a bounded number of them."""
+    """Return the ids of finished runs that were created before a time, oldest first.
+
+    Their number is bounded.
+    """
     return _oldest(instance, dg.RunsFilter(statuses=list(FINISHED), created_before=moment(before)), MAX_RUNS_AT_ONCE)
 
 
 def surplus_runs(instance: dg.DagsterInstance, limit: int) -> list[str]:
-    """Return the ids of the oldest runs that succeeded beyond a number, a bounded number of them."""
+    """Return the ids of the oldest runs that succeeded beyond a number. Their number is bounded."""
     succeeded = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
     surplus = instance.get_runs_count(succeeded) - limit
     return _oldest(instance, succeeded, min(surplus, MAX_RUNS_AT_ONCE)) if surplus > 0 else []
@@ -125,7 +141,7 @@ def newest_runs(instance: dg.DagsterInstance) -> Iterator[str]:
 
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> int:
-    """Delete a run with all its logs and return how many bytes of files that gave back."""
+    """Delete a run with all its logs and return how many bytes of files this freed."""
     storage = instance.event_log_storage
     instance.delete_run(run_id)
     instance.compute_log_manager.delete_logs(prefix=[run_id])
@@ -141,7 +157,10 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> int:
 
 
 def delete_runless_events(instance: dg.DagsterInstance, before: float) -> int:
-    """Delete events without a run of before a time, except the newest of each kind of each asset; returns how many."""
+    """Delete events without a run from before a time, and return their number.
+
+    The newest event of each kind of each asset stays.
+    """
     storage = instance.event_log_storage
     if not isinstance(storage, SqlEventLogStorage):
         return 0
@@ -157,7 +176,7 @@ def delete_runless_events(instance: dg.DagsterInstance, before: float) -> int:
 
 
 def purge_ticks(instance: dg.DagsterInstance, before: float) -> None:
-    """Delete the ticks of all sensors and schedules of before a time."""
+    """Delete the ticks of all sensors and schedules from before a time."""
     for state in instance.all_instigator_state():
         instance.purge_ticks(state.instigator_origin_id, state.selector_id, before)
 

@@ -1,8 +1,10 @@
-"""Upkeep of the lake, as an asset: many small files of a table become few, and files that no recent version needs are deleted.
+"""Upkeep of the lake, as an asset: merges small files of tables and deletes old ones.
 
-Decides which tables are worth it: those with many files of one size class. Files are merged class by class, up to the class's size, so that
-a row is written again once per class and not with every run: what was replaced stays on the disk until its retention ends. A table that
-is left alone gets no new version, so that nothing downstream is computed anew for nothing. Rows and checkpoints never change.
+An old file is one that no recent version needs. Decides which tables are due: those with many files
+of one size class. Files are merged class by class, up to the class's size. So a row is rewritten
+once per class and not with every run, because replaced files stay on the disk until their retention
+ends. A table that is left alone gets no new version, so that nothing downstream is computed anew.
+Rows and checkpoints never change.
 """
 
 from collections.abc import Sequence
@@ -16,13 +18,17 @@ from orchestration.tables import DEFAULT_RETENTION_HOURS, CommitConflictError, L
 
 MANY_FILES = 16
 SIZE_CLASSES_BYTES = (64 << 10, 512 << 10, 4 << 20, 32 << 20, 128 << 20)
-"""How large files become, step by step. Each step is eight times the one before, so that some files are needed to fill it, and large files
-are touched the fewer times the larger they are; the last is what readers of Parquet like to scan at once."""
+"""Sizes of files, step by step.
+
+Each step is eight times the one before, or four times for the last. So some files are needed to
+fill it, and larger files are rewritten less often. The last one is a size that readers of Parquet
+like to scan at once.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableUpkeep:
-    """What was done to one table."""
+    """The upkeep of one table."""
 
     table: str
     files_merged: int
@@ -31,7 +37,10 @@ class TableUpkeep:
 
 
 def lake_asset(*, name: str = "lake", retention_hours: int = DEFAULT_RETENTION_HOURS, many_files: int = MANY_FILES) -> dg.AssetsDefinition:
-    """Return the asset whose run keeps all tables of the lake in good order; files stay readable for ``retention_hours``."""
+    """Return the asset whose run maintains all tables of the lake.
+
+    Replaced files stay readable for ``retention_hours``.
+    """
 
     @dg.asset(key=[GROUP, name], group_name=GROUP, kinds={"deltalake"}, description="Merges small files of tables and deletes old ones")
     def keep_lake(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult[None]:
@@ -54,7 +63,7 @@ def lake_asset(*, name: str = "lake", retention_hours: int = DEFAULT_RETENTION_H
 
 
 def keep_table(lake: Lake, table: str, *, retention_hours: int, many_files: int) -> TableUpkeep:
-    """Merge the files of one table if that is worth it, and delete those that are old."""
+    """Merge the files of one table if it is due, and delete old files."""
     merged, is_busy = 0, False
     try:
         for size in SIZE_CLASSES_BYTES:
@@ -68,5 +77,5 @@ def keep_table(lake: Lake, table: str, *, retention_hours: int, many_files: int)
 
 
 def is_due(file_sizes: Sequence[int], class_bytes: int, many_files: int) -> bool:
-    """Return whether so many files are too small for a size class that merging them is worth it."""
+    """Return whether enough files are smaller than a size class to merge them."""
     return sum(size < class_bytes for size in file_sizes) >= many_files

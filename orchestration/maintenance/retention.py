@@ -1,7 +1,9 @@
-"""Retention of topics, as an asset: asks the brokers for a pass now, and deletes records that every table has read, where that is declared.
+"""Retention of topics, as an asset: asks the brokers for a pass, and deletes consumed records.
 
-Decides up to which offset records may go: the lowest checkpoint of all tables that follow the topic; a table that has none yet keeps them
-all. Brokers that cannot be asked for a pass (Apache Kafka's) clean by themselves, and the run says so.
+Records that every table has read are deleted only if that is declared. Decides up to which offset
+records may be deleted: the lowest checkpoint of all tables that follow the topic. A table without a
+checkpoint keeps them all. Brokers that cannot be asked for a pass (Apache Kafka's) clean by
+themselves, and the run says so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +24,16 @@ BY_ITSELF = "the brokers clean by themselves; they cannot be asked for a pass"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """What a run removed. ``passes`` is None where the brokers clean by themselves; ``deleted`` counts offsets by topic."""
+    """The result of a run.
+
+    ``passes`` is None if the brokers clean by themselves. ``deleted`` counts offsets by topic.
+    """
 
     passes: tuple[RetentionPass, ...] | None
     deleted: Mapping[str, int]
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
-        """Return what the UI shows and plots."""
+        """Return the metadata that the UI shows and plots."""
         passes = self.passes or ()
         touched = [one for one in passes if one.segments]
         rows = [
@@ -46,9 +51,10 @@ class RetentionReport:
 
 
 def retention_asset(*, name: str = "retention", delete_consumed: Sequence[str] = ()) -> dg.AssetsDefinition:
-    """Return the asset whose run applies retention. Records of the topics ``delete_consumed`` go as soon as all tables have read them.
+    """Return the asset whose run applies retention.
 
-    What was deleted cannot be replayed any more.
+    Records of the topics ``delete_consumed`` are deleted as soon as all tables have read them. They
+    cannot be replayed afterwards.
     """
 
     @dg.asset(key=[GROUP, name], group_name=GROUP, kinds={"kafka"}, description="Removes segments that retention no longer keeps")
@@ -73,7 +79,9 @@ def consumers_of(feeds: Iterable[TopicFeed], topics: Sequence[str]) -> list[Topi
 
 
 def run_retention(log: LogClient, lake: Lake, consumers: Sequence[TopicFeed]) -> RetentionReport:
-    """Delete what all ``consumers`` of a topic have read, then let the brokers remove the segments.
+    """Delete records that all ``consumers`` of a topic have read.
+
+    Then let the brokers remove segments.
 
     :raises LogServiceError: the log service cannot answer.
     """
@@ -89,8 +97,9 @@ def run_retention(log: LogClient, lake: Lake, consumers: Sequence[TopicFeed]) ->
 
 
 def decide_deletions(lags: Iterable[TopicLag]) -> dict[int, int]:
-    """Return, by partition, below which offset the records of one topic may go: the lowest checkpoint of its tables, given by their
-    ``lags``.
+    """Return, by partition, the offset below which records of one topic may be deleted.
+
+    It is the lowest checkpoint of the topic's tables, given by their ``lags``.
     """
     tables = list(lags)
     partitions = {one.partition: one.log_start_offset for lag in tables for one in lag.partitions}

@@ -1,4 +1,7 @@
-"""The upkeep of a project that declares none: retention and compaction of topics, files of the lake, Dagster's history; and when."""
+"""The upkeep of a project that declares none, and its schedules.
+
+It covers retention and compaction of topics, files of the lake, and Dagster's history.
+"""
 
 import dagster as dg
 
@@ -9,7 +12,7 @@ from orchestration.maintenance.retention import GROUP, retention_asset
 from orchestration.schedules import HOURLY, asset_schedule
 
 KEPT_HISTORY = Limits(days=7, event_days=2, succeeded_runs=500)
-"""Runs of a table that gets records all day are many and small: five hundred take about 70 MB."""
+"""Runs of a table that gets records all day are many and small. Five hundred take about 70 MB."""
 
 
 def standard_maintenance() -> tuple[list[dg.AssetsDefinition], list[dg.ScheduleDefinition]]:
@@ -19,5 +22,5 @@ def standard_maintenance() -> tuple[list[dg.AssetsDefinition], list[dg.ScheduleD
 
 
 def is_maintenance(asset: dg.AssetsDefinition) -> bool:
-    """Whether an asset is one of upkeep: a project that has one cares for itself."""
+    """Return whether an asset is one of upkeep. A project that has one gets no standard upkeep."""
     return any(key.path[0] == GROUP for key in asset.keys)
