@@ -1,6 +1,7 @@
 """The resources of the platform's assets: log service, Spark, lake, warehouse, SQL database.
 
-Each field is optional; what is left out is read from ``orchestration.settings`` when a run or a tick first uses the resource.
+Each field is optional. A missing one is read from ``orchestration.settings`` when a run or a tick
+first uses the resource.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ __all__ = ["DatabaseResource", "LakeResource", "LogServiceResource", "SparkResou
 
 
 def default_resources() -> dict[str, Any]:
-    """Return the resources by the names under which the platform's assets ask for them."""
+    """Return the resources by the names that the platform's assets request."""
     return {
         "log_service": LogServiceResource(),
         "spark": SparkResource(),

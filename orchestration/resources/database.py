@@ -20,11 +20,12 @@ FROM_ENVIRONMENT = 'put the URL into an environment variable and name that, as D
 
 
 class DatabaseResource(dg.ConfigurableResource[Engine]):
-    """Opens the database at ``url`` (SQLAlchemy's form); TIDELOG_SQL_URL where it is not given, by default a SQLite file.
+    """Opens the database at ``url`` (SQLAlchemy's form), by default that of TIDELOG_SQL_URL.
 
-    Dagster shows the configuration of resources to everyone who sees its pages. A URL with a password comes from the environment:
-    ``DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))``, of which Dagster shows the variable's name. A password in the text is refused, and
-    so is an option that is not known to be harmless.
+    Without either it is a SQLite file. Dagster shows the configuration of resources to everyone who
+    sees its pages. So a URL with a password comes from the environment:
+    ``DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))``, of which Dagster shows the variable's
+    name. A password in the text is refused, and so is an option that is not known to be harmless.
     """
 
     url: str | None = Field(default=None, repr=False)
@@ -32,11 +33,11 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
     _refusal: str = PrivateAttr(default="")
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Look whether the run's config names another place."""
+        """Check whether the run's config names another place."""
         self._refusal = refused_config(context, "database", "TIDELOG_SQL_URL, or DatabaseResource(url=...) among its resources,")
 
     def get_resource_definition(self) -> Any:
-        """Return what Dagster keeps of this resource.
+        """Return the definition that Dagster keeps of this resource.
 
         :raises SettingsError: a secret stands, or may stand, in the text of ``url``.
         """
@@ -60,7 +61,9 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
 
 
 def open_engine(url: str) -> Engine:
-    """Return an engine whose transactions cover DDL on SQLite, too; the folder of a SQLite file is created.
+    """Return an engine whose transactions cover DDL on SQLite, too.
+
+    The folder of a SQLite file is created.
 
     :raises SettingsError: the URL makes no sense, or its driver is not installed.
     """
@@ -79,7 +82,10 @@ def open_engine(url: str) -> Engine:
 
 
 def _cover_schema_changes(engine: Engine) -> None:
-    """Python's sqlite3 begins a transaction only before it writes rows; here it begins when SQLAlchemy does."""
+    """Begin SQLite's transactions when SQLAlchemy does.
+
+    Python's sqlite3 begins one only before it writes rows.
+    """
 
     @event.listens_for(engine, "connect")
     def leave_transactions_to_us(connection: object, _record: object) -> None:

@@ -1,8 +1,9 @@
-"""Where the platform's resources lie is the project's to say: the config of a single run may not name another place.
+"""Places of the platform's resources: only the project sets them, and not the config of a run.
 
-Dagster lets a run's config replace the fields of any resource. A run that is sent elsewhere reads other topics, or commits to another lake
-than the one that the table's sensor, its checks and its replays look at. Decides that such a run is refused when it first uses the
-resource, with a sentence that says where the place is set. Resources of a project under other names are its own.
+Dagster lets a run's config replace the fields of any resource. Such a run would read other topics,
+or commit to another lake, than the table's sensor, checks and replays use. Decides that the run is
+refused when it first uses the resource, with a sentence that says where the place is set. Resources
+of a project under other names are not checked.
 """
 
 from collections.abc import Mapping
@@ -15,10 +16,12 @@ from orchestration.settings import SettingsError
 
 
 def refused_config(context: dg.InitResourceContext, name: str, places: str) -> str:
-    """Return why the config of the run that ``context`` is of is refused; empty where the resource ``name`` is as the project has it.
+    """Return why the config of a run is refused, an empty text if it is accepted.
 
-    ``places`` says where a project sets it. A run's config stands for all that the project gave the resource, so that a field that it
-    leaves out is one that it replaces. Dagster's launchpad writes down what the project gave: that is the same place.
+    It is accepted if it leaves the resource ``name`` as the project has it. ``places`` says where a
+    project sets it. A run's config replaces all fields that the project gave the resource, so that
+    a field that it leaves out is replaced, too. Dagster's launchpad writes down the project's
+    fields, which is the same place.
     """
     run_config: Mapping[str, Any] = {} if context.run is None else context.run.run_config
     configured = (run_config.get("resources") or {}).get(name) or {}
@@ -40,18 +43,24 @@ def refused_config(context: dg.InitResourceContext, name: str, places: str) -> s
 
 
 def is_left_to_runs(resource: dg.ResourceDefinition | None) -> bool:
-    """Whether a project declares a resource with ``configure_at_launch()``. Of Dagster's definitions, the function alone tells."""
+    """Return whether a project declares a resource with ``configure_at_launch()``.
+
+    Of Dagster's definitions, only the function shows this.
+    """
     return resource is not None and resource.resource_fn.__qualname__.startswith(f"{PartialResource.__name__}.")
 
 
 def declared_config(resource: dg.ResourceDefinition | None) -> Mapping[str, Any]:
-    """Return the fields of a resource as its project gave them, a variable of the environment by its name."""
+    """Return a resource's fields as its project gave them.
+
+    Variables of the environment appear by name.
+    """
     field = None if resource is None else resource.config_schema.as_field()
     return field.default_value or {} if field is not None and field.default_provided else {}
 
 
 def accept(refusal: str) -> None:
-    """Raise what ``refused_config`` returned.
+    """Raise the reason that ``refused_config`` returned, if any.
 
     :raises SettingsError: it returned a reason.
     """

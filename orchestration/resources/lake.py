@@ -11,14 +11,14 @@ from orchestration.tables import Lake
 
 
 class LakeResource(dg.ConfigurableResource[Lake]):
-    """Opens the lake at ``root``; TIDELOG_LAKE where it is not given."""
+    """Opens the lake at ``root``, by default that of TIDELOG_LAKE."""
 
     root: str | None = None
 
     _refusal: str = PrivateAttr(default="")
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Look whether the run's config names another place."""
+        """Check whether the run's config names another place."""
         self._refusal = refused_config(context, "lake", "TIDELOG_LAKE, or LakeResource(root=...) among its resources,")
 
     def open(self) -> Lake:

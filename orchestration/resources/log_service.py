@@ -1,6 +1,6 @@
-"""The log service as a Dagster resource: which cluster a run or a tick speaks to, and how it logs in.
+"""The log service as a Dagster resource: the cluster of a run or a tick, and its login.
 
-``orchestration.connection`` is what it opens, imported when that is first asked for. Knows no table.
+It opens ``orchestration.connection``, which is imported on first use. Knows no table.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 
 class LogServiceResource(dg.ConfigurableResource[LogClient]):
-    """Connects to ``bootstrap_servers``; TIDELOG_BOOTSTRAP_SERVERS where it is not given.
+    """Connects to ``bootstrap_servers``, by default those of TIDELOG_BOOTSTRAP_SERVERS.
 
-    ``client_config`` is the path of a properties file with Kafka's keys (``security.protocol``, ``sasl.*``, ``ssl.*``), so that two
-    resources log in to two clusters. It says everything then: TIDELOG_CLIENT_CONFIG and TIDELOG_SASL_... hold only where it is not given.
-    Each process reads the file where it connects, Spark's workers too, so that the path has to be there on every machine.
+    ``client_config`` is the path of a properties file with Kafka's keys (``security.protocol``,
+    ``sasl.*``, ``ssl.*``), so that two resources log in to two clusters. The file then replaces
+    TIDELOG_CLIENT_CONFIG and TIDELOG_SASL_... altogether. Each process reads the file where it
+    connects, Spark's workers too, so that the path has to exist on every machine.
     """
 
     bootstrap_servers: str | None = None
@@ -32,13 +33,15 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
     _refusal: str = PrivateAttr(default="")
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Look whether the run's config names another place."""
+        """Check whether the run's config names another place."""
         places = "TIDELOG_BOOTSTRAP_SERVERS, or LogServiceResource(bootstrap_servers=...) among its resources,"
         self._refusal = refused_config(context, "log_service", places)
 
     @contextmanager
     def open(self, *, timeout_ms: int | None = None) -> Iterator[LogClient]:
-        """Yield a connected client, closed afterwards; ``timeout_ms`` bounds each of its calls.
+        """Yield a connected client, closed afterwards.
+
+        ``timeout_ms`` bounds each of its calls.
 
         :raises SettingsError: the run's config names another log service.
         """
@@ -50,7 +53,9 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
 
     @contextmanager
     def open_admin(self, *, timeout_ms: int | None = None) -> "Iterator[BlockingAdmin]":
-        """Yield the client's own admin, for what operates the cluster itself; calls in the block raise ``LogServiceError``.
+        """Yield the client's own admin, for operations on the cluster itself.
+
+        Calls in the block raise ``LogServiceError``.
 
         :raises SettingsError: the run's config names another log service.
         """

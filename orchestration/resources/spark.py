@@ -1,4 +1,4 @@
-"""Spark as a Dagster resource: dagster-pyspark's lazy one, with our configuration under the one that is given."""
+"""Spark as a Dagster resource: dagster-pyspark's lazy one with our default configuration."""
 
 from typing import Any
 
@@ -10,9 +10,11 @@ from orchestration.spark.session import close_session, open_session
 
 
 class SparkResource(LazyPySparkResource):
-    """Opens a session when an asset first asks: on the warm server of TIDELOG_SPARK_REMOTE, else in this process.
+    """Opens a session when an asset first asks for it.
 
-    ``spark_config`` overrides single keys. Over Connect there is no ``spark_context``, and keys of the whole JVM have no effect.
+    It is on the warm server of TIDELOG_SPARK_REMOTE, else in this process. ``spark_config``
+    overrides single keys. Over Connect there is no ``spark_context``, and keys of the whole JVM
+    have no effect.
     """
 
     spark_config: dict[str, Any] = {}  # noqa: RUF012 - a field of pydantic's, copied per instance
@@ -26,11 +28,11 @@ class SparkResource(LazyPySparkResource):
             self._spark_session = open_session(load_settings(), {key: str(value) for key, value in self.spark_config.items()})
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
-        """Release the run's session on a warm server, which would keep it and its caches for long."""
+        """Release the run's session on a warm server, which would otherwise keep it."""
         self.forget()
 
     def forget(self) -> None:
-        """Close the session, so that the next use opens another."""
+        """Close the session. The next use opens another."""
         if self._spark_session is not None:
             close_session(self._spark_session, load_settings())
             self._spark_session = None

@@ -12,7 +12,10 @@ from orchestration.warehouse import Warehouse
 
 
 class WarehouseResource(dg.ConfigurableResource[Warehouse]):
-    """Opens the marts in ``directory`` over the lake at ``lake_root``; TIDELOG_WAREHOUSE and TIDELOG_LAKE where they are not given."""
+    """Opens the marts in ``directory`` over the lake at ``lake_root``.
+
+    The defaults are those of TIDELOG_WAREHOUSE and TIDELOG_LAKE.
+    """
 
     directory: str | None = None
     lake_root: str | None = None
@@ -20,7 +23,7 @@ class WarehouseResource(dg.ConfigurableResource[Warehouse]):
     _refusal: str = PrivateAttr(default="")
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Look whether the run's config names another place."""
+        """Check whether the run's config names another place."""
         self._refusal = refused_config(context, "warehouse", "TIDELOG_WAREHOUSE, or WarehouseResource(directory=...) among its resources,")
 
     def open(self) -> Warehouse:
