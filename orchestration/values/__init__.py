@@ -1,7 +1,15 @@
 """Values of records as typed columns: one strict reading of JSON by a declared schema.
 
-``ddl`` reads the schema that a topic declares. ``rule`` is the table of what JSON means, by type. ``strict_json`` reads by it, one value
-at a time, and says why another does not fit; ``scalars`` reads decimals, times and bytes. ``plain_json`` reads values that leave no doubt,
-many at a time. ``orchestration.formats.json_values`` asks both. Values with a VARIANT are judged (``judge``) and then parsed by Spark
-(``orchestration.transforms.parsing``). ``times``: times of records as numbers and as moments.
+- ``ddl``: reads the schema that a topic declares.
+- ``rule``: the table of the meaning of JSON, by type.
+- ``strict_json``: reads by it, one value at a time, and says why another does not fit.
+- ``scalars``: reads decimals, times and bytes.
+- ``plain_json``: reads values that leave no doubt, many at a time.
+- ``judge``: judges values with a VARIANT. Spark parses these afterwards
+  (``orchestration.transforms.parsing``).
+- ``times``: times of records as numbers and as moments.
+- ``type_names``: names of types in messages.
+- ``unwritten``: values without a form in JSON.
+
+``orchestration.formats.json_values`` uses ``plain_json`` and ``strict_json``.
 """

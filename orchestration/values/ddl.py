@@ -1,8 +1,10 @@
-"""The schema of a topic's values, read from Spark's DDL where it is declared: no Spark is started to find a typing error.
+"""The schema of a topic's values, read from Spark's DDL where it is declared.
 
-``id BIGINT NOT NULL, price DECIMAL(10,2), tags ARRAY<STRING>, place STRUCT<city: STRING>`` and so on: names (in backquotes where they are
-not letters, digits and underscores), a type, NOT NULL and COMMENT 'text'. Decides which types a topic may declare; ``TYPES`` lists them.
-Invariant: what is read here has the fields that Spark would have read.
+No Spark is started to find a typing error. A schema is ``id BIGINT NOT NULL, price DECIMAL(10,2),
+tags ARRAY<STRING>, place STRUCT<city: STRING>`` and so on: names (in backquotes if they have other
+characters than letters, digits and underscores), a type, NOT NULL and COMMENT 'text'. Decides which
+types a topic may declare. ``TYPES`` lists them.
+Invariant: the fields are those that Spark would have read.
 """
 
 import re
@@ -42,7 +44,7 @@ KNOWN = (*TYPES, *DECIMAL, ARRAY, MAP, STRUCT)
 
 
 class SchemaError(ValueError):
-    """A schema cannot be read; the text names the field and the word that is wrong."""
+    """A schema cannot be read. The text names the field and the wrong word."""
 
 
 @lru_cache
@@ -59,7 +61,7 @@ def parse_ddl(ddl: str) -> types.StructType:
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """A name, a text in quotes or a mark; nothing at the end of the schema."""
+    """A name, a text in quotes or a mark. It is empty at the end of the schema."""
 
     text: str
     is_quoted: bool = False
@@ -120,7 +122,7 @@ def _shown(word: _Word) -> str:
 
 
 def _fields(words: _Words, end: str, path: str = "") -> Iterator[types.StructField]:
-    """Yield fields up to the mark ``end``, which is left where it is."""
+    """Yield fields up to the mark ``end``, which is not taken."""
     seen: set[str] = set()
     while True:
         name = words.take()

@@ -1,4 +1,4 @@
-"""The verdict on many values at once: in bulk where Arrow has no doubt, one by one where it has.
+"""The verdict on many values at once: in bulk if Arrow has no doubt, else one by one.
 
 Decides nothing of its own: ``plain_json`` is certain only of values that ``strict_json`` accepts.
 """
@@ -15,12 +15,12 @@ from orchestration.values.strict_json import StrictSchema
 
 @dataclass(frozen=True, slots=True)
 class ValueJudge:
-    """Why values do not fit ``fields``; plain values only, so that Spark's workers can take it with them."""
+    """Judges whether values fit ``fields``. It has only plain values for Spark's workers."""
 
     fields: types.StructType
 
     def __call__(self, values: pa.Array) -> pa.Array:
-        """Return for each of ``values`` (binary) why it does not fit, null where it fits."""
+        """Return the fault of each of ``values`` (binary), null if it fits."""
         plain = plain_schema(self.fields)
         is_plain = np.zeros(len(values), np.bool_) if plain is None else read_plain(values, plain)[1]
         doubtful = np.flatnonzero(~is_plain)

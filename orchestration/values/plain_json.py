@@ -1,14 +1,18 @@
 """JSON values that leave no doubt, as typed Arrow columns: many records per step.
 
-Decides which records Arrow may parse: those of which it is certain that ``strict_json`` would accept them and find just these values.
-All others are in doubt and decided there: nothing here calls a record a misfit.
+Decides which records Arrow may parse. These are records of which it is certain that ``strict_json``
+would accept them and find the same values. All others are doubtful and are decided there. Nothing
+here calls a record a misfit.
 
-Why it is certain: the values are parsed as lines. Each begins with ``{``, ends with ``}`` and has no line break, so no document reaches
-over two lines (within a document no closing brace is followed by an opening one) and each line holds at least one; as many documents as
-lines are one each. Arrow refuses what does not fit: another type, a number out of range, a field given twice, a lone surrogate, a decimal
-with more digits than its scale. What it takes more lightly is looked for apart: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE,
-numbers beyond a DOUBLE's or a DECIMAL's range, other forms of times, years that are none, and the bounds of all parsers (nesting, digits).
-A type that is not in ``ARROW_TYPES``, and is no DECIMAL, leaves the whole schema to ``strict_json``.
+Reason for the certainty: the values are parsed as lines. Each begins with ``{``, ends with ``}``
+and has no line break. So no document spans two lines (within a document no closing brace is
+followed by an opening one) and each line holds at least one. If there are as many documents as
+lines, each line is one. Arrow refuses another type, a number out of range, a field given twice, a
+lone surrogate, and a decimal with more digits than its scale. This module checks everything that
+Arrow reads more leniently: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE, numbers beyond
+a DOUBLE's or a DECIMAL's range, other forms of times, invalid years, and the bounds of all parsers
+(nesting, digits). A type that is not in ``ARROW_TYPES``, and is no DECIMAL, leaves the whole schema
+to ``strict_json``.
 Invariant: the columns hold the values of the records without doubt, in their order.
 """
 
@@ -29,18 +33,27 @@ from orchestration.values.times import FIRST_US, LAST_US
 
 BLOCK_BYTES = 1 << 20
 FEW_RECORDS = 64
-"""What Arrow refuses among so few is in doubt as it is: to look for the one at fault costs more."""
+"""If Arrow refuses so few values, all are doubtful. A search for the faulty one costs more."""
 MAX_REFUSALS = 64
-"""Of one call; each is a parse in vain. What is refused beyond is in doubt."""
+"""Most refusals of one call, because each is a parse in vain.
+
+Further refused values are doubtful.
+"""
 SAFE_BYTES, MAX_BYTES = 1_000, 50_000
-"""Values up to ``SAFE_BYTES`` cannot reach a bound of a parser; those beyond ``MAX_BYTES`` are in doubt."""
+"""Values up to ``SAFE_BYTES`` cannot reach a bound of a parser.
+
+Those beyond ``MAX_BYTES`` are doubtful.
+"""
 MARKS = (b"\n", b"\r", b"NaN", b"Inf")
-"""What no value without doubt has anywhere in it."""
+"""Bytes that make a value doubtful wherever they stand in it."""
 LONG_NUMBER = r"[-+.0-9eE]{1000}"
 WIDEST = 76
-"""Digits of Arrow's widest decimals. Arrow shifts a number to the scale without a look at what overflows, so that 1e40 may become 0.5."""
+"""Digits of Arrow's widest decimals.
+
+Arrow shifts a number to the scale without a check for overflow, so that 1e40 may become 0.5.
+"""
 WIDE_NUMBER = r'[0-9]{38}|[0-9.][eE][-+]?[0-9]+"?[ \t]*[],}]'
-"""A number that may overflow there: none of fewer digits and without an exponent does."""
+"""A number that may overflow there. A number of fewer digits and without an exponent does not."""
 LOCAL_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 SHORTEST_UTC_TIME = len("2013-01-01T05:00:00Z")
 DATE_LENGTH = len("2013-01-01")
@@ -64,7 +77,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainSchema:
-    """The fields of a topic as Arrow has them: ``columns`` in the end, ``parsed`` as they come out of JSON."""
+    """The fields of a topic as Arrow schemas.
+
+    ``columns`` are the final types, ``parsed`` the types that Arrow parses from JSON.
+    """
 
     columns: pa.Schema
     parsed: pa.Schema
@@ -75,7 +91,7 @@ class PlainSchema:
 
 
 def plain_schema(fields: types.StructType) -> PlainSchema | None:
-    """Return how Arrow parses ``fields``, None where it cannot."""
+    """Return how Arrow parses ``fields``, None if it cannot."""
     kinds = [_arrow_type(field.dataType) for field in fields]
     if not kinds or None in kinds:
         return None
@@ -99,7 +115,10 @@ def _arrow_type(kind: types.DataType) -> pa.DataType | None:
 
 
 def _is_epoch(field: types.StructField) -> bool:
-    """Whether a field is a TIMESTAMP whose unit as a number is declared: texts are in doubt then, because numbers are expected."""
+    """Return whether a field is a TIMESTAMP with a declared unit of numbers.
+
+    Texts are then doubtful, because numbers are expected.
+    """
     return isinstance(field.dataType, types.TimestampType) and reading_of(field).epoch_unit is not None
 
 
@@ -110,7 +129,7 @@ def _parsed_type(kind: pa.DataType) -> pa.DataType:
 
 
 def read_plain(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags]:
-    """Return the columns of those of ``values`` (binary) that leave no doubt, and which these are."""
+    """Return the columns of the values (binary) without doubt, and flags that mark these values."""
     positions = np.flatnonzero(_is_candidate(values, has_decimals=schema.has_decimals))
     candidates = values if len(positions) == len(values) else values.take(pa.array(positions))
     is_plain: Flags = np.zeros(len(values), np.bool_)
@@ -131,14 +150,14 @@ def read_plain(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags]:
 
 
 def _is_candidate(values: pa.Array, *, has_decimals: bool) -> Flags:
-    """Return which values are one line in braces, within the bounds of the parsers, and without what looks like a NaN."""
+    """Return which values are one line in braces, within the bounds of parsers, and without NaN."""
     octets, offsets = _octets(values)
     sizes = np.diff(offsets)
     candidates: Flags = (sizes >= len(b"{}")) & (sizes <= MAX_BYTES)
     filled = np.flatnonzero(candidates)
     candidates[filled] = (octets[offsets[filled]] == ord("{")) & (octets[offsets[filled + 1] - 1] == ord("}"))
     for mark in MARKS:
-        if _has(octets[offsets[0] : offsets[-1]], mark):  # to look through all at once costs a tenth of a look into each
+        if _has(octets[offsets[0] : offsets[-1]], mark):  # a search in each costs ten times more
             candidates &= ~_flags(pc.match_substring(values, mark))
     long = np.flatnonzero(candidates & (sizes > SAFE_BYTES))
     if long.size:
@@ -151,7 +170,10 @@ def _is_candidate(values: pa.Array, *, has_decimals: bool) -> Flags:
 
 
 def _octets(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Return the bytes that ``values`` lie in, and where each begins; one more says where the last one ends."""
+    """Return the bytes that contain ``values``, and where each begins.
+
+    One more place says where the last one ends.
+    """
     _, offsets, octets = values.buffers()
     starts = np.zeros(1, np.int32) if offsets is None else np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     return np.frombuffer(octets or b"", np.uint8), starts
@@ -165,13 +187,13 @@ def _has(octets: npt.NDArray[np.uint8], mark: bytes) -> bool:
 
 
 def _flags(answers: pa.Array | pa.ChunkedArray) -> Flags:
-    """Return answers as flags; null is no."""
+    """Return answers as flags. Null is no."""
     flags: Flags = np.asarray(pc.fill_null(answers, False))
     return flags
 
 
 def _parsed(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags] | None:
-    """Return the columns of ``values`` and which rows are certain; None where Arrow refuses one of them."""
+    """Return the columns of ``values`` and flags of certain rows, None if Arrow refuses a value."""
     if not len(values):
         return None
     lines = pc.binary_join_element_wise(values, pa.scalar(b"", values.type), pa.scalar(b"\n", values.type))
@@ -197,7 +219,7 @@ def _parsed(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags] | N
 
 
 def _typed(column: pa.ChunkedArray, wanted: pa.DataType, epoch: int | None, is_certain: Flags) -> pa.ChunkedArray:
-    """Return ``column`` in its type in the end, and lower the flags of rows that are read otherwise.
+    """Return ``column`` in its final type, and lower the flags of rows that are read otherwise.
 
     :raises pa.ArrowInvalid: no such day or time exists.
     """
@@ -216,7 +238,10 @@ def _typed(column: pa.ChunkedArray, wanted: pa.DataType, epoch: int | None, is_c
 
 
 def _moments(numbers: pa.ChunkedArray, per_second: int, is_certain: Flags) -> pa.ChunkedArray:
-    """Numbers of a unit since 1970. Those beyond the years that texts can tell are in doubt."""
+    """Return times of numbers of a unit since 1970.
+
+    Numbers beyond the years that texts can express are doubtful.
+    """
     first, last = FIRST_US * per_second // US_PER_SECOND, LAST_US * per_second // US_PER_SECOND
     numbers = _within(numbers, pa.int64(), max(first + 1, -MAX_INTEGER), min(last, MAX_INTEGER), is_certain)
     if per_second > US_PER_SECOND:
@@ -228,13 +253,19 @@ def _moments(numbers: pa.ChunkedArray, per_second: int, is_certain: Flags) -> pa
 
 
 def _within(column: pa.ChunkedArray, kind: pa.DataType, first: int, last: int, is_certain: Flags) -> pa.ChunkedArray:
-    """Return ``column`` with null where it, as numbers of ``kind``, is not within ``first`` and ``last``; those rows are in doubt."""
+    """Return ``column`` with null where its numbers of ``kind`` are not in [``first``, ``last``].
+
+    Those rows are doubtful.
+    """
     numbers = column.cast(kind)
     return _kept(column, pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last)), is_certain)
 
 
 def _timestamps(texts: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
-    """Times in UTC with a Z, or without a zone, which are in UTC, too. Others are in doubt."""
+    """Return times of texts in UTC with a Z, or without a zone, which are in UTC, too.
+
+    Other texts are doubtful.
+    """
     is_utc = pc.and_(pc.ends_with(texts, "Z"), pc.greater_equal(pc.binary_length(texts), SHORTEST_UTC_TIME))
     if pc.all(is_utc).as_py() is False:
         is_local = pc.match_substring_regex(texts, LOCAL_TIME)
@@ -244,7 +275,7 @@ def _timestamps(texts: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
 
 
 def _kept(texts: pa.ChunkedArray, is_kept: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
-    """Return ``texts`` with null where they are not kept; those rows are in doubt."""
+    """Return ``texts`` with null where they are not kept. Those rows are doubtful."""
     kept: Flags = pc.fill_null(is_kept, True).to_numpy()
     is_certain &= kept
     return texts if kept.all() else pc.if_else(pa.array(kept), texts, pa.scalar(None, texts.type))

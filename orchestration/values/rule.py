@@ -1,7 +1,8 @@
-"""The rule of JSON values: for each type, which forms a column takes and as which value, and which make a dead letter and why.
+"""The rule of JSON values: the accepted forms of each type with their values, and the faults.
 
-Decides nothing: ``strict_json`` and ``scalars`` do. This is the table that documentation shows and that tests put through each way on
-which a record becomes a row: in the run process, by Spark's workers, and in SQL over a topic.
+Decides nothing: ``strict_json`` and ``scalars`` do. Documentation shows this table. Tests put it
+through each way on which a record becomes a row: in the run process, by Spark's workers, and in SQL
+over a topic.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,10 @@ PLAIN = Reading()
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A JSON text of a field, and the ``value`` in its column, or the ``fault`` of it: how the dead letter's reason goes on."""
+    """A JSON text of a field with its ``value`` in the column, or its ``fault``.
+
+    The fault continues the reason of the dead letter.
+    """
 
     json: str
     value: Any = None
@@ -85,7 +89,7 @@ RULE: Mapping[str, tuple[Form, ...]] = {
     "MAP<STRING,INT>": (Form('{"k": 1}', [("k", 1)]), *_refused("MAP<STRING,INT>", "[]", '"k"')),
     "STRUCT<n: INT>": (Form('{"n": 1, "other": 2}', {"n": 1}), Form("{}", {"n": None}), *_refused("STRUCT<n: INT>", "[]", "1")),
 }
-"""By type, as a schema declares it."""
+"""The forms by type, as a schema declares it."""
 
 
 def rule_table() -> str:

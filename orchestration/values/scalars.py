@@ -1,8 +1,11 @@
-"""What one JSON value means in a column: decimals, times and bytes, which JSON has no form of its own for.
+"""The meaning of one JSON value in a column: decimals, times and bytes.
 
-Decides which texts and numbers are one, and what they are in an Arrow column. The forms are few and complete: no host's time zone,
-no day of today, no list of zones' names takes part, so that a replay gives the same row. ``rule`` lists them with examples.
-Invariant: a value is either refused, or is the same number in the column on every way on which it gets there.
+JSON has no form of its own for these. Decides which texts and numbers are valid, and their values
+in an Arrow column. The forms are few and complete. They do not depend on a host's time zone, on
+today's date or on a list of zone names, so that a replay gives the same row. ``rule`` lists them
+with examples.
+Invariant: a value is either refused, or is the same number in the column on every way on which it
+gets there.
 """
 
 import re
@@ -22,7 +25,7 @@ EpochUnit = Literal["s", "ms", "us", "ns"]
 ROUNDINGS: Mapping[Rounding, str] = {"half_up": ROUND_HALF_UP, "half_even": ROUND_HALF_EVEN, "down": ROUND_DOWN}
 UNITS_PER_SECOND: Mapping[EpochUnit, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 ROUNDING_KEY, EPOCH_UNIT_KEY = "tidelog.rounding", "tidelog.epoch_unit"
-"""Under which a field's metadata say how its values are read."""
+"""Keys in a field's metadata that say how its values are read."""
 DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?", re.ASCII)
 DAY = r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
 CLOCK = r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,9}))?)?"
@@ -42,12 +45,15 @@ TOO_FINE = ": it has more digits behind the point, and the topic declares no rou
 
 
 class MisfitError(ValueError):
-    """A value does not fit its field; the text ends a sentence that begins with the field's name."""
+    """A value does not fit its field.
+
+    The text ends a sentence that begins with the field's name.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a topic declares about its values beyond their types."""
+    """Declared readings of a topic's values, beyond their types."""
 
     rounding: Rounding | None = None
     epoch_unit: EpochUnit | None = None
@@ -58,7 +64,7 @@ class Reading:
                 raise ValueError(f"there is no {name} {given!r}: it is one of {', '.join(get_args(known))}")
 
     def declared_in(self, fields: types.StructType) -> types.StructType:
-        """Return ``fields`` with this noted in the metadata of each."""
+        """Return ``fields`` with this reading in the metadata of each."""
         noted = {key: value for key, value in ((ROUNDING_KEY, self.rounding), (EPOCH_UNIT_KEY, self.epoch_unit)) if value is not None}
         if not noted:
             return fields
@@ -66,12 +72,15 @@ class Reading:
 
 
 def reading_of(field: types.StructField) -> Reading:
-    """Return what was declared about the values of ``field``."""
+    """Return the declared reading of the values of ``field``."""
     return Reading(rounding=field.metadata.get(ROUNDING_KEY), epoch_unit=field.metadata.get(EPOCH_UNIT_KEY))
 
 
 def decimal_reader(kind: types.DecimalType, reading: Reading, fault: str) -> Callable[[Any], Decimal]:
-    """Return what reads numbers and texts as ``kind``; ``fault`` says that a value is none."""
+    """Return a function that reads numbers and texts as ``kind``.
+
+    ``fault`` is the text for invalid values.
+    """
     step = Decimal(1).scaleb(-kind.scale)
     mode = ROUND_DOWN if reading.rounding is None else ROUNDINGS[reading.rounding]
     exact = Context(prec=kind.precision, rounding=mode, traps=[InvalidOperation, *([Inexact] if reading.rounding is None else [])])
@@ -94,7 +103,10 @@ def decimal_reader(kind: types.DecimalType, reading: Reading, fault: str) -> Cal
 
 
 def timestamp_reader(reading: Reading, fault: str) -> Callable[[Any], int]:
-    """Return what reads texts, and numbers of the declared unit since 1970, as microseconds since 1970."""
+    """Return a function that reads times as microseconds since 1970.
+
+    A time is a text, or a number of the declared unit since 1970.
+    """
     per_second = UNITS_PER_SECOND[reading.epoch_unit or "s"]
 
     def read(value: Any) -> int:
@@ -111,7 +123,7 @@ def timestamp_reader(reading: Reading, fault: str) -> Callable[[Any], int]:
 
 
 def _unit_hint(value: int, per_second: int) -> str:
-    """Return a guess at the unit that would make ``value`` a time, empty where none does."""
+    """Return a guess at the unit that would make ``value`` a time, empty if there is none."""
     names = {1_000: "milliseconds", 1_000_000: "microseconds", 1_000_000_000: "nanoseconds"}
     finer = [name for unit, name in names.items() if unit > per_second and FIRST_US <= value * US_PER_SECOND // unit <= LAST_US]
     return f" (epoch {finer[0]}?)" if finer else ""
@@ -158,7 +170,7 @@ def _time_us(found: re.Match[str] | None, fault: str, advice: str) -> int:
 
 
 def _offset(zone: str) -> timedelta | None:
-    """Return a zone's offset from UTC, None where no clock has it."""
+    """Return a zone's offset from UTC, None if no clock has it."""
     if zone[0] not in "+-":
         return timedelta()
     digits = zone[1:].replace(":", "").ljust(4, "0")

@@ -1,11 +1,15 @@
-"""Which JSON values fit a schema, record by record, and in words why another does not.
+"""The strict check of JSON values against a schema, record by record, with reasons in words.
 
-Decides it for every way on which records become rows: what Arrow reads in bulk it accepts too, what it refuses never comes to Spark. A
-value fits when it is UTF-8 text of one JSON object (RFC 8259) and nothing after it, when each declared field has its type, and when the
-required ones (NOT NULL) are there. Unknown fields are ignored, missing optional ones are null. A number is no text and a text is no number
-(but a DECIMAL may be written as text, because many writers would lose its digits otherwise); a number has to be within its type's range; a
-declared field is given once. How texts of decimals, times and bytes look stands in ``scalars``; ``rule`` lists all forms with examples.
-Invariant: the same bytes get the same verdict in the same words, and the same values, whatever process asks.
+It applies on every way on which records become rows. It accepts all values that Arrow reads in
+bulk, and values that it refuses never reach Spark. A value fits if it is UTF-8 text of one JSON
+object (RFC 8259) with nothing after it, if each declared field has its type, and if the required
+ones (NOT NULL) are present. Unknown fields are ignored, missing optional ones are null. A number is
+no text and a text is no number. Only a DECIMAL may be written as text, because many writers would
+lose its digits otherwise. A number has to be within its type's range. A declared field may be given
+only once. ``scalars`` has the forms of texts of decimals, times and bytes, and ``rule`` lists all
+forms with examples.
+Invariant: the same bytes get the same verdict in the same words, and the same values, in every
+process.
 """
 
 import json
@@ -34,11 +38,11 @@ from orchestration.values.scalars import (
 from orchestration.values.type_names import type_name
 
 MAX_DEPTH = 500
-"""Levels of nesting; twice as many are too many for the parsers of Spark and Python."""
+"""Levels of nesting. Twice as many are too many for the parsers of Spark and Python."""
 MAX_NUMBER_LENGTH, MAX_NAME_LENGTH = 1_000, 50_000
-"""In characters; Spark's parser reads none that are longer."""
+"""In characters. Spark's parser reads none that are longer."""
 SAFE_LENGTH = 1_000
-"""Values up to it cannot reach any of these bounds."""
+"""Values up to this length cannot reach any of these bounds."""
 INTEGER_BITS: Mapping[type[types.DataType], int] = {
     types.ByteType: 8,
     types.ShortType: 16,
@@ -46,36 +50,42 @@ INTEGER_BITS: Mapping[type[types.DataType], int] = {
     types.LongType: 64,
 }
 FLOAT_END, DOUBLE_END = (2**25 - 1) << 103, (2**54 - 1) << 970
-"""From here on a number is rounded to a FLOAT's or a DOUBLE's infinity."""
+"""Numbers from here on are rounded to a FLOAT's or a DOUBLE's infinity."""
 NULL_VALUE = "the value is null"
 NOT_JSON = "the value is not JSON"
 TOO_DEEP = f"the value is nested deeper than {MAX_DEPTH} levels"
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
 Read = Callable[[Any], Any]
-"""Returns a JSON value as Arrow takes it for a column. Raises MisfitError where it does not fit."""
+"""Returns a JSON value as Arrow takes it for a column. Raises MisfitError if it does not fit."""
 Row = tuple[list[Any], str | None]
-"""The values of the fields, null where one does not fit, and what is wrong with them: None where nothing is."""
+"""The values of the fields, null for misfits, and the faults: None if there are none."""
 
 
 class RepeatedNames(dict[str, Any]):
-    """A JSON object that gives a name more than once; the last value counts for names that are not declared."""
+    """A JSON object that gives a name more than once.
+
+    The last value counts for undeclared names.
+    """
 
     names: frozenset[str]
 
 
 class _RefusedError(ValueError):
-    """A value is not read; the text is the reason."""
+    """A value is not read. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrictSchema:
-    """The verdict on values by the ``fields`` of a topic; plain values only, so that Spark's workers can take it with them."""
+    """The verdict on values by the ``fields`` of a topic.
+
+    It has only plain values, so that Spark's workers can receive it.
+    """
 
     fields: types.StructType
 
     def fault_of(self, value: bytes | None) -> str | None:
-        """Return why ``value`` does not fit, naming the fields that are to blame; None where it fits."""
+        """Return why ``value`` does not fit, naming the faulty fields, None if it fits."""
         return _row_of(value, _readers_of(self.fields))[1]
 
     def faults_of(self, values: pa.Array) -> list[str | None]:
@@ -83,19 +93,19 @@ class StrictSchema:
         return [fault for _, fault in self.rows_of(values)]
 
     def rows_of(self, values: pa.Array) -> list[Row]:
-        """Return the fields of each of ``values`` (binary), and what is wrong with it."""
+        """Return the fields of each of ``values`` (binary), and its fault."""
         readers = _readers_of(self.fields)
         return [_row_of(value, readers) for value in values.to_pylist()]
 
     def row_of(self, document: Mapping[str, Any]) -> Row:
-        """Return the fields of an object that ``load_document`` returned, and what is wrong with it."""
+        """Return the fields of an object that ``load_document`` returned, and its fault."""
         return _fields_of(document, _readers_of(self.fields))
 
 
 def load_object(value: bytes | None) -> dict[str, Any]:
-    """Return the JSON object that ``value`` is.
+    """Return ``value`` as a JSON object.
 
-    :raises ValueError: it is none; the text says why, in the words of a dead letter.
+    :raises ValueError: it is none. The text says why, in the words of a dead letter.
     """
     document = load_document(value)
     if not isinstance(document, dict):
@@ -104,9 +114,11 @@ def load_object(value: bytes | None) -> dict[str, Any]:
 
 
 def load_document(value: bytes | None) -> Any:
-    """Return the JSON document that ``value`` is; numbers with a fraction or exponent are decimals.
+    """Return ``value`` as a JSON document.
 
-    :raises ValueError: it is none; the text says why, in the words of a dead letter.
+    Numbers with a fraction or exponent are decimals.
+
+    :raises ValueError: it is none. The text says why, in the words of a dead letter.
     """
     if value is None:
         raise _RefusedError(NULL_VALUE)
@@ -175,12 +187,15 @@ def _bounded(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def _refuse_constant(_: str) -> NoReturn:
-    """Python reads NaN and Infinity, which are not JSON."""
+    """Refuse NaN and Infinity, which Python reads and which are not JSON."""
     raise _RefusedError(NOT_JSON)
 
 
 def _fraction(text: str) -> Decimal:
-    """Return a number with all its digits; beyond all exponents it is infinite or zero, as a float would be."""
+    """Return a number with all its digits.
+
+    Beyond all exponents it is infinite or zero, as a float would be.
+    """
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -202,7 +217,10 @@ def _readers_of(fields: types.StructType) -> Sequence[tuple[str, Read]]:
 
 
 def _field_readers(fields: types.StructType, inherited: Reading | None = None) -> list[tuple[str, Read]]:
-    """Return for each field its name and what reads it in a whole document; inner fields are read as the outer one says."""
+    """Return for each field its name and a function that reads it in a whole document.
+
+    Inner fields are read as the outer one declares.
+    """
     return [
         (field.name, _in_document(field.name, is_optional=field.nullable, read=_reader(field.dataType, inherited or reading_of(field))))
         for field in fields
@@ -302,7 +320,10 @@ def _integer_reader(bits: int, fault: str) -> Read:
 
 
 def _is_text(value: Any) -> bool:
-    """A text with half a surrogate pair (``\\ud800``) is no text: it has no UTF-8."""
+    r"""Return whether a value is a text that has UTF-8.
+
+    Half a surrogate pair (``\ud800``) has none.
+    """
     if type(value) is not str:
         return False
     if value.isascii():
@@ -344,4 +365,4 @@ _SCALARS: Mapping[type[types.DataType], Callable[[Any, str], Any]] = {
     types.DateType: read_day,
     types.BinaryType: read_base64,
 }
-"""VARIANT alone takes any value."""
+"""VARIANT is missing because it takes any value."""

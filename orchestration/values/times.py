@@ -1,7 +1,8 @@
-"""Times of records as numbers and as moments: the log has milliseconds since 1970, tables have microseconds.
+"""Times of records as numbers and as moments.
 
-Decides what becomes of a number of milliseconds that is too large to be told in microseconds: null, as a record without timestamp. A
-producer may stamp a record with any number.
+The log has milliseconds since 1970, tables have microseconds. Decides that a number of milliseconds
+that is too large for microseconds becomes null, as for a record without timestamp. A producer may
+stamp a record with any number.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)
 FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
-"""The years 1 to 9999, which texts of times can tell."""
+"""The first and last microsecond of the years 1 to 9999, which texts of times can express."""
 IN_MS = pa.timestamp("ms", tz="UTC")
 IN_US = pa.timestamp("us", tz="UTC")
 DAYS_PER_ERA, YEARS_PER_ERA = 146_097, 400
@@ -22,7 +23,10 @@ MAX_MS = (2**63 - 1) // 1_000
 
 
 def moment(time_us: int) -> datetime:
-    """Return microseconds since 1970 as a time. Raises OverflowError beyond ``FIRST_US`` and ``LAST_US``."""
+    """Return microseconds since 1970 as a time.
+
+    :raises OverflowError: it is beyond ``FIRST_US`` and ``LAST_US``.
+    """
     return EPOCH + time_us * MICROSECOND
 
 
@@ -32,7 +36,7 @@ def milliseconds_of(time: datetime) -> int:
 
 
 def in_microseconds(times: pa.Array) -> pa.Array:
-    """Return timestamps in microseconds, null where that cannot be."""
+    """Return timestamps in microseconds, null for those that do not fit."""
     try:
         return times.cast(IN_US)
     except pa.ArrowInvalid:
@@ -42,7 +46,7 @@ def in_microseconds(times: pa.Array) -> pa.Array:
 
 
 def values_of(column: pa.ChunkedArray) -> list[object]:
-    """Return the values of ``column`` as Python's; a time that Python's do not reach is a text."""
+    """Return the values of ``column`` as Python's. A time beyond Python's range is a text."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
@@ -50,7 +54,7 @@ def values_of(column: pa.ChunkedArray) -> list[object]:
 
 
 def is_tellable(one: pa.Scalar) -> bool:
-    """Whether a value, which may hold others, is without times beyond Python's years."""
+    """Return whether a value, which may hold others, is without times beyond Python's years."""
     try:
         one.as_py()
     except (OverflowError, ValueError):
@@ -59,7 +63,7 @@ def is_tellable(one: pa.Scalar) -> bool:
 
 
 def untellable_rows(rows: pa.Table) -> dict[int, str]:
-    """Return the numbers of the rows that hold times beyond the years 1 to 9999, and in which column."""
+    """Return the numbers of rows that hold times beyond the years 1 to 9999, with the column."""
     found: dict[int, str] = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         try:
@@ -71,12 +75,15 @@ def untellable_rows(rows: pa.Table) -> dict[int, str]:
 
 
 def has_times(kind: pa.DataType) -> bool:
-    """Whether values of ``kind`` are times, or may hold some."""
+    """Return whether values of ``kind`` are times, or may hold some."""
     return pa.types.is_temporal(kind) or any(has_times(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def _validate_told(chunk: pa.Array) -> None:
-    """Let Python read the least and the greatest of plain times, and all that are within others."""
+    """Let Python read the least and the greatest of plain times, and all times in nested values.
+
+    :raises OverflowError, ValueError: Python cannot read one of them.
+    """
     (chunk if pa.types.is_nested(chunk.type) else pa.array([*pc.min_max(chunk).values()], chunk.type)).to_pylist()
 
 
@@ -93,7 +100,10 @@ def _value_of(one: pa.Scalar) -> object:
 
 
 def _far_text(one: pa.Scalar) -> str:
-    """Return a time of a year that Python has none for. After 400 years the calendar repeats itself."""
+    """Return a time of a year beyond Python's range as text.
+
+    The calendar repeats after 400 years.
+    """
     is_date = pa.types.is_date(one.type)
     day_us = 86_400_000_000
     time_us = one.cast(pa.date32()).cast(pa.int32()).as_py() * day_us if is_date else one.cast(pa.timestamp("us")).cast(pa.int64()).as_py()

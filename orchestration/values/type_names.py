@@ -1,4 +1,7 @@
-"""Names of columns' types in messages: as a schema declares them, whichever library has the type."""
+"""Names of columns' types in messages, as a schema declares them.
+
+They are the same for the types of every library.
+"""
 
 import pyarrow as pa
 from pyspark.sql import types
@@ -18,7 +21,7 @@ def type_name(kind: types.DataType) -> str:
 
 
 def spark_type(kind: pa.DataType) -> types.DataType:
-    """Return the type of Spark that an Arrow column has.
+    """Return the Spark type of an Arrow type.
 
     :raises TypeError: Spark has none.
     """
@@ -30,7 +33,7 @@ def spark_type(kind: pa.DataType) -> types.DataType:
 
 
 def arrow_type_name(kind: pa.DataType) -> str:
-    """Return an Arrow type as a schema declares it, or, where none does, as Arrow calls it."""
+    """Return an Arrow type as a schema declares it, or by Arrow's name if no schema can."""
     try:
         return type_name(spark_type(kind))
     except TypeError:

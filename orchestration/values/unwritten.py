@@ -1,6 +1,7 @@
-"""Values of columns that JSON has no form for: NaN, infinity, and times beyond the years 1 to 9999.
+"""Values of columns without a form in JSON: NaN, infinity, and times beyond the years 1 to 9999.
 
-Decides which rows hold one. Written as texts they would be read as something else, or, by the rule of JSON values, not at all.
+Decides which rows hold one. Written as texts they would be read as other values, or, by the rule of
+JSON values, not at all.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,10 @@ NO_TIME = "is a time beyond the years 1 to 9999"
 
 
 def unwritten_rows(rows: pa.Table) -> dict[int, str]:
-    """Return the numbers of the rows that hold such a value, with the column and why: ``amount is NaN or infinite, ...``."""
+    """Return the numbers of the rows with such a value, and the fault of each.
+
+    The fault names the column: ``amount is NaN or infinite, ...``.
+    """
     found = {number: f"{name} {NO_TIME}" for number, name in untellable_rows(rows).items()}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if not _all_finite(column):
@@ -29,7 +33,7 @@ def _all_finite(column: pa.ChunkedArray) -> bool:
 
 
 def _floats(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the floating numbers in ``array`` and within it."""
+    """Yield the floating-point numbers in ``array`` and within it."""
     kind = array.type
     if pa.types.is_floating(kind):
         yield array
