@@ -1,17 +1,22 @@
-"""Partitions as a broker serves them: leadership, in-sync replicas, high watermark, followers, and the requests that wait for them.
+"""Partitions of a broker: leadership, in-sync replicas, high watermark, waiting requests.
 
-- ``partition_state``: who leads, who is in sync, how far records are safe; without input and output.
-- ``partition``: one partition: its log and its state; appends, reads, offsets, as leader and as follower.
-- ``replica_manager``: all partitions of a node, as the metadata says; tells listeners and waiting requests what changed.
-- ``listeners``: functions that are called when something changes, until their registration is cancelled.
-- ``purgatory``: delayed operations, finished once by a key or by their deadline.
-- ``syncs``, ``log_deletions``, ``moves``: what is done to logs beside the requests.
-- ``traffic``: sums of what partitions counted.
+- ``partition_state``: leadership, in-sync replicas and high watermark of one replica, without I/O.
+- ``partition``: one partition with its log and its state. It appends, reads and finds offsets, as
+  leader and as follower.
+- ``replica_manager``: all partitions of a node, kept in line with the metadata. It notifies
+  listeners and waiting requests of changes.
+- ``listeners``: functions that are called on a change until their registration is cancelled.
+- ``purgatory``: delayed operations. Each is finished once, by a key or by its deadline.
+- ``syncs``, ``log_deletions``, ``moves``: background work on logs, beside the requests.
+- ``traffic``: sums of the counters of partitions.
 
-For the replicas on other nodes, made when a partition first has one:
+These modules serve replicas on other nodes. They are made when a partition first has such a
+replica:
 
-- ``remote_replicas``: makes the others, and hands on to them what the metadata says. ``links``: how the other nodes are reached.
-- ``fetchers``, ``fetcher``: the connections to leaders; ``following`` has the decisions of a follower, without input and output.
-- ``isr_changes``: what leaders propose to the controller about who is in sync.
-- ``throttles``: how fast replicas that are being moved may be copied.
+- ``remote_replicas``: makes the others and passes metadata changes on to them. ``links``: how the
+  other nodes are reached.
+- ``fetchers``, ``fetcher``: the connections to leaders. ``following`` has the decisions of a
+  follower, without I/O.
+- ``isr_changes``: the changes of the in-sync replicas that leaders propose to the controller.
+- ``throttles``: rate limits for replicas that are being moved.
 """

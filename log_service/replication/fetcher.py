@@ -1,15 +1,21 @@
-"""One follower connection: fetches partitions from one leader, and appends what comes as it came.
+"""One follower connection, which fetches partitions from one leader and appends them.
 
-Decides when the leader is asked again: at once while records come, after a pause where a partition was refused or the leader cannot be
-reached, and at once when the metadata says something new. ``following`` decides what is asked for and what a response means, ``Partition``
-what it does to the log. One request is in flight at a time, so that a request says what the one before it has brought.
+Decides when to send the next fetch. It sends at once while records arrive or when the metadata
+changes. It pauses after the leader refused a partition or could not be reached. ``following``
+decides the content of a request and the meaning of a response. ``Partition`` applies the response
+to the log. One request is in flight at a time, so each request acknowledges the records of the
+previous response.
 
-A new partition does not wait behind a request that waits at the leader: that request is given up a moment later, with its connection, and
-another connection asks for all.
+A new partition does not wait behind a fetch that waits at the leader. That fetch is given up a
+moment later together with its connection, and another connection asks for all partitions.
 
-Invariants: a response changes a partition only while that is where it was when it was asked for: same leader epoch, same log end. After a
-response of which something was not taken, the next request begins another session: within this one the leader would not say it again. Where
-records are synced before they count, they are synced before the next request tells the leader of them.
+Invariants:
+
+- A response changes a partition only while its leader epoch and log end are those of the request.
+- If part of a response was not applied, the next request begins a new fetch session. Within the old
+  one the leader would not repeat that part.
+- Where records must be synced before they count, they are synced before the next request
+  acknowledges them.
 """
 
 import logging
@@ -45,24 +51,36 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PATIENCE_MS = 10
-"""How long a request that waits at the leader may go on once another partition is to be fetched."""
+"""How long a fetch may go on waiting at the leader after another partition was added."""
 GIVEN_UP_EVERY_MS = 100
-"""A request is given up no more often: thousands of partitions that come one after the other would else each cost a connection."""
+"""Least time between two given-up requests.
+
+Otherwise thousands of partitions that are added one after the other would each cost a connection.
+"""
 THROTTLED_PAUSE_MS = 100
-"""How long a throttled partition is left out before the rate is looked at again."""
+"""How long a throttled partition is left out before the rate is checked again."""
 UNTOLD_REFUSALS = 4
-"""So many refusals in a row are no news: a leader hears of a new partition, or of its election, a moment later than a follower."""
+"""Refusals in a row that are not logged.
+
+A leader may learn of a new partition, or of its election, a moment later than a follower.
+"""
 STALE_TOLD_AFTER_MS = 10_000
-"""Every election leaves followers behind their leader's epoch for a moment. One that still is after so long gets no metadata."""
+"""How long a follower may wait for a later leader epoch before this is logged.
+
+Every election leaves followers behind their leader's epoch for a moment. A longer wait means that
+no metadata arrives.
+"""
 APPENDED_PER_TURN_BYTES = 1 << 20
-"""After so many bytes of a response other tasks get their turn."""
+"""Bytes of a response to append before other tasks get a turn."""
 
 
 class Followed:
-    """One partition that is fetched. ``wish`` is what the request in flight, or the last one, asked for.
+    """One partition that is fetched.
 
-    It ``is_lagging`` until it has what the leader calls safe; ``lag`` is how many records of that it had not when the leader responded.
-    It ``is_compared`` once the leader has said that its own log is the same up to where this one ended.
+    ``wish`` is the content of the request in flight, or of the last one. ``is_lagging`` is true
+    until the replica has all records below the leader's high watermark. ``lag`` is how many of
+    these records were missing when the leader responded. ``is_compared`` is true once the leader
+    confirmed that its log equals this one up to this one's end.
     """
 
     __slots__ = ("failure_count", "is_compared", "is_lagging", "lag", "partition", "wish")
@@ -77,10 +95,12 @@ class Followed:
 
 
 class Fetcher:
-    """The partitions that one task fetches from one leader. ``run`` it; it ends when there is nothing left to fetch.
+    """The partitions that one task fetches from one leader.
 
-    ``find_leader`` returns where the leader listens, None where the metadata does not say; ``metadata_version`` its level;
-    ``on_safe`` is called with a partition whose high watermark moved; ``throttle`` returns what limits this side, if anything does.
+    ``run`` ends when no partition is left to fetch. ``find_leader`` returns the leader's host and
+    port, or None if the metadata does not name them. ``metadata_version`` returns the level of the
+    metadata version. ``on_safe`` is called with a partition whose high watermark moved.
+    ``throttle`` returns the throttle of this side, or None if there is none.
     """
 
     def __init__(
@@ -130,15 +150,18 @@ class Fetcher:
     def __len__(self) -> int:
         return len(self._followed)
 
-    # What is fetched
+    # The fetched partitions
 
     @property
     def max_lag(self) -> int:
-        """How many records the partition that is furthest behind has yet to fetch."""
+        """The lag, in records, of the partition that is furthest behind."""
         return max((followed.lag for followed in self._followed.values()), default=0)
 
     def add(self, partition: Partition) -> None:
-        """Fetch a partition from now on, or, where it is fetched already, in its new leader epoch."""
+        """Start to fetch a partition.
+
+        If it is fetched already, start again in its new leader epoch.
+        """
         key = _key(partition)
         self._followed[key] = followed = Followed(partition)
         self._paused.pop(key, None)
@@ -156,13 +179,16 @@ class Fetcher:
         self._ask_again_soon()
 
     def _ask_again_soon(self) -> None:
-        """Have a request that waits at the leader given up: a new partition waits behind it."""
+        """Have the request in flight given up soon, because a new partition waits behind it."""
         if self._in_flight is not None and not self._is_losing_patience:
             self._is_losing_patience = True
             self._start_soon(self._lose_patience, *self._in_flight)
 
     async def _sync_before(self, key: PartitionKey, followed: Followed) -> None:
-        """Sync a log before the first request tells a leader of it: what an earlier leader sent may not be synced yet."""
+        """Sync a log before the first fetch acknowledges its end to a leader.
+
+        Records from an earlier leader may not be synced yet.
+        """
         await self._sync_one(followed)
         if self._followed.get(key) is followed and not followed.partition.is_offline:
             self._activate(key, followed)
@@ -170,7 +196,7 @@ class Fetcher:
             self._ask_again_soon()
 
     def remove(self, partition: Partition) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         key = _key(partition)
         followed = self._followed.get(key)
         if followed is not None and followed.partition is partition:
@@ -181,12 +207,15 @@ class Fetcher:
             self._news.set()
 
     def wake(self) -> None:
-        """Ask the leader again at once: the metadata says something new of it, or of a partition."""
+        """Send the next request at once, because metadata of the leader or a partition changed."""
         self._resume_ms = 0
         self._news.set()
 
     async def _lose_patience(self, scope: trio.CancelScope, connection: RpcConnection) -> None:
-        """Give up the request in flight once nothing has come for a moment: it waits at the leader, and a new partition behind it."""
+        """Give up the request in flight once no bytes have arrived for a moment.
+
+        It waits at the leader, and a new partition waits behind it.
+        """
         await trio.sleep(max(0, self._patient_until_ms - self._clock.monotonic_ms()) / 1_000)
         seen_bytes = -1
         while self._in_flight is not None and self._in_flight[0] is scope and connection.bytes_received != seen_bytes:
@@ -220,7 +249,7 @@ class Fetcher:
         self._paused[key] = self._clock.monotonic_ms() + following.pause_ms(step, followed.failure_count, self._config.backoff_ms)
 
     def _stop(self, followed: Followed, error: KafkaError) -> None:
-        """Fetch a partition no more until the metadata says something new of it."""
+        """Stop fetching a partition until its metadata changes."""
         self._rest(_key(followed.partition))
         logger.error("%s is not fetched until its leader changes: %s", followed.partition.topic_partition, error)
 
@@ -249,7 +278,7 @@ class Fetcher:
                 self._activate(key, self._followed[key])
 
     def _hold_back_throttled(self) -> None:
-        """Leave partitions that lag out of the next requests while more was fetched of such than the throttle allows."""
+        """Leave lagging partitions out of requests while the throttle's rate is exceeded."""
         throttle = self._throttle()
         now_ms = self._clock.monotonic_ms()
         if throttle is None or not throttle.is_exceeded(now_ms):
@@ -260,7 +289,7 @@ class Fetcher:
                 self._paused[key] = now_ms + THROTTLED_PAUSE_MS
 
     def _tell_stale(self) -> None:
-        """Say once of each partition that the metadata of its leader epoch does not come."""
+        """Warn once about each partition whose newer leader epoch is overdue in the metadata."""
         if self._stale:
             now_ms = self._clock.monotonic_ms()
             for key in [key for key, until_ms in self._stale.items() if until_ms <= now_ms]:
@@ -280,7 +309,7 @@ class Fetcher:
             await self._news.wait()
 
     async def _fetch(self) -> None:
-        """Send one request, and take its response."""
+        """Send one request and process its response."""
         response: FetchResponse | None = None
         try:
             connection = await self._connect()
@@ -315,7 +344,10 @@ class Fetcher:
         return connection
 
     def _give_up_connection(self) -> None:
-        """Close the connection; the next one is another, which need not wait out a pause."""
+        """Close the connection.
+
+        The next one is another destination of the pool, so it has no pause to wait out.
+        """
         if self._destination is not None:
             self._links.pool().forget(self._destination)
             self._destination = None
@@ -429,7 +461,10 @@ class Fetcher:
             self._take_failure(followed, error)
 
     def _append(self, followed: Followed, told: PartitionData) -> bool:
-        """Append what came, and say whether it has to be synced before the leader may count it."""
+        """Append the records of a response.
+
+        Return whether they must be synced before the leader may count them.
+        """
         partition = followed.partition
         records: Buffer = told.records or b""  # type: ignore[assignment]  # what was received is no slice of a file
         throttle = self._throttle()
@@ -443,7 +478,7 @@ class Fetcher:
         return must_sync
 
     def _take_error(self, followed: Followed, code: int, lost: list[Followed]) -> None:
-        """React to what the leader says is wrong with a partition."""
+        """React to a partition error in the leader's response."""
         step = following.step_after(code)
         name = ErrorCode.of(code)
         if step is Step.FIND_OFFSET:
@@ -458,7 +493,7 @@ class Fetcher:
                 self._quiet.info(where, "Broker %s refuses to be followed in %s: %s", self.leader_id, where, name.name)
 
     def _take_failure(self, followed: Followed, error: KafkaError) -> None:
-        """React to what went wrong here with what the leader sent."""
+        """React to a local failure to apply the leader's response."""
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR and followed.partition.is_offline:
             self._stop(followed, error)
         else:
@@ -467,7 +502,7 @@ class Fetcher:
             self._quiet.warning(where, "What broker %s sent of %s cannot be appended: %s", self.leader_id, where, error)
 
     async def _sync(self, unsynced: list[Followed]) -> None:
-        """Sync what was appended, before the next request tells the leader of it."""
+        """Sync the appended records before the next request acknowledges them to the leader."""
         async with trio.open_nursery() as nursery:
             for followed in unsynced:
                 nursery.start_soon(self._sync_one, followed)
@@ -479,10 +514,13 @@ class Fetcher:
             if self._followed.get(_key(followed.partition)) is followed:
                 self._take_failure(followed, error)
 
-    # Offsets that the leader does not have
+    # Offsets that are out of the leader's range
 
     async def _find_offset(self, followed: Followed, connection: RpcConnection) -> None:
-        """Ask where the leader's log ends and begins, and go there: it no longer has, or never had, what comes next here."""
+        """Ask for the leader's log end and start, and truncate or restart the log there.
+
+        The leader no longer has, or never had, the next offset of this follower.
+        """
         ask = partial(self._ask_offset, followed.partition, connection)
         try:
             leader_end = await ask(OffsetSpec.LATEST)
@@ -518,7 +556,7 @@ class Fetcher:
 
 
 def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int]) -> None:
-    """Cut a follower's log off where it parted from its leader's, as far as that is known by now.
+    """Truncate a follower's log where it diverged from its leader's, as far as known by now.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -530,11 +568,14 @@ def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int
 
 
 def drop_what_may_have_parted(followed: Followed, leader_start_offset: int) -> bool:
-    """Begin a follower's log anew at its end where the leader had deleted all below before the two logs were compared; say whether.
+    """Restart a follower's log at its end if it can no longer be compared with the leader's log.
 
-    The leader cannot say any more whether they are the same there. A follower that led before may have records there that were never
-    committed: a kill takes its log's start back to where it was last written down, and they would be read. Nor could it append the batch in
-    which the leader's log starts.
+    This is so if the leader deleted all offsets of the follower's log before the two logs were
+    compared. Return whether the log was restarted.
+
+    A follower that led before may have records that were never committed. A kill sets its log start
+    back to the last checkpoint, and these records would be read. It also could not append the batch
+    in which the leader's log starts.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -552,7 +593,10 @@ def drop_what_may_have_parted(followed: Followed, leader_start_offset: int) -> b
 
 
 def _is_as_asked(followed: Followed) -> bool:
-    """Whether a partition is where it was when it was asked for: a later leader epoch, or a truncation, voids the response."""
+    """Whether a partition is unchanged since it was requested.
+
+    A later leader epoch or a truncation voids the response.
+    """
     state, wish = followed.partition.state, followed.wish
     return (
         wish is not None

@@ -1,9 +1,11 @@
-"""All that this node fetches as a follower: which connection fetches which partition.
+"""All fetches of this node as a follower, and the connection that fetches each partition.
 
-Decides by the partition's name which of ``num.replica.fetchers`` connections to its leader fetches it. A connection begins with its first
-partition and ends with its last. ``Fetcher`` does the fetching.
+Decides by the partition's name which of ``num.replica.fetchers`` connections to its leader fetches
+it. A connection begins with its first partition and ends with its last. ``Fetcher`` does the
+fetching.
 
-Invariant: a partition is fetched over one connection at most, from the leader that the newest metadata names.
+Invariant: a partition is fetched over one connection at most, from the leader that the newest
+metadata names.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,11 +24,11 @@ from log_service.replication.partition import Partition
 from log_service.replication.throttles import Throttle
 
 FetcherKey = tuple[int, int]
-"""A leader, and the number of a connection to it."""
+"""(leader id, index of a connection to it)."""
 
 
 class Fetchers:
-    """The fetchers of one node; each is a task of ``nursery``."""
+    """The fetchers of one node. Each runs as a task of ``nursery``."""
 
     def __init__(
         self,
@@ -57,11 +59,11 @@ class Fetchers:
 
     @property
     def max_lag(self) -> int:
-        """How many records the partition that is furthest behind its leader has yet to fetch."""
+        """The lag, in records, of the partition that is furthest behind its leader."""
         return max((fetcher.max_lag for fetcher in self._fetchers.values()), default=0)
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition from its present leader, in its present leader epoch."""
+        """Fetch a partition from its current leader, in its current leader epoch."""
         where = partition.topic_partition
         key = (partition.leader, (crc32(where.topic.encode()) + where.partition) % self._links.config.fetcher_count)
         if self._places.get(where, key) != key:
@@ -76,13 +78,13 @@ class Fetchers:
             fetcher.add(partition)
 
     def forget(self, partition: Partition) -> None:
-        """Fetch a partition no more, if it is fetched."""
+        """Stop fetching a partition, if it is fetched."""
         key = self._places.pop(partition.topic_partition, None)
         if key is not None and (fetcher := self._fetchers.get(key)) is not None:
             fetcher.remove(partition)
 
     def on_brokers_changed(self, broker_ids: Iterable[int]) -> None:
-        """Ask these brokers again at once: where they are, or whether they are there, may have changed."""
+        """Send to these brokers at once, because their address or state may have changed."""
         changed = frozenset(broker_ids)
         for (leader_id, _), fetcher in self._fetchers.items():
             if leader_id in changed:

@@ -1,11 +1,18 @@
-"""What a follower asks its leader for, and what a response means to it: the decisions, without input and output.
+"""The decisions of a follower, without I/O: the content of a fetch and the meaning of a response.
 
-Decides the version of Fetch that goes with a metadata version, where a follower begins, how far it cuts its log where it parted from the
-leader's (KIP-101, KIP-279), what an error code asks for, and what of a fetch session a request has to name (KIP-227). ``fetcher`` performs
-it. Knows neither logs nor connections nor the time.
+Decides
 
-Invariant: a session's request names every partition whose wish changed since the leader last heard of it, and forgets those that are
-fetched no more; after any failure the next request names all.
+- the version of Fetch for a metadata version;
+- the first fetch offset of a new follower, and how far it truncates a diverged log (KIP-101,
+  KIP-279);
+- the reaction to an error code;
+- the partitions that a request of a fetch session has to name (KIP-227).
+
+``fetcher`` carries the decisions out. This module knows no logs, connections or time.
+
+Invariant: a session's request names every partition whose wish changed since the leader last
+received it, and forgets those that are no longer fetched. After any failure the next request names
+all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,10 +25,13 @@ from log_service.common.session_epochs import INITIAL_EPOCH, next_epoch
 from log_service.common.types import NO_LEADER_EPOCH
 
 FIRST_BACKOFF_MS = 20
-"""The pause after the first refusal that newer metadata ends, here or at the leader: it is on its way. It doubles from there."""
+"""Pause after the first refusal that newer metadata will end, here or at the leader.
+
+It doubles from there.
+"""
 
 PartitionKey = tuple[UUID, int]
-"""A partition by its topic's id."""
+"""(topic id, partition index)."""
 
 _FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (14, 15))
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -29,24 +39,29 @@ _FIRST_VERSION_BY_ID = 13
 
 
 def fetch_version(metadata_version: int) -> int:
-    """Return the version of Fetch that brokers speak among each other at a level of ``metadata.version``."""
+    """Return the version of Fetch between brokers at a level of ``metadata.version``."""
     return next((version for level, version in _FETCH_VERSIONS if metadata_version >= level), _FIRST_VERSION_BY_ID)
 
 
-# Where
+# Offsets
 
 
 def first_fetch_offset(log_end_offset: int, latest_epoch: int, high_watermark: int) -> int:
-    """Return where a new follower begins: at its log's end, if epochs tell where it parted from the leader; else at what is safe."""
+    """Return the first fetch offset of a new follower.
+
+    It is the log end if leader epochs can tell where the log diverged, otherwise the high
+    watermark.
+    """
     return log_end_offset if latest_epoch != NO_LEADER_EPOCH else high_watermark
 
 
 def truncation_offset(leader_epoch_end: tuple[int, int], own_epoch_end: tuple[int, int], log_end_offset: int) -> int:
-    """Return where a follower cuts its log off, which parted from the leader's.
+    """Return the offset at which a follower truncates a log that diverged from the leader's.
 
-    ``leader_epoch_end`` is the largest epoch up to the follower's that the leader knows, and where it ends there; ``own_epoch_end`` the
-    largest epoch up to that one that the follower knows, and where it ends here, (-1, -1) where it knows none. Where the two epochs differ
-    the follower asks again from there.
+    ``leader_epoch_end`` is the largest epoch known to the leader that is not above the follower's,
+    with its end offset there. ``own_epoch_end`` is the largest epoch known to the follower that is
+    not above that one, with its end offset here. It is (-1, -1) if the follower knows none. If the
+    two epochs differ, the follower asks again from there.
     """
     leader_epoch, leader_end = leader_epoch_end
     own_epoch, own_end = own_epoch_end
@@ -58,38 +73,46 @@ def truncation_offset(leader_epoch_end: tuple[int, int], own_epoch_end: tuple[in
 
 
 def has_more_than_leader(log_end_offset: int, leader_end_offset: int) -> bool:
-    """Whether a follower whose offset is out of range has more than its leader, so that it is cut to the leader's end."""
+    """Whether a follower whose offset is out of range is ahead of its leader.
+
+    It is then truncated to the leader's log end.
+    """
     return leader_end_offset < log_end_offset
 
 
 def must_restart(log_end_offset: int, leader_start_offset: int) -> bool:
-    """Whether the leader has nothing any more of what a follower lacks next, so that it drops everything and begins anew."""
+    """Whether the leader has deleted the next records that a follower lacks.
+
+    The follower then drops its log and restarts at the leader's log start.
+    """
     return leader_start_offset > log_end_offset
 
 
 def is_beyond_comparison(own_offsets: tuple[int, int], own_epoch: int, leader_start_offset: int, leader_epoch: int) -> bool:
-    """Whether a follower has records, all of them below the leader's start and of earlier epochs: the leader cannot tell where logs parted.
+    """Whether the leader cannot tell any more where a follower's log diverged.
 
-    ``own_offsets`` are where the follower's log starts and ends, ``own_epoch`` is the last epoch in it. Who has a record of the leader's
-    epoch has been compared before.
+    This is so if the follower has records, and all of them lie below the leader's log start and
+    have earlier epochs. ``own_offsets`` are the follower's log start and log end. ``own_epoch`` is
+    the last epoch in its log. A follower with a record of the leader's epoch has been compared
+    before.
     """
     own_start, own_end = own_offsets
     return own_start < own_end <= leader_start_offset and own_epoch != leader_epoch
 
 
-# What an error asks for
+# Reactions to errors
 
 
 class Step(Enum):
-    """What a follower does with a partition after an error of its leader."""
+    """Reaction of a follower to an error that its leader returns for a partition."""
 
     PAUSE = auto()
     PAUSE_SHORTLY = auto()
-    """Newer metadata, here or there, settles it soon."""
+    """Newer metadata, here or at the leader, will end the error soon."""
     FIND_OFFSET = auto()
     """Ask the leader where its log begins and ends."""
     STOP = auto()
-    """Until newer metadata comes."""
+    """Stop until newer metadata arrives."""
 
 
 _UNTIL_METADATA_COMES = frozenset(
@@ -104,7 +127,7 @@ _UNTIL_METADATA_COMES = frozenset(
 
 
 def step_after(code: int) -> Step:
-    """Return what a partition's error code asks for."""
+    """Return the reaction to a partition's error code."""
     if code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return Step.FIND_OFFSET
     if code == ErrorCode.FENCED_LEADER_EPOCH:
@@ -113,7 +136,7 @@ def step_after(code: int) -> Step:
 
 
 def pause_ms(step: Step, failure_count: int, backoff_ms: int) -> int:
-    """Return how long a partition is left alone after its ``failure_count``-th failure in a row."""
+    """Return the pause of a partition after its ``failure_count``-th failure in a row."""
     if step is not Step.PAUSE_SHORTLY:
         return backoff_ms
     return min(FIRST_BACKOFF_MS << min(failure_count - 1, 16), backoff_ms)
@@ -123,7 +146,7 @@ def pause_ms(step: Step, failure_count: int, backoff_ms: int) -> int:
 
 
 class Wish(NamedTuple):
-    """What a follower asks for of one partition."""
+    """The fetch parameters of one partition."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -132,7 +155,7 @@ class Wish(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What a request says of its session: the partitions that it names, and those that the leader is to forget."""
+    """Session part of a fetch request: the partitions that it names and forgets."""
 
     session_id: int
     session_epoch: int
@@ -141,7 +164,7 @@ class SessionRequest(NamedTuple):
 
 
 class FollowerSession:
-    """The fetch session of one connection, as the follower keeps it."""
+    """The fetch session of one connection, from the follower's side."""
 
     __slots__ = ("_epoch", "_session_id", "known")
 
@@ -149,7 +172,7 @@ class FollowerSession:
         self._session_id = 0
         self._epoch = INITIAL_EPOCH
         self.known: dict[PartitionKey, Wish] = {}
-        """What the leader was last told of each partition."""
+        """The parameters that the leader was last sent for each partition."""
 
     def __repr__(self) -> str:
         return f"<FollowerSession {self._session_id} epoch={self._epoch} partitions={len(self.known)}>"
@@ -160,7 +183,10 @@ class FollowerSession:
         return self._epoch == INITIAL_EPOCH
 
     def next(self, wishes: Iterable[tuple[PartitionKey, Wish]], gone: Iterable[PartitionKey]) -> SessionRequest:
-        """Return what the next request says. ``wishes`` are all partitions where ``is_full``, else those that may have changed."""
+        """Return the session part of the next request.
+
+        ``wishes`` are all partitions if ``is_full``, otherwise those that may have changed.
+        """
         known = self.known
         if self._epoch == INITIAL_EPOCH:
             known.clear()
@@ -172,7 +198,10 @@ class FollowerSession:
         return SessionRequest(self._session_id, self._epoch, named, forgotten)
 
     def accept(self, session_id: int) -> None:
-        """Take over a response without an error; the leader may have had no room for a session (id 0)."""
+        """Advance after a response without an error.
+
+        Id 0 means that the leader had no room for a session.
+        """
         if session_id == 0:
             self._session_id, self._epoch = 0, INITIAL_EPOCH
             return
@@ -180,7 +209,10 @@ class FollowerSession:
         self._epoch = next_epoch(self._epoch)
 
     def fail(self, code: int = ErrorCode.NONE) -> None:
-        """Begin another session with the next request, which ends this one, if the leader still has it."""
+        """Begin a new session with the next request.
+
+        It also ends this one, if the leader still has it.
+        """
         self._epoch = INITIAL_EPOCH
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session_id = 0

@@ -1,11 +1,17 @@
-"""AlterPartition: the in-sync replicas that this node's leaders propose, sent to the controller (KIP-497).
+"""AlterPartition: sends the in-sync replicas that this node's leaders propose (KIP-497).
 
-Decides when proposals are sent: those that wait go out together as soon as no request is under way, and again after a pause where the
-controller could not be asked or refused for now. ``PartitionState`` decides what is proposed and what a response means to it; the
-controller decides what becomes of it. Also looks, twice in the time that a follower may lag, for followers that lag too long.
+Decides when proposals are sent to the controller. Waiting proposals go out together as soon as no
+request is in flight. They are sent again after a pause if the controller could not be reached or
+refused for now. ``PartitionState`` decides the content of a proposal and the effect of a response.
+The controller decides whether to accept it. This module also looks for lagging followers, twice
+within the permitted lag time.
 
-Invariants: one request of this node is under way at a time. A proposal that newer metadata made void is not sent. One that the controller
-has refused for reasons that only metadata can settle is not sent again.
+Invariants:
+
+- One request of this node is in flight at a time.
+- A proposal that newer metadata voided is not sent.
+- A proposal that the controller refused for reasons that only metadata can settle is not sent
+  again.
 """
 
 import logging
@@ -36,13 +42,15 @@ RESEND_MS = 50
 MAX_PARTITIONS_PER_REQUEST = 2_000
 
 Sent = dict[tuple[UUID, int], tuple[Partition, IsrProposal]]
-"""What one request proposes, by topic id and partition."""
+"""The proposals of one request, by topic id and partition."""
 
 
 class IsrChanges:
-    """The proposals of one node. ``led`` yields the partitions that it leads; ``on_change`` is told what a response changed.
+    """The proposals of one node.
 
-    ``shrink_count``, ``expand_count`` and ``refused_count`` say what the controller did with proposals so far.
+    ``led`` yields the partitions that it leads. ``on_change`` is called with the changes that a
+    response made. ``shrink_count``, ``expand_count`` and ``refused_count`` count the results of
+    proposals so far.
     """
 
     def __init__(
@@ -73,7 +81,7 @@ class IsrChanges:
         return f"<IsrChanges waiting={len(self._waiting)}{' sending' if self._is_sending else ''}>"
 
     def request(self, partition: Partition) -> None:
-        """Send a partition's proposal as soon as may be."""
+        """Send a partition's proposal as soon as possible."""
         self._waiting[partition] = None
         if not self._is_sending:
             self._is_sending = True
@@ -88,7 +96,10 @@ class IsrChanges:
             self._is_sending = False
 
     async def _send_some(self) -> bool:
-        """Send what waits and take the response; say whether there was one without anything to send again."""
+        """Send the waiting proposals and process the response.
+
+        Return whether a response arrived that leaves nothing to send again.
+        """
         sent = self._take_waiting()
         if not sent:
             return True
@@ -128,7 +139,10 @@ class IsrChanges:
         return AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._links.broker_epoch(), topics=list(topics.values()))
 
     def _take_response(self, sent: Sent, response: AlterPartitionResponse) -> bool:
-        """Hand every result to its partition; one that the controller left out is sent again."""
+        """Pass every result to its partition.
+
+        Send a proposal again if the controller left it out.
+        """
         refused: dict[ErrorCode, list[TopicPartition]] = {}
         for topic in response.topics:
             for told in topic.partitions:
@@ -151,7 +165,8 @@ class IsrChanges:
             self.refused_count += 1
             change = state.refuse_isr(proposal, code, now_ms)
         else:
-            # Counted by the proposal: the metadata is mostly faster than the response, and the state has its ISR by now.
+            # Count by the proposal. The metadata usually arrives before the response, and the state
+            # has the new ISR by then.
             self.shrink_count += not proposal.is_expansion
             self.expand_count += proposal.is_expansion
             change = state.accept_isr(proposal, tuple(told.isr), told.leader_epoch, told.partition_epoch, now_ms)
@@ -166,7 +181,7 @@ class IsrChanges:
             self.look_for_laggards()
 
     def look_for_laggards(self) -> None:
-        """Propose to leave out every follower that has lagged too long."""
+        """Propose an ISR without the followers that have lagged too long."""
         now_ms = self._clock.monotonic_ms()
         for partition in self._led():
             state = partition.state

@@ -1,6 +1,7 @@
-"""How replication reaches the other nodes of the cluster.
+"""Connections of replication to the other nodes of the cluster.
 
-Decides nothing. No connection is opened, and no client code imported, before a partition of this node has a replica on another node.
+Decides nothing. No connection is opened, and no client code imported, before a partition of this
+node has a replica on another node.
 """
 
 from collections.abc import Callable
@@ -17,18 +18,22 @@ R = TypeVar("R", bound=Message)
 
 
 class AsksController(Protocol):
-    """Where a broker sends what the controller decides."""
+    """Sender of a broker's requests to the controller."""
 
     async def request(self, request: Message, response_type: type[R]) -> R:
-        """Return the controller's response. Raises KafkaError: it refuses the request as a whole, or cannot be reached."""
+        """Return the controller's response.
+
+        Raises KafkaError if the controller refuses the request as a whole or cannot be reached.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLinks:
-    """What a node uses to speak to others about partitions.
+    """Access of a node's replication to the other nodes.
 
-    ``pool()`` returns the connections to other nodes, ``broker_epoch()`` the epoch that the controller gave to this start of the node;
-    ``listener_name`` is the listener on which brokers reach each other.
+    ``pool()`` returns the connections to other nodes. ``broker_epoch()`` returns the epoch that the
+    controller assigned to this start of the node. ``listener_name`` is the listener on which
+    brokers reach each other.
     """
 
     controller: AsksController

@@ -1,8 +1,14 @@
-"""Listeners in the order in which they came, each with a registration that ends it.
+"""Listeners in order of registration. Each has a registration that ends it.
 
-Decides nothing. Invariants: a registration removes its own listener and no other, also where one listener is registered twice; a listener
-whose registration was cancelled is not called any more, also in the round that cancels it. One comes and goes at one cost, however many
-there are: each share group that reads a partition is one.
+Decides nothing.
+
+Invariants:
+
+- A registration removes its own listener and no other, even if one listener is registered twice.
+- A listener whose registration was cancelled is not called any more, not even in the round that
+  cancels it.
+- Adding and removing a listener costs the same however many there are, because each share group
+  that reads a partition is one.
 """
 
 from collections.abc import Iterator
@@ -10,11 +16,11 @@ from typing import Any, Final, Generic, TypeVar
 
 L = TypeVar("L")
 NONE: Final[dict[Any, None]] = {}
-"""The registrations of all that never had one, of ten thousand partitions for instance."""
+"""Shared empty registrations of everything without a listener, such as ten thousand partitions."""
 
 
 class Registration(Generic[L]):
-    """One listener's stay."""
+    """The registration of one listener."""
 
     __slots__ = ("_listeners", "listener")
 
@@ -23,16 +29,18 @@ class Registration(Generic[L]):
         self.listener = listener
 
     def cancel(self) -> None:
-        """Call the listener no more. Idempotent."""
+        """Stop calling the listener. Idempotent."""
         listeners, self._listeners = self._listeners, None
         if listeners is not None:
             del listeners.registrations[self]
 
 
 class Listeners(Generic[L]):
-    """The listeners of one thing. ``registrations`` is empty where there are none, which costs nothing to ask.
+    """The listeners of one object.
 
-    A listener that comes in a round is called from the next one on.
+    ``registrations`` is empty if there are none, so that the check is cheap.
+
+    A listener that is added during a round is called from the next one on.
     """
 
     __slots__ = ("registrations",)
@@ -44,7 +52,7 @@ class Listeners(Generic[L]):
         return (each.listener for each in tuple(self.registrations) if each._listeners is not None)  # noqa: SLF001 - a call less for each
 
     def add(self, listener: L) -> Registration[L]:
-        """Call ``listener`` from now on, after those that are here already."""
+        """Call ``listener`` from now on, after those that are registered already."""
         registration = Registration(self, listener)
         self.registrations = self.registrations or {}
         self.registrations[registration] = None

@@ -1,7 +1,9 @@
-"""The logs of deleted topics, renamed away some at a time, so that a large topic does not hold up the event loop.
+"""Deletions of the logs of deleted topics, some at a time.
 
-Decides when a log goes; that its partition is served no more is settled before. Invariant: the log of a partition that is created anew
-under the same name begins only after the old one was renamed.
+A large topic therefore does not block the event loop.
+
+Decides when a log is renamed away. The partition is no longer served by then. Invariant: a
+partition that is created anew under the same name gets its log only after the old one was renamed.
 """
 
 import logging
@@ -16,11 +18,11 @@ from log_service.storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 DELETED_AT_ONCE = 64
-"""How many logs are renamed away in one turn of the event loop."""
+"""Logs that are renamed away in one turn of the event loop."""
 
 
 class LogDeletions:
-    """The deletions of one node, in the order in which they were asked for."""
+    """The requested deletions of one node, in order of request."""
 
     def __init__(self, logs: LogManager, nursery: trio.Nursery) -> None:
         self._logs = logs
@@ -32,18 +34,21 @@ class LogDeletions:
         return f"<LogDeletions {len(self._doomed)}>"
 
     def request(self, topic_partition: TopicPartition) -> None:
-        """Have a partition's log deleted soon; nothing happens before ``begin``."""
+        """Request the deletion of a partition's log. Nothing happens before ``begin``."""
         self._doomed[topic_partition] = None
 
     def begin(self) -> None:
-        """Delete some of the logs now and the rest in turns."""
+        """Delete some of the logs now and the rest in later turns."""
         if self._doomed and not self._is_running:
             self._is_running = True
             self._delete_some(DELETED_AT_ONCE)
             self._nursery.start_soon(self._delete_rest)
 
     def finish(self, topic_partition: TopicPartition | None = None) -> None:
-        """Delete one log now, or all: what is left when the node stops would be a stray at the next start."""
+        """Delete one log now, or all.
+
+        A log that is left when the node stops would be a stray at the next start.
+        """
         if topic_partition is None:
             self._delete_some(len(self._doomed))
         elif topic_partition in self._doomed:

@@ -1,10 +1,14 @@
 """Moves of this node's replicas between its log directories: begun, under way, cancelled.
 
-Decides what a request for a directory means: the replica is there already, a move begins, or a move to another directory is cancelled
-first. Each move is a task of its own. ``storage.future_logs`` copies the log. Knows no requests of clients.
+Decides the effect of a request for a directory. The replica may be there already, a move begins, or
+a move to another directory is cancelled first. Each move is a task of its own.
+``storage.future_logs`` copies the log. Knows no requests of clients.
 
-Invariants: a partition has at most one move; a move that fails or is cancelled leaves the partition as it was; the partition gets its new
-log in the same turn of the event loop in which the log is replaced.
+Invariants:
+
+- A partition has at most one move.
+- A move that fails or is cancelled leaves the partition as it was.
+- The partition gets its new log in the same turn of the event loop in which the log is replaced.
 """
 
 import logging
@@ -23,7 +27,10 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaMoves:
-    """The moves of one node. ``on_moved`` is called with a partition once it uses the log in the other directory."""
+    """The moves of one node.
+
+    ``on_moved`` is called with a partition once it uses the log in the new directory.
+    """
 
     def __init__(self, futures: FutureLogs, on_moved: Callable[[Partition], None]) -> None:
         self._futures = futures
@@ -34,10 +41,10 @@ class ReplicaMoves:
         return f"<ReplicaMoves {len(self._targets)}>"
 
     def request(self, partition: Partition, target: LogDirectory, nursery: trio.Nursery) -> None:
-        """Move a partition's replica to ``target``; a move to another directory is cancelled.
+        """Move a partition's replica to ``target``, and cancel a move to another directory.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the partition's own directory is offline.
+            KafkaError: KAFKA_STORAGE_ERROR, the partition's current directory is offline.
         """
         log = partition.log
         if log is None or log.home.is_offline:
@@ -52,7 +59,7 @@ class ReplicaMoves:
             nursery.start_soon(self._move, partition, log, target, scope)
 
     def resume(self, partition: Partition, nursery: trio.Nursery) -> None:
-        """Begin the move again that the last stop of the node interrupted, if there was one."""
+        """Begin a move again if the last stop of the node interrupted it."""
         target = self._futures.take_unfinished(partition.topic_partition)
         if target is not None and not target.is_offline and not partition.is_offline:
             self.request(partition, target, nursery)

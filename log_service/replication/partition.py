@@ -1,13 +1,19 @@
-"""One partition as a broker serves it: its log, and the state that says who leads and how far records are safe.
+"""One partition of a broker: its log, and its state of leadership and high watermark.
 
-Decides whether a request may be served here (leadership, leader epoch), what is appended and what a read finds. ``PartitionState`` decides
-where the high watermark is. Knows neither requests nor waiting: the caller that appends or syncs tells the replica manager, and the replica
-manager tells the requests that wait. Only a sync waits for the disk; appends and reads run to their end.
+Decides whether a request may be served here (leadership, leader epoch), what is appended and what a
+read returns. ``PartitionState`` decides the high watermark. This module knows no requests and no
+waiting. A caller that appends or syncs notifies the replica manager, and the replica manager
+notifies the waiting requests. Only a sync waits for the disk. Appends and reads never yield to
+other tasks.
 
-Invariants: with ``flush.messages=1`` the high watermark never passes what is synced, so that an acknowledged record survives the loss of
-power; one sync serves every append before it. A leader whose high watermark has not reached what its epoch began with names no end of the
-log, because an earlier leader may have shown more (KIP-207). A failed sync is final: the log directory is offline from then on, and every
-request for a partition in it gets KAFKA_STORAGE_ERROR.
+Invariants:
+
+- With ``flush.messages=1`` the high watermark never passes the synced end, so that an acknowledged
+  record survives a loss of power. One sync serves every append before it.
+- A leader names no end of the log until its high watermark has reached the start of its epoch,
+  because an earlier leader may have exposed more (KIP-207).
+- A failed sync is final. The log directory is offline from then on, and every request for a
+  partition in it gets KAFKA_STORAGE_ERROR.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,11 +42,11 @@ from log_service.storage.verifications import Verification
 READ_UNCOMMITTED = Isolation.READ_UNCOMMITTED
 
 Batch = bytearray | memoryview | ValidatedBatches | KafkaError
-"""What a producer sent for a partition; or what its check has come to."""
+"""A producer's batch for one partition, or the result of its check."""
 
 
 class OffsetSpec(IntEnum):
-    """The timestamps of ListOffsets that are questions of their own (KIP-79, 734, 405, 1005, 1023)."""
+    """The special timestamps of ListOffsets (KIP-79, 734, 405, 1005, 1023)."""
 
     LATEST = -1
     EARLIEST = -2
@@ -52,7 +58,7 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOffset:
-    """What ``find_offset`` found; ``UNKNOWN_OFFSET`` where no record is what was asked for."""
+    """Result of ``find_offset``. The offset is ``UNKNOWN_OFFSET`` if no record matches."""
 
     offset: int = UNKNOWN_OFFSET
     timestamp: int = NO_TIMESTAMP
@@ -67,10 +73,11 @@ class ReadPlace(NamedTuple):
 
 
 class Partition:
-    """One replica on this node. It has no log where the log could not be opened.
+    """One replica on this node. It has no log if the log could not be opened.
 
-    ``state`` says who leads and how far records are safe. ``high_watermark_listeners`` are called with the partition when its high
-    watermark may have moved. The counts of requests and bytes are since the node started and only grow.
+    ``state`` holds leadership and the high watermark. ``high_watermark_listeners`` are called with
+    the partition when its high watermark may have moved. The counts of requests and bytes start at
+    0 with the node and only grow.
     """
 
     __slots__ = (
@@ -95,7 +102,7 @@ class Partition:
     def __init__(
         self, topic_partition: TopicPartition, topic_id: TopicId, log: Log | None, *, node_id: int, checkpointed_offset: int = 0
     ) -> None:
-        """``checkpointed_offset`` is the high watermark that was last written down."""
+        """``checkpointed_offset`` is the high watermark of the last checkpoint."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -117,7 +124,7 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
-        """Whether the log cannot be used: its directory failed."""
+        """Whether the log cannot be used because its directory failed."""
         return self.log is None or self.log.home.is_offline
 
     @property
@@ -127,12 +134,12 @@ class Partition:
 
     @property
     def leader(self) -> int:
-        """The broker that leads, -1 where there is none."""
+        """The id of the leader, -1 if there is none."""
         return self.state.leader
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the leader, -1 before the metadata named one."""
+        """The leader epoch, -1 before the metadata named one."""
         return self.state.leader_epoch
 
     @property
@@ -142,7 +149,7 @@ class Partition:
 
     @property
     def replica_count(self) -> int:
-        """How many replicas the partition has."""
+        """The number of replicas of the partition."""
         return len(self.state.replicas)
 
     @property
@@ -152,15 +159,18 @@ class Partition:
 
     @property
     def appended_record_count(self) -> int:
-        """Records appended since the node started: each took one offset."""
+        """The number of records appended since the node started. Each took one offset."""
         return 0 if self.log is None else max(0, self.log.log_end_offset - self._first_end_offset)
 
     # Leadership
 
     def apply(self, registration: PartitionRegistration, now_ms: int) -> Change:
-        """Lead or follow as the metadata says; ``now_ms`` is monotonic. A replica that is offline never leads.
+        """Lead or follow as the metadata says.
 
-        A leader that has followers notes at once where its epoch begins: they may ask before it appends anything.
+        ``now_ms`` is monotonic. An offline replica never leads.
+
+        A leader that has followers records the start of its epoch at once, because they may ask for
+        it before its first append.
         """
         change = self.state.apply(registration, is_online=not self.is_offline, now_ms=now_ms)
         if self.state.followers and self.log is not None and Change.LED in change:
@@ -168,12 +178,12 @@ class Partition:
         return change
 
     def note_offline(self, now_ms: int) -> Change:
-        """Lead no more where the log directory has failed."""
+        """Give up leadership if the log directory has failed."""
         registration = self.state.registration
         return Change.NOTHING if registration is None else self.state.apply(registration, is_online=False, now_ms=now_ms)
 
     def reconfigure(self, config: LogConfig, now_ms: int) -> Change:
-        """Go by ``config`` from now on, also for what was appended before."""
+        """Use ``config`` from now on, also for records that were appended before."""
         if self.log is None:
             return Change.NOTHING
         self.log.reconfigure(config)
@@ -182,29 +192,33 @@ class Partition:
         )
 
     def use_log(self, log: Log) -> None:
-        """Serve another log from now on: a copy in another directory that has taken the place of the old one."""
+        """Serve another log from now on: a copy in another directory that replaced the old one."""
         self.log = log
         self._note_transactions()
 
     def _note_transactions(self) -> None:
-        """Let readers of committed records wait for the log's open transactions, from the first one on that it ever has."""
+        """Bound the last stable offset by the log's open transactions, once it has had one."""
         unstable = None if self.log is None else self.log.producer_state.unstable
         if unstable is not self.state.unstable:
             self.state.hold_stable_by(unstable)
 
     def _note_log_start(self) -> None:
-        """Take over that the log starts later: an open transaction may have begun before."""
+        """Recompute the last stable offset after the log start moved.
+
+        An open transaction may have begun before the new log start.
+        """
         if self.state.unstable is not None:
             self.state.hold_stable_by(self.state.unstable)
 
     def served_log(self, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True) -> Log:
-        """Return the log if this node may serve the partition to a client that names ``current_leader_epoch`` (-1: names none).
+        """Return the log if this node may serve the partition to a client.
 
+        ``current_leader_epoch`` is the leader epoch that the client names, -1 if it names none.
         Without ``is_leader_needed`` a follower serves it, too (KIP-392).
 
         Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (theirs is older), UNKNOWN_LEADER_EPOCH (ours is older),
-                KAFKA_STORAGE_ERROR.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (theirs is older),
+                UNKNOWN_LEADER_EPOCH (ours is older), KAFKA_STORAGE_ERROR.
         """
         log, state = self.log, self.state
         if log is None or log.home.is_offline:
@@ -228,13 +242,16 @@ class Partition:
     # Appending and syncing
 
     def append_as_leader(self, records: Batch, now_ms: int, *, needs_all: bool = False, room: TurnRoom | None = None) -> AppendResult:
-        """Check and append a batch as a producer sent it (writable: offset and epoch are stamped in place), or one that was checked.
+        """Check and append a producer's batch.
 
-        With ``needs_all``, ``min.insync.replicas`` have to be in sync, or all replicas where the partition has fewer.
+        ``records`` is the batch as received, or the result of its check. It must be writable,
+        because offset and epoch are stamped in place. With ``needs_all``, ``min.insync.replicas``
+        have to be in sync, or all replicas if the partition has fewer.
 
         Raises:
-            KafkaError: what is wrong with the batch or its producer's sequence; NOT_ENOUGH_REPLICAS; KAFKA_STORAGE_ERROR.
-            NoRoomError: to check the batch takes longer than ``room`` allows. Nothing was done.
+            KafkaError: the error of the batch or of its producer's sequence; NOT_ENOUGH_REPLICAS;
+                KAFKA_STORAGE_ERROR.
+            NoRoomError: the check of the batch takes longer than ``room`` allows. Nothing was done.
         """
         log, validated = self._checked(records, now_ms, needs_all=needs_all, room=room)
         if validated.batches[0][1].attributes & TRANSACTIONAL_FLAG:
@@ -245,10 +262,13 @@ class Partition:
     def append_in_transaction(
         self, records: Batch, shown: Verification, now_ms: int, *, needs_all: bool = False, room: TurnRoom | None = None
     ) -> AppendResult:
-        """Check and append a batch of a producer's transaction; ``shown`` is what ``begin_verification`` returned for it.
+        """Check and append a batch of a producer's transaction.
+
+        ``shown`` is the verification that ``begin_verification`` returned for it.
 
         Raises:
-            KafkaError: as ``append_as_leader``; INVALID_TXN_STATE, the transaction has ended meanwhile.
+            KafkaError: as ``append_as_leader``; INVALID_TXN_STATE, the transaction has ended
+                meanwhile.
             NoRoomError: as there.
         """
         log, validated = self._checked(records, now_ms, needs_all=needs_all, room=room)
@@ -256,7 +276,10 @@ class Partition:
         return self._append_unstable(log, validated, now_ms, lambda header: check_client_batch(producers, header, shown))
 
     def _checked(self, records: Batch, now_ms: int, *, needs_all: bool, room: TurnRoom | None) -> tuple[Log, ValidatedBatches]:
-        """Count an append, and return where it goes and what. Raises as ``append_as_leader``."""
+        """Count an append, and return its log and its checked batches.
+
+        Raises as ``append_as_leader``.
+        """
         self.append_count += 1
         log = self.served_log()
         if needs_all and self.state.is_under_min_isr:
@@ -272,15 +295,17 @@ class Partition:
             raise
 
     def check_in_steps(self, records: bytearray | memoryview, now_ms: int, allowance: Allowance) -> Steps[ValidatedBatches]:
-        """Return the check of a batch in steps, for the pool: by the log's configuration as it is now.
+        """Return the check of a batch in steps, for the pool.
+
+        It uses the log's current configuration.
 
         Raises:
-            KafkaError: what ``served_log`` raises. The steps raise as ``validate_in_steps``.
+            KafkaError: as ``served_log``. The steps raise as ``validate_in_steps``.
         """
         return validate_in_steps(records, self.served_log().config, now_ms, allowance)
 
     def _append_unstable(self, log: Log, validated: ValidatedBatches, now_ms: int, check: CheckBatch) -> AppendResult:
-        """Append a batch with which a transaction may begin."""
+        """Append a batch that may begin a transaction."""
         state = self.state
         result = log.append_as_leader(validated, leader_epoch=state.leader_epoch, now_ms=now_ms, check=check)
         if not result.is_duplicate:
@@ -290,19 +315,24 @@ class Partition:
         return result
 
     def begin_verification(self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int) -> Verification:
-        """Return what the first batch of a producer's transaction has to show; ``ONGOING`` where the transaction is open already.
+        """Return the verification that the first batch of a producer's transaction has to present.
+
+        Return ``ONGOING`` if the transaction is open already.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch; what ``served_log`` raises.
+            KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch; as ``served_log``.
         """
         producers = self.served_log().producer_state
         return begin_verification(producers, producer_id, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms)
 
     def append_marker(self, marker: EndOfTransaction, now_ms: int) -> AppendResult:
-        """Append the end of a producer's transaction, which needs ``min.insync.replicas`` as acks=all does.
+        """Append the end of a producer's transaction.
+
+        It needs ``min.insync.replicas`` as acks=all does.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; NOT_ENOUGH_REPLICAS; what ``served_log`` raises.
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; NOT_ENOUGH_REPLICAS;
+                as ``served_log``.
         """
         log, state = self.served_log(), self.state
         if state.is_under_min_isr:
@@ -313,13 +343,15 @@ class Partition:
         return result
 
     def append_own(self, validated: ValidatedBatches, now_ms: int, shown: Verification | None = None) -> AppendResult:
-        """Append batches that this node built: a coordinator's records, which need ``min.insync.replicas`` as acks=all does.
+        """Append batches that this node built: the records of a coordinator.
 
-        ``shown`` is what ``begin_verification`` returned, where they are part of a producer's transaction.
+        They need ``min.insync.replicas`` as acks=all does. ``shown`` is the result of
+        ``begin_verification`` if they are part of a producer's transaction.
 
         Raises:
-            KafkaError: NOT_ENOUGH_REPLICAS; this node does not lead the partition; KAFKA_STORAGE_ERROR; INVALID_TXN_STATE,
-                INVALID_PRODUCER_EPOCH. Nothing was appended.
+            KafkaError: NOT_ENOUGH_REPLICAS; this node does not lead the partition;
+                KAFKA_STORAGE_ERROR; INVALID_TXN_STATE, INVALID_PRODUCER_EPOCH. Nothing was
+                appended.
         """
         log = self.served_log()
         if self.state.is_under_min_isr:
@@ -343,18 +375,23 @@ class Partition:
         return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def acknowledgement(self, leader_epoch: int, required_offset: int, *, needs_all: bool) -> ErrorCode | None:
-        """Return how an append came out; None while that is open. See ``PartitionState.acknowledgement``."""
+        """Return the result of an append, None while it is open.
+
+        See ``PartitionState.acknowledgement``.
+        """
         code = self.state.acknowledgement(leader_epoch, required_offset, needs_all=needs_all)
         return ErrorCode.KAFKA_STORAGE_ERROR if code is None and self.is_offline else code
 
     @property
     def is_sync_due(self) -> bool:
-        """Whether ``flush.messages`` asks for a sync now, of a log that can be synced."""
+        """Whether ``flush.messages`` requires a sync now, and the log can be synced."""
         log = self.log
         return log is not None and not log.home.is_offline and not log.is_closed and log.is_sync_due
 
     async def sync(self) -> bool:
-        """Sync the log and say whether more records are safe: on this replica, or below the high watermark.
+        """Sync the log.
+
+        Return whether more records count on this replica or the high watermark moved.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed and the directory is offline.
@@ -363,18 +400,24 @@ class Partition:
         return self.note_synced()
 
     def note_synced(self) -> bool:
-        """Take over how far the log is synced, also where another task synced it; returns what ``sync`` returns."""
+        """Take over the log's synced end, even if another task synced it.
+
+        Return the same as ``sync``.
+        """
         return self.log is not None and self.state.note_sync(self.log.syncs.recovery_point)
 
     # Following
 
     def append_as_follower(self, records: Buffer) -> AppendResult:
-        """Append what the leader sent, as it came: whole batches, none of a later epoch than the leader's. A torn last batch is left out.
+        """Append the leader's records as received.
 
-        An empty log may be given a first batch that begins before its end, because the leader's log starts inside that batch.
+        ``records`` are whole batches, none of a later epoch than the leader's. A torn last batch is
+        left out. The first batch of an empty log may begin before its end, because the leader's log
+        may start inside that batch.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; see ``Log.append_as_follower``.
+            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; see
+                ``Log.append_as_follower``.
         """
         log, state = self._online_log(), self.state
         if log.log_end_offset == log.log_start_offset:
@@ -388,10 +431,13 @@ class Partition:
         return result
 
     def follow_leader(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Take over the leader's high watermark and log start; says whether records became safe here.
+        """Take over the leader's high watermark and log start.
+
+        Return whether the high watermark moved.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the leader's log starts above this replica's high watermark.
+            KafkaError: OFFSET_OUT_OF_RANGE, the leader's log starts above this replica's high
+                watermark.
         """
         log, state = self._online_log(), self.state
         is_moved = state.follow_high_watermark(high_watermark)
@@ -404,7 +450,7 @@ class Partition:
         return is_moved
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off what this follower has at and above ``offset``.
+        """Truncate this follower's log to ``offset``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -414,7 +460,9 @@ class Partition:
             self.state.note_truncation(log.log_end_offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything that this follower has, and begin at ``offset``: the leader has nothing older.
+        """Drop this follower's whole log and restart it at ``offset``.
+
+        The leader has nothing older.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -430,8 +478,9 @@ class Partition:
         """Return whole batches for a follower, up to the log's end.
 
         Raises:
-            KafkaError: UNKNOWN_LEADER_EPOCH, the broker is no replica as far as this node knows (NOT_LEADER_OR_FOLLOWER where it names no
-                leader epoch); OFFSET_OUT_OF_RANGE; what ``served_log`` raises.
+            KafkaError: UNKNOWN_LEADER_EPOCH, the broker is no replica as far as this node knows
+                (NOT_LEADER_OR_FOLLOWER if it names no leader epoch); OFFSET_OUT_OF_RANGE; as
+                ``served_log``.
         """
         log = self.log_for_follower(broker_id, current_leader_epoch)
         return log.read(
@@ -442,7 +491,10 @@ class Partition:
         )
 
     def log_for_follower(self, broker_id: int, current_leader_epoch: int) -> Log:
-        """Return the log for a fetch of one of this leader's followers. Raises as ``read_for_follower``."""
+        """Return the log for a fetch by one of this leader's followers.
+
+        Raises as ``read_for_follower``.
+        """
         log = self.served_log(current_leader_epoch)
         if broker_id not in self.state.followers:
             text = f"broker {broker_id} is no replica of {self.topic_partition} in leader epoch {self.leader_epoch}"
@@ -454,7 +506,7 @@ class Partition:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read; -1 where the log is offline."""
+        """The first offset that may be read, -1 if the log is offline."""
         return UNKNOWN_OFFSET if self.log is None else self.log.log_start_offset
 
     def read(
@@ -467,12 +519,13 @@ class Partition:
         is_one_batch_guaranteed: bool,
         is_leader_needed: bool = True,
     ) -> LogSlice | None:
-        """Return whole batches that ``isolation`` lets a consumer see, from the one that holds ``start_offset``; None where there are none.
+        """Return the whole batches visible to a consumer, from the one that holds ``start_offset``.
 
-        Without ``is_leader_needed`` a follower serves what it knows to be safe.
+        ``isolation`` sets the limit. Return None if there are no batches below it. Without
+        ``is_leader_needed`` a follower serves records below its own high watermark.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, and what ``served_log`` raises.
+            KafkaError: OFFSET_OUT_OF_RANGE; as ``served_log``.
         """
         self.read_count += 1
         state = self.state
@@ -486,7 +539,10 @@ class Partition:
         return log.read(start_offset, max_bytes=max_bytes, upper_offset=limit, is_one_batch_guaranteed=is_one_batch_guaranteed)
 
     def place_of(self, offset: int) -> ReadPlace | None:
-        """Return where ``offset`` lies in the active segment; None where it lies in an older one, or the log cannot be read."""
+        """Return the place of ``offset`` in the active segment.
+
+        Return None if it lies in an older segment or the log cannot be read.
+        """
         log = self.log
         if log is None or offset < (segment := log.segments.active).base_offset:
             return None
@@ -497,7 +553,10 @@ class Partition:
         return ReadPlace(segment, segment.size_bytes if place is None else place.position)
 
     def readable_bytes(self, start: ReadPlace, end_offset: int) -> int | None:
-        """Return how many bytes lie from ``start`` to ``end_offset``; None where they are not all in the active segment any more."""
+        """Return the number of bytes from ``start`` to ``end_offset``.
+
+        Return None if they are no longer all in the active segment.
+        """
         log = self.log
         if log is None or start.segment is not log.segments.active:
             return None
@@ -507,7 +566,9 @@ class Partition:
         return None if end is None else end.position - start.position
 
     def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of the aborted transactions that may have records in what ``read`` found.
+        """Return (producer id, first offset) of transactions that were aborted.
+
+        These are the ones that may have records in ``found``, a result of ``read``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -515,7 +576,10 @@ class Partition:
         return self._online_log().aborted_in(start_offset, found)
 
     def _check_appended(self, log: Log, start_offset: int) -> None:
-        """Raise OFFSET_OUT_OF_RANGE unless the log holds the offset: one that is not safe yet can be read soon."""
+        """Raise OFFSET_OUT_OF_RANGE unless the log holds the offset.
+
+        An offset at or above the high watermark is no error, because it can be read soon.
+        """
         if log.log_start_offset <= start_offset <= log.log_end_offset:
             return
         known = f"{log.log_start_offset} to {log.log_end_offset}"
@@ -524,10 +588,13 @@ class Partition:
     def diverging_epoch(
         self, last_fetched_epoch: int, fetch_offset: int, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True
     ) -> tuple[int, int] | None:
-        """Return (epoch, end offset) where a reader's log parted from this one, None where it did not (KIP-320, KIP-595).
+        """Return (epoch, end offset) where a reader's log diverged (KIP-320, KIP-595).
+
+        Return None if it did not diverge.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here, or its offset is gone; what ``served_log`` raises.
+            KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here, or its offset is
+                gone; as ``served_log``.
         """
         log = self.served_log(current_leader_epoch, is_leader_needed=is_leader_needed)
         epoch, end_offset = self._epoch_end(log, last_fetched_epoch)
@@ -536,10 +603,10 @@ class Partition:
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest epoch up to ``leader_epoch``; (-1, -1) where there is none.
+        """Return (epoch, end offset) of the largest epoch up to ``leader_epoch``, (-1, -1) if none.
 
         Raises:
-            KafkaError: what ``served_log`` raises.
+            KafkaError: as ``served_log``.
         """
         return self._epoch_end(self.served_log(current_leader_epoch), leader_epoch)
 
@@ -557,14 +624,14 @@ class Partition:
     def find_offset(
         self, timestamp: int, current_leader_epoch: int, isolation: Isolation | None = Isolation.READ_UNCOMMITTED
     ) -> FoundOffset:
-        """Return the offset that ListOffsets asks for: a special timestamp of ``OffsetSpec``, or the first record at or after a time.
+        """Return the offset that ListOffsets asks for.
 
-        ``isolation`` None is a follower's: its latest offset is the log's end.
-
-        May read from the disk: callers run it in the pool where that matters.
+        ``timestamp`` is a special timestamp of ``OffsetSpec``, or a time. A time finds the first
+        record at or after it. ``isolation`` None means a follower, for which the latest offset is
+        the log end. May read from the disk. Callers run it in the pool if that matters.
 
         Raises:
-            KafkaError: OFFSET_NOT_AVAILABLE, ask again soon; what ``served_log`` raises.
+            KafkaError: OFFSET_NOT_AVAILABLE, ask again soon; as ``served_log``.
         """
         log = self.served_log(current_leader_epoch)
         match timestamp:
@@ -586,7 +653,10 @@ class Partition:
 
     @property
     def is_end_known(self) -> bool:
-        """Whether the high watermark lies at or above all that consumers may have read from an earlier leader (KIP-207)."""
+        """Whether the high watermark has reached the start of the leader epoch (KIP-207).
+
+        Consumers may have read up to there from an earlier leader.
+        """
         return self.state.is_end_known
 
     def _check_end_known(self) -> None:
@@ -599,7 +669,9 @@ class Partition:
         return self.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
 
     def read_batches(self) -> Iterator[bytes]:
-        """Yield the whole log in chunks of whole batches, up to its end: a coordinator loads what is not safe yet, too.
+        """Yield the whole log in chunks of whole batches, up to its end.
+
+        A coordinator also loads records above the high watermark.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -611,14 +683,20 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The least log start offset of this leader and its live followers; -1 where one of those has not fetched yet."""
+        """The least log start offset of this leader and its live followers.
+
+        It is -1 if one of these followers has not fetched yet.
+        """
         return min(self.log_start_offset, self.state.low_watermark)
 
     def delete_records(self, offset: int) -> int:
-        """Drop what lies before ``offset`` (-1: before the high watermark) and return the new log start offset (KIP-107).
+        """Delete the records before ``offset`` and return the new log start offset (KIP-107).
+
+        Offset -1 stands for the high watermark.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted.
+            KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION if the topic
+                is only compacted.
         """
         log = self.served_log()
         if not log.config.is_deleted:
@@ -634,7 +712,9 @@ class Partition:
         return log.log_start_offset
 
     def apply_retention(self, now_ms: int) -> RetentionOutcome:
-        """Delete the segments that age, size or the log start offset no longer keep, none that reach past the high watermark.
+        """Delete segments by age, by size or below the log start offset.
+
+        No segment that reaches past the high watermark is deleted.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -645,12 +725,15 @@ class Partition:
 
 
 def _first_base_offset(records: Buffer) -> int | None:
-    """Return the base offset of the first batch; None where there is none."""
+    """Return the base offset of the first batch, None if there is none."""
     return int.from_bytes(records[:8], "big") if len(records) >= HEADER_SIZE else None
 
 
 def _state_of(log: Log, node_id: int, checkpointed_offset: int) -> PartitionState:
-    """Return the state of a replica whose log was just opened. Only safe records are deleted, so the log start is safe at least."""
+    """Return the state of a replica whose log was just opened.
+
+    The high watermark is at least the log start, because only records below it are deleted.
+    """
     return PartitionState(
         node_id,
         log_end_offset=log.log_end_offset,

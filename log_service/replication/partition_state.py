@@ -1,24 +1,34 @@
-"""Who leads a partition, which replicas are in sync, and how far its records are safe: one replica's view.
+"""One replica's view of leadership, in-sync replicas (ISR) and high watermark.
 
 Decides
 
-* who leads in which epoch, as the metadata says;
-* where the high watermark is: at the least log end of this replica and of the followers that it waits for;
-* which change of the in-sync replicas (ISR) the leader proposes, and what the controller's response, or newer metadata, does to a proposal;
-* how far a consumer may read, and when an append is acknowledged.
+- who leads in which epoch, as the metadata says;
+- the high watermark: the least log end of this replica and of the followers that it waits for;
+- the ISR that the leader proposes, and the effect of the controller's response or of newer metadata
+  on a proposal;
+- how far a consumer may read, and when an append is acknowledged.
 
-Reads no clock, knows neither log nor network: the caller says what time it is, what was appended, synced and fetched. The open transactions
-alone are the log's own (``hold_stable_by``). Each call returns what it changed, so that the caller can announce it. An append is a
-few assignments where the log end alone makes a record safe, because this is on the way of every record.
+Reads no clock and knows neither log nor network. The caller passes in the time, and every append,
+sync and fetch. Only the open transactions are the log's own object (``hold_stable_by``). Each call
+returns its changes, so that the caller can announce them. An append is a few assignments if the log
+end alone decides the high watermark, because every record passes through here.
 
-The high watermark waits for every follower of the *maximal* ISR: the committed ISR and the one that is proposed (KIP-497). The controller
-may have taken either, and may elect any of its members. The high watermark also waits for a follower that is about to join the ISR: one
-that is caught up and may join. Otherwise it could run ahead of the follower for ever. It stands still while the committed ISR has fewer
-members than ``min.insync.replicas`` (KIP-966), because an eligible leader replica outside the ISR has to hold all records below it.
+The high watermark waits for every follower of the *maximal* ISR: the committed ISR and the proposed
+one (KIP-497). The controller may have taken either, and may elect any of its members. The high
+watermark also waits for a follower that is caught up and may join the ISR. Otherwise it could stay
+ahead of that follower for ever. It stands still while the committed ISR has fewer members than
+``min.insync.replicas`` (KIP-966), because an eligible leader replica outside the ISR has to hold
+all records below it.
 
-Invariants: the high watermark never passes this replica's log end, its synced end where records are synced first, or the log end of a
-member of the maximal ISR that the leader has heard of; it never goes back while this node leads. The last stable offset never passes it. At
-most one proposal is under way. Metadata of an older partition epoch changes nothing: a response of the controller may have overtaken it.
+Invariants:
+
+- The high watermark never passes this replica's log end, its synced end where records are synced
+  first, or the log end of a member of the maximal ISR that the leader has heard of.
+- The high watermark never goes back while this node leads.
+- The last stable offset never passes the high watermark.
+- At most one proposal is under way.
+- Metadata of an older partition epoch changes nothing, because a response of the controller may
+  have overtaken it.
 """
 
 from collections.abc import Mapping
@@ -40,7 +50,10 @@ _NEVER_MS = -(1 << 62)
 _NO_LIMIT = (1 << 63) - 1
 
 _PROPOSAL_IS_VOID = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""The controller has certainly not taken the proposal: the committed ISR holds."""
+"""Errors after which the controller has certainly not taken the proposal.
+
+The committed ISR holds.
+"""
 _METADATA_DECIDES = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -51,7 +64,10 @@ _METADATA_DECIDES = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The controller knows something newer than this leader, or has taken the proposal: the proposal stays until metadata comes."""
+"""Errors after which the proposal stays until metadata arrives.
+
+The controller knows something newer than this leader, or has taken the proposal.
+"""
 
 
 def high_watermark_of_follower(leader_high_watermark: int, log_end_offset: int) -> int:
@@ -60,41 +76,48 @@ def high_watermark_of_follower(leader_high_watermark: int, log_end_offset: int) 
 
 
 def is_far_enough(follower_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
-    """Whether a follower has what a member of the ISR needs: all that is safe, and all that the leader's epoch began with."""
+    """Whether a follower has all records that a member of the ISR needs.
+
+    These are all below the high watermark and all with which the leader epoch began.
+    """
     return follower_end_offset >= max(high_watermark, epoch_start_offset)
 
 
 class Change(Flag):
-    """What a call changed, for the caller to announce."""
+    """Changes made by a call, for the caller to announce."""
 
     NOTHING = 0
     LED = auto()
     """This node leads, in an epoch in which it did not lead before."""
     LOST = auto()
-    """This node leads no more."""
+    """This node no longer leads."""
     HIGH_WATERMARK = auto()
     MUST_RESEND = auto()
     """The proposal has to be sent again."""
 
 
 class Isolation(Enum):
-    """How far a consumer reads (KIP-98)."""
+    """How far a consumer may read (KIP-98)."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
     @classmethod
     def of(cls, level: int) -> "Isolation":
-        """Return the isolation level of a request. A level that does not exist is read_uncommitted, as Apache Kafka takes it."""
+        """Return the isolation level of a request.
+
+        An unknown level is read_uncommitted, as in Apache Kafka.
+        """
         return cls.READ_COMMITTED if level == 1 else cls.READ_UNCOMMITTED
 
 
 class IsrProposal(NamedTuple):
     """An ISR that the leader proposes to the controller, against the partition epoch that it knows.
 
-    ``members`` are (broker id, broker epoch) with the epoch of the member's last fetch. It is -1 for the leader, whose epoch the request
-    names, and for a member that has not fetched since this node leads (KIP-903). ``is_expansion`` says that it is larger than the ISR
-    that it is to follow.
+    ``members`` are (broker id, broker epoch) with the epoch of the member's last fetch. The epoch
+    is -1 for the leader, whose epoch the request names. It is also -1 for a member that has not
+    fetched since this node leads (KIP-903). ``is_expansion`` is true if the proposed ISR is larger
+    than the committed one.
     """
 
     members: tuple[tuple[int, int], ...]
@@ -109,7 +132,10 @@ class IsrProposal(NamedTuple):
 
 
 class FollowerState:
-    """What the leader knows of one follower, from its fetches. Times are monotonic milliseconds."""
+    """State of one follower, as the leader knows it from its fetches.
+
+    Times are monotonic milliseconds.
+    """
 
     __slots__ = ("broker_epoch", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch", "log_end_offset", "log_start_offset")
 
@@ -125,13 +151,17 @@ class FollowerState:
         return f"<FollowerState end={self.log_end_offset} start={self.log_start_offset} broker_epoch={self.broker_epoch}>"
 
     def begin_epoch(self, leader_end_offset: int, now_ms: int, *, is_in_sync: bool) -> None:
-        """Begin a leader epoch: a member of the ISR has from now on the whole lag time to fetch."""
+        """Begin a leader epoch. A member of the ISR has the whole lag time to fetch from now on."""
         self.last_caught_up_ms = now_ms if is_in_sync else _NEVER_MS
         self.last_fetch_ms = now_ms if is_in_sync else _NEVER_MS
         self.leader_end_at_last_fetch = leader_end_offset
 
     def note_fetch(self, offset: int, log_start_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: int) -> None:
-        """Take over a fetch. A follower that has now what the leader had at the fetch before was caught up at that time."""
+        """Take over a fetch.
+
+        A follower that now has the leader's log end of the previous fetch was caught up at that
+        time.
+        """
         if offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif offset >= self.leader_end_at_last_fetch:
@@ -140,7 +170,7 @@ class FollowerState:
         self.last_fetch_ms, self.leader_end_at_last_fetch = now_ms, leader_end_offset
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether the follower has everything, or had everything not long ago."""
+        """Whether the follower has the whole log, or had it within the lag time."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
 
@@ -148,16 +178,21 @@ _NO_FOLLOWERS: Mapping[int, FollowerState] = MappingProxyType({})
 
 
 class PartitionState:
-    """One replica of a partition on node ``node_id``. All may read the public attributes; only the methods here change them.
+    """One replica of a partition on node ``node_id``.
 
-    ``is_synced_first`` is ``flush.messages=1``: a record of this replica counts only once it is synced. ``unstable`` are the log's
-    transactions that hold readers of committed records back, None before its first one. ``last_stable_offset`` is how far
-    ``read_committed`` consumers may read: to the first of these transactions, or to the high watermark. ``is_safe_at_once`` says that this
-    replica's log end alone makes a record safe. ``is_under_min_isr`` says that fewer replicas are in sync than the topic
-    asks for; no partition is asked for more than it has replicas.
+    The public attributes are readable for all. Only the methods here change them.
 
-    ``eligible_brokers`` are the brokers that may be in an ISR, with their broker epochs: neither fenced nor shutting down. The caller sets
-    it from the metadata, and calls ``look_again``.
+    - ``is_synced_first`` is ``flush.messages=1``: a record of this replica counts only once it is
+      synced.
+    - ``unstable`` are the log's open transactions, which hold the last stable offset back. It is
+      None before the first one.
+    - ``last_stable_offset`` is how far ``read_committed`` consumers may read: to the first of these
+      transactions, or to the high watermark.
+    - ``is_safe_at_once`` is true if this replica's log end alone decides the high watermark.
+    - ``is_under_min_isr`` is true if fewer replicas are in sync than the topic requires. No
+      partition needs more than it has replicas.
+    - ``eligible_brokers`` are the brokers that may be in an ISR, with their broker epochs: neither
+      fenced nor shutting down. The caller sets it from the metadata and calls ``look_again``.
     """
 
     __slots__ = (
@@ -232,7 +267,7 @@ class PartitionState:
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """All replicas, those too that are being added or removed."""
+        """All replicas, including those that are being added or removed."""
         return () if self.registration is None else self.registration.replicas
 
     @property
@@ -250,16 +285,19 @@ class PartitionState:
         """The members of the committed ISR and of the proposed one."""
         return frozenset(self.isr) if self.proposal is None else frozenset((*self.isr, *self.proposal.isr))
 
-    # How far
+    # Offsets
 
     @property
     def own_end_offset(self) -> int:
-        """How far this replica's own records count: up to its log end, or up to what is synced."""
+        """How far this replica's own records count: to its log end, or to its synced end."""
         return self.synced_end_offset if self.is_synced_first else self.log_end_offset
 
     @property
     def is_end_known(self) -> bool:
-        """Whether the high watermark has reached what the leader epoch began with: an earlier leader may have shown that much (KIP-207)."""
+        """Whether the high watermark has reached the start of the leader epoch (KIP-207).
+
+        An earlier leader may have exposed records up to there.
+        """
         return self.high_watermark >= self.epoch_start_offset
 
     def read_limit(self, isolation: Isolation) -> int:
@@ -267,9 +305,11 @@ class PartitionState:
         return self.high_watermark if isolation is Isolation.READ_UNCOMMITTED else self.last_stable_offset
 
     def acknowledgement(self, leader_epoch: int, required_offset: int, *, needs_all: bool) -> ErrorCode | None:
-        """Return how the append of ``leader_epoch`` that ended at ``required_offset`` came out; None while that is open.
+        """Return the result of an append, None while it is open.
 
-        With ``needs_all`` (acks=all) it has to be below the high watermark, else only this replica has to have it.
+        The append was made in ``leader_epoch`` and ended at ``required_offset``. With ``needs_all``
+        (acks=all) the high watermark has to reach that offset. Otherwise only this replica has to
+        have the records.
         """
         if not self.is_leader or leader_epoch != self.leader_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -277,12 +317,13 @@ class PartitionState:
             return None
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if needs_all and self.is_under_min_isr else ErrorCode.NONE
 
-    # What the metadata says
+    # Metadata
 
     def apply(self, registration: PartitionRegistration, *, is_online: bool, now_ms: int) -> Change:
-        """Take over what the metadata says of the partition. A replica whose log is not ``is_online`` leads nothing.
+        """Take over the partition's metadata. A replica whose log is not ``is_online`` never leads.
 
-        A proposal that was made against this very partition epoch stays: the controller may still take it.
+        A proposal that was made against this very partition epoch stays, because the controller may
+        still take it.
         """
         if registration.partition_epoch < self.partition_epoch:
             return Change.NOTHING
@@ -312,33 +353,39 @@ class PartitionState:
     def _lead_followers(
         self, registration: PartitionRegistration, known: Mapping[int, FollowerState], now_ms: int, *, is_new_epoch: bool
     ) -> None:
-        """Follow the progress of all other replicas; of those that are ``known``, in this epoch too, it is kept."""
+        """Track the progress of all other replicas.
+
+        That of ``known`` ones is kept, in a new epoch too.
+        """
         self.followers = {id_: known.get(id_) or FollowerState() for id_ in registration.replicas if id_ != self.node_id}
         for broker_id, follower in self.followers.items():
             if is_new_epoch or broker_id not in known:
                 follower.begin_epoch(self.log_end_offset, now_ms, is_in_sync=broker_id in self.isr)
 
     def retire(self) -> Change:
-        """Serve the partition no more: it is deleted, or this node is none of its replicas."""
+        """Stop serving the partition, because it is deleted or this node is no longer a replica."""
         was_leader, self.is_leader = self.is_leader, False
         self.leader, self.isr = NO_NODE, ()
         self._forget_followers()
         return Change.LOST if was_leader else Change.NOTHING
 
     def reconfigure(self, *, min_insync_replicas: int, is_synced_first: bool, now_ms: int) -> Change:
-        """Take over what the topic's configuration says."""
+        """Take over the topic's configuration."""
         self.min_insync_replicas, self.is_synced_first = min_insync_replicas, is_synced_first
         return self.look_again(now_ms)
 
     def hold_stable_by(self, unstable: UnstableTransactions | None) -> None:
-        """Let readers of committed records wait for these transactions of the log; None where there are none that can end."""
+        """Bound the last stable offset by these open transactions of the log.
+
+        None means that no transaction can be open.
+        """
         self.unstable = unstable
         self._move_to(self.high_watermark)
 
-    # What happens to the log
+    # Changes of the log
 
     def note_append(self, log_end_offset: int) -> bool:
-        """Take over the leader's new log end, and say whether the high watermark moved."""
+        """Take over the leader's new log end. Return whether the high watermark moved."""
         self.log_end_offset = log_end_offset
         if self.is_safe_at_once:
             self.high_watermark = self.last_stable_offset = log_end_offset
@@ -348,16 +395,20 @@ class PartitionState:
         return self._advance_high_watermark()
 
     def note_sync(self, synced_end_offset: int) -> bool:
-        """Take over how far this replica's log is synced, and say whether ``own_end_offset`` or the high watermark moved."""
+        """Take over how far this replica's log is synced.
+
+        Return whether ``own_end_offset`` or the high watermark moved.
+        """
         is_moved = self.is_synced_first and synced_end_offset > self.synced_end_offset
         self.synced_end_offset = synced_end_offset
         return self._advance_high_watermark() or is_moved
 
     def note_fetch(self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int) -> Change:
-        """Take over a follower's fetch: ``offset`` is its log end. A fetch that diverges from this log is not one to note.
+        """Take over a follower's fetch. ``offset`` is its log end.
 
-        A fetch of a member of the ISR changes no one's place, so that only the high watermark is looked at, and only where its log has
-        grown: what else the high watermark waits for looks at it when it changes.
+        The caller does not report a fetch that diverges from this log. A fetch by a member of the
+        ISR changes no membership. Therefore only the high watermark is checked, and only if the
+        follower's log has grown. Other inputs of the high watermark are checked when they change.
         """
         follower = self.followers[broker_id]
         has_moved = offset != follower.log_end_offset
@@ -371,9 +422,12 @@ class PartitionState:
         self.log_end_offset = log_end_offset
 
     def follow_high_watermark(self, leader_high_watermark: int) -> bool:
-        """Take over the leader's high watermark, as far as this follower's log goes; says whether it moved.
+        """Take over the leader's high watermark, bounded by this log's end.
 
-        It never goes back: a new leader may know less than the one before it, but what was safe stays safe.
+        Return whether it moved.
+
+        It never goes back. A new leader may know a lower one, but records below the old one stay
+        safe.
         """
         reached = high_watermark_of_follower(leader_high_watermark, self.log_end_offset)
         if reached <= self.high_watermark:
@@ -382,18 +436,24 @@ class PartitionState:
         return True
 
     def note_truncation(self, log_end_offset: int) -> None:
-        """Take over that this follower's log was cut off at ``log_end_offset``."""
+        """Take over that this follower's log was truncated to ``log_end_offset``."""
         self.log_end_offset = log_end_offset
         self.synced_end_offset = min(self.synced_end_offset, log_end_offset)
         self._move_to(min(self.high_watermark, log_end_offset))
 
     def note_restart(self, offset: int) -> None:
-        """Take over that this follower's log begins anew at ``offset``: below it everything was safe, and has been deleted."""
+        """Take over that this follower's log restarted at ``offset``.
+
+        All records below it were committed, and have been deleted.
+        """
         self.log_end_offset = self.synced_end_offset = offset
         self._move_to(offset)
 
     def look_again(self, now_ms: int) -> Change:
-        """See what time, or a change of ``eligible_brokers``, did to the followers that the high watermark waits for."""
+        """Recompute the followers that the high watermark waits for.
+
+        Time, or a change of ``eligible_brokers``, may have changed them.
+        """
         if not self.is_leader:
             return Change.NOTHING
         self.is_under_min_isr = len(self.isr) < self._needed_isr_count
@@ -433,7 +493,10 @@ class PartitionState:
 
     @property
     def low_watermark(self) -> int:
-        """The least log start of live followers but observers, -1 where one has not fetched yet; very high where there are none."""
+        """The least log start of live followers that are no observers.
+
+        It is -1 if one of them has not fetched yet, and very high if there are none.
+        """
         starts = [
             follower.log_start_offset
             for id_, follower in self.followers.items()
@@ -442,9 +505,10 @@ class PartitionState:
         return min(starts, default=_NO_LIMIT)
 
     def propose_expansion(self, broker_id: int) -> IsrProposal | None:
-        """Propose that a follower joins the ISR, if it may and nothing else is proposed.
+        """Propose that a follower joins the ISR, if it may and no proposal is under way.
 
-        It needs all records below the high watermark and all with which the leader epoch began, and has to be eligible (KIP-841, KIP-903).
+        It must have all records below the high watermark and all with which the leader epoch began.
+        It must also be eligible (KIP-841, KIP-903).
         """
         follower = self.followers.get(broker_id)
         if follower is None or self.proposal is not None or broker_id in self.isr or not self._is_eligible(broker_id, follower):
@@ -454,9 +518,10 @@ class PartitionState:
         return self._propose((*self.isr, broker_id))
 
     def propose_shrink(self, now_ms: int) -> IsrProposal | None:
-        """Propose the ISR without those that have not been caught up for the lag time, and without observers that it does not need.
+        """Propose the ISR without lagging followers and without observers that it does not need.
 
-        Proposes nothing where there are none, or something else is proposed.
+        A follower lags if it has not been caught up for the lag time. Return None if none would
+        leave or a proposal is under way.
         """
         if not self.is_leader or self.proposal is not None:
             return None
@@ -469,14 +534,21 @@ class PartitionState:
         return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in leaving)) if leaving else None
 
     def accept_isr(self, proposal: IsrProposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, now_ms: int) -> Change:
-        """Take over the ISR that the controller's response names; one that newer metadata overtook changes nothing."""
+        """Take over the ISR of the controller's response.
+
+        A response that newer metadata overtook has no effect.
+        """
         if self.proposal is not proposal or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return Change.NOTHING
         self.isr, self.partition_epoch, self.proposal = isr, partition_epoch, None
         return self.look_again(now_ms)
 
     def refuse_isr(self, proposal: IsrProposal, code: ErrorCode, now_ms: int) -> Change:
-        """Take over the controller's refusal: back to the committed ISR, or wait for metadata, or send the proposal again."""
+        """Take over the controller's refusal.
+
+        Depending on the code, go back to the committed ISR, wait for metadata, or have the proposal
+        sent again.
+        """
         if self.proposal is not proposal or code in _METADATA_DECIDES:
             return Change.NOTHING
         if code not in _PROPOSAL_IS_VOID:
@@ -496,13 +568,20 @@ class PartitionState:
         return min(self.min_insync_replicas, len(self.replicas))
 
     def _needless_observers(self) -> set[int]:
-        """Return the observers in the ISR that it does not need, or no more; a leader stays until another is elected."""
+        """Return the observers in the ISR that it does not need.
+
+        A leader stays until another is elected.
+        """
         if not self.observers.node_ids or self.observers.are_needed(self.isr, self._needed_isr_count):
             return set()
         return {broker_id for broker_id in self.isr if broker_id in self.observers.node_ids and broker_id != self.node_id}
 
     def _is_eligible(self, broker_id: int, follower: FollowerState) -> bool:
-        """Whether a follower may be in the ISR: its broker is, and is the one that fetched; an observer only where it is needed."""
+        """Whether a follower may be in the ISR.
+
+        Its broker must be eligible and in the broker epoch of the last fetch. An observer may join
+        only if it is needed.
+        """
         if broker_id in self.observers.node_ids and not self.observers.are_needed(self.isr, self._needed_isr_count):
             return False
         epoch = self.eligible_brokers.get(broker_id)

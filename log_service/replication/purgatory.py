@@ -1,10 +1,14 @@
-"""Requests that wait: each delayed operation watches keys (partitions), and is finished once, by one of its keys or by its deadline.
+"""Waiting requests.
 
-Decides only which operations are asked again, and when. Whether an operation is ready is the operation's own knowledge. A wait costs one
-entry for each watched key and one timer; while no key is checked nothing runs.
+Each delayed operation watches keys and is finished once, by a key or a deadline.
 
-Invariants: an operation hears exactly one of ``on_ready`` and ``on_expired``, or neither when its watch was cancelled. When it hears one of
-them it watches nothing any more, so that it may watch again or check the keys it waited for.
+The keys are partitions. Decides only which operations are checked again, and when. The operation
+itself knows whether it is ready. A wait costs one entry for each watched key and one timer. Nothing
+runs while no key is checked.
+
+Invariants: an operation gets exactly one of ``on_ready`` and ``on_expired``, or neither if its
+watch was cancelled. At that call it no longer watches anything, so that it may watch again or check
+its own keys.
 """
 
 from collections.abc import Hashable, Iterable
@@ -23,14 +27,14 @@ class DelayedOperation(Protocol[K_contra]):
         """Whether the operation can be finished now that ``key`` has changed."""
 
     def on_ready(self) -> None:
-        """Finish: a key made the operation ready."""
+        """Finish because a key made the operation ready."""
 
     def on_expired(self) -> None:
-        """Finish: the deadline came first."""
+        """Finish because the deadline came first."""
 
 
 class Watch(Generic[K]):
-    """One operation's stay in the purgatory."""
+    """The wait of one operation in the purgatory."""
 
     __slots__ = ("_keys", "_purgatory", "_timer", "operation")
 
@@ -42,11 +46,11 @@ class Watch(Generic[K]):
 
     @property
     def is_pending(self) -> bool:
-        """Neither finished nor cancelled."""
+        """Whether the watch is neither finished nor cancelled."""
         return self._timer is not None
 
     def cancel(self) -> None:
-        """Wait no longer; the operation is told nothing. Idempotent."""
+        """End the wait without a call to the operation. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -63,9 +67,10 @@ class Watch(Generic[K]):
 
 
 class Purgatory(Generic[K]):
-    """All delayed operations of one kind. Its size is bounded by the requests that connections may have in flight.
+    """All delayed operations of one kind. The requests in flight on all connections bound its size.
 
-    ``waiting_count`` is how many wait; hot paths ask for it, because a length costs them a call.
+    ``waiting_count`` is the number of waiting operations. Hot paths read it, because ``len`` costs
+    them a call.
     """
 
     def __init__(self, timers: TimerQueue) -> None:
@@ -79,7 +84,8 @@ class Purgatory(Generic[K]):
     def watch(self, operation: DelayedOperation[K], keys: Iterable[K], deadline_ms: int) -> Watch[K]:
         """Let ``operation`` wait for any of ``keys``, at most until ``deadline_ms`` (monotonic).
 
-        The caller has found it not ready just before; nothing can have changed in between, because nothing was awaited.
+        The caller must have checked just before that it is not ready. Nothing can change in
+        between, because nothing is awaited.
         """
         watch = Watch(self, operation, tuple(keys))
         watch.start(self._timers.schedule(deadline_ms, watch.expire))
@@ -89,7 +95,10 @@ class Purgatory(Generic[K]):
         return watch
 
     def check(self, key: K) -> int:
-        """Ask every operation that watches ``key`` whether it is ready, in the order they came; return how many were finished."""
+        """Check all operations that watch ``key``, in the order they came.
+
+        Return how many were finished.
+        """
         watches = self._watches.get(key)
         if watches is None:
             return 0
@@ -102,7 +111,10 @@ class Purgatory(Generic[K]):
         return finished_count
 
     def expire_all(self) -> int:
-        """Finish everything as if its deadline had come, and return how many there were; for a stopping broker."""
+        """Finish all operations as if their deadline had come, for a stopping broker.
+
+        Return their number.
+        """
         watches = {watch: None for watched in self._watches.values() for watch in watched}
         for watch in watches:
             if watch.is_pending:

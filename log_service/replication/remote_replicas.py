@@ -1,8 +1,9 @@
-"""The replicas on other nodes: leaders that this node fetches from, followers whose place in the in-sync set it proposes.
+"""Replicas on other nodes: leaders to fetch from, and followers whose ISR membership is proposed.
 
-Decides when each part that talks to other nodes is made: with the first partition that needs it, so that a node alone imports and runs
-none of them. ``fetchers`` fetch, ``isr_changes`` propose, ``throttles`` say how fast; here the news of the metadata is handed on to those
-that are there. The replica manager decides what becomes of a partition.
+Decides when each part that talks to other nodes is made. That is with the first partition that
+needs it, so that a single node imports and runs none of them. ``fetchers`` fetch, ``isr_changes``
+propose, ``throttles`` limit the rate. This module passes metadata changes on to the parts that
+exist. The replica manager decides the fate of a partition.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
 
 
 class RemoteReplicas:
-    """What the partitions of one node ask of other nodes. Without ``links`` nothing is fetched or proposed.
+    """Links from one node's partitions to other nodes.
 
-    ``led`` yields the partitions that this node leads; ``on_change`` is told what a response of the controller changed, ``on_safe`` of
-    partitions whose fetched records became safe.
+    Without ``links`` nothing is fetched or proposed.
+
+    ``led`` yields the partitions that this node leads. ``on_change`` is called with the changes
+    that a response of the controller made. ``on_safe`` is called with partitions whose high
+    watermark moved after a fetch.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class RemoteReplicas:
         self._fetchers: Fetchers | None = None
         self._isr_changes: IsrChanges | None = None
         self.throttles: Throttles | None = None
-        """None where no broker and no topic has ever asked for one."""
+        """None if no broker and no topic has ever configured one."""
 
     def __repr__(self) -> str:
         return f"<RemoteReplicas {self._fetchers!r} {self._isr_changes!r}>"
@@ -66,19 +70,22 @@ class RemoteReplicas:
 
     @property
     def max_lag(self) -> int:
-        """How many records the replica here that is furthest behind its leader has yet to fetch."""
+        """The lag, in records, of the local replica that is furthest behind its leader."""
         return 0 if self._fetchers is None else self._fetchers.max_lag
 
     @property
     def isr_change_counts(self) -> tuple[int, int, int]:
-        """How often the controller let in-sync replicas shrink, let them grow, and refused a change, for leaders of this node."""
+        """Counts of ISR shrinks, ISR expansions and refused changes for leaders of this node."""
         found = self._isr_changes
         return (0, 0, 0) if found is None else (found.shrink_count, found.expand_count, found.refused_count)
 
     # Partitions
 
     def place(self, partition: Partition, before: tuple[int, int] | None) -> None:
-        """Begin or end to fetch a partition; a new leader epoch begins anew. ``before`` is the leader and the epoch that it followed."""
+        """Start or stop fetching a partition. A new leader or leader epoch starts anew.
+
+        ``before`` is the leader and the leader epoch that it followed so far.
+        """
         if partition.is_leader:
             self._begin_isr_changes()
         elif partition.leader != NO_NODE and not partition.is_offline:
@@ -88,12 +95,12 @@ class RemoteReplicas:
         self.forget(partition)
 
     def forget(self, partition: Partition) -> None:
-        """Fetch a partition no more, if it is fetched."""
+        """Stop fetching a partition, if it is fetched."""
         if self._fetchers is not None:
             self._fetchers.forget(partition)
 
     def request_isr_change(self, partition: Partition) -> None:
-        """Send what a partition proposes of its in-sync replicas to the controller, where that can be reached."""
+        """Send a partition's proposed ISR to the controller, if that can be reached."""
         self._begin_isr_changes()
         if self._isr_changes is not None:
             self._isr_changes.request(partition)
@@ -129,20 +136,23 @@ class RemoteReplicas:
             )
         self._fetchers.follow(partition)
 
-    # What the metadata says
+    # Metadata
 
     def on_brokers_changed(self, broker_ids: Iterable[int]) -> None:
-        """Ask these brokers again at once: where they are, or whether they are there, may have changed."""
+        """Send to these brokers at once, because their address or state may have changed."""
         if self._fetchers is not None:
             self._fetchers.on_brokers_changed(broker_ids)
 
     def look_for_laggards(self) -> None:
-        """Look now, and not only at intervals, which followers leave the in-sync sets."""
+        """Look now, and not only at intervals, for followers that leave the ISR."""
         if self._isr_changes is not None:
             self._isr_changes.look_for_laggards()
 
     def update_throttles(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over what brokers and topics say of throttled replication; a node does nothing until the metadata name one."""
+        """Take over the throttle configuration of brokers and topics.
+
+        A node does nothing until the metadata configure a throttle.
+        """
         if self.throttles is None:
             if not any("replication.throttled" in key for configs in delta.changed_configs.values() for key in configs):
                 return

@@ -1,16 +1,22 @@
-"""All partitions of a node: created and deleted as the metadata says, appended to, and announced when they change.
+"""All partitions of a node: created and deleted by the metadata, and announced on change.
 
-Decides which logs exist here and what an image means for each of them. ``remote_replicas`` has what they ask of other nodes. Knows neither
-requests nor clients. A request that waits for a partition is in one of the three purgatories here, for fetches, produces and deletions of
-records. A room that follows partitions is a listener: ``add_listener`` for partitions that are led, lost, moved and deleted,
-``Partition.high_watermark_listeners`` for one partition's high watermark.
+Decides which logs exist here and the effect of an image on each of them. ``remote_replicas`` has
+their links to other nodes. Knows neither requests nor clients. A request that waits for a partition
+is in one of the three purgatories here, for fetches, produces and deletions of records. A room that
+tracks partitions is a listener. ``add_listener`` reports partitions that are led, lost, moved and
+deleted. ``Partition.high_watermark_listeners`` report one partition's high watermark.
 
-Listeners and waiting requests are called in the middle of another request, or of the metadata's publication, which a bug of theirs must not
-fail. An exception that a listener raises is raised again in a task of the node's nursery: it ends the node, as the failure of a room does
-everywhere. A waiting request that fails closes its own connection; its handler sees to that.
+Listeners and waiting requests are called in the middle of another request or of a metadata
+publication, and their bugs must not fail it. An exception of a listener is raised again in a task
+of the node's nursery. It ends the node, like the failure of any room. A waiting request that fails
+closes its own connection, which its handler ensures.
 
-Invariants: a log is never used under another topic id than the image's; listeners and waiting requests hear of an append after the whole
-request was appended, not after each of its partitions; a listener hears that a partition is lost only after it heard that it is led.
+Invariants:
+
+- A log is never used under another topic id than the image's.
+- Listeners and waiting requests are notified of appends after the whole request was appended, not
+  after each of its partitions.
+- A listener gets ``on_lost`` for a partition only after ``on_led``.
 """
 
 import logging
@@ -56,34 +62,50 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 OPENED_AT_ONCE = 64
-"""How many new partitions one image opens before other tasks get their turn; the rest follows in turns, or when a request asks for it."""
+"""Partitions of one image to open before other tasks get a turn.
+
+The rest follow in later turns, or when a request needs them.
+"""
 
 
 class ReplicaListener:
-    """What a room hears of the partitions of this node. Each call does nothing unless the room overrides it; none may wait."""
+    """Callbacks for the partitions of this node.
+
+    Each does nothing unless overridden. None may wait.
+    """
 
     def on_led(self, partition: Partition) -> None:
-        """This node leads the partition, in ``partition.leader_epoch``. Comes again, without a loss between, when only the epoch is new."""
+        """This node leads the partition, in ``partition.leader_epoch``.
+
+        It is called again, without ``on_lost`` in between, if only the epoch is new.
+        """
 
     def on_lost(self, partition: Partition) -> None:
-        """This node leads the partition no more: another broker does, the log is offline, or the partition is gone."""
+        """This node no longer leads the partition.
+
+        Another broker leads, the log is offline, or the partition is gone.
+        """
 
     def on_opened(self, partition: Partition) -> None:
-        """A replica of the partition is on this node from now on; its log is None where no directory took it."""
+        """This node now has a replica of the partition. Its log is None if no directory took it."""
 
     def on_moved(self, partition: Partition) -> None:
-        """The partition's log is in another log directory of this node."""
+        """The partition's log is now in another log directory of this node."""
 
     def on_deleted(self, partition: Partition) -> None:
-        """The partition was deleted, or this node is none of its replicas any more; ``on_lost`` came before if this node led it."""
+        """The partition was deleted, or this node is no longer a replica.
+
+        ``on_lost`` came before if this node led it.
+        """
 
 
 class ReplicaManager:
     """The partitions of this node by name and by topic id.
 
-    ``nursery`` holds what is done beside the requests: syncs, moves, what is left of an image. It must be open as long as requests append
-    or images are handed out, also once it is cancelled: what is appended last is not safe, and that is no error. ``links`` leads to the
-    other nodes; without it followers are served, and nothing is fetched or proposed.
+    ``nursery`` holds the work beside the requests: syncs, moves, the rest of an image. It must be
+    open as long as requests append or images are handed out, even once it is cancelled. The last
+    appends are then not synced, and that is no error. ``links`` leads to the other nodes. Without
+    it followers are served, and nothing is fetched or proposed.
     """
 
     def __init__(
@@ -108,7 +130,7 @@ class ReplicaManager:
         self._unopened: dict[tuple[str, int], bool] = {}
         """Partitions that have to be opened, and whether each is new here."""
         self._refused: dict[tuple[str, int], bool] = {}
-        """Partitions whose logs a full disk did not take, and whether each is new here."""
+        """Partitions whose logs a full disk refused, and whether each is new here."""
         self._nursery = nursery
         self._image = EMPTY_IMAGE
         self._links = links
@@ -142,30 +164,37 @@ class ReplicaManager:
         return f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)} {self.syncs!r}>"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Write the high watermarks down in intervals, and begin logs that found no room or descriptor. Runs until cancelled."""
+        """Checkpoint the high watermarks at intervals, until cancelled.
+
+        Also open logs that found no disk space or file descriptor before.
+        """
         task_status.started()
         while True:
             await trio.sleep(self._checkpoint_interval_ms / 1000)
             await self.checkpoint_high_watermarks()
             await self._open_refused()
 
-    # Finding
+    # Lookup
 
     def find_open(self, topic: str, topic_id: UUID, index: int) -> Partition | None:
-        """Return a partition as ``find``, None where it is not open: it may not be there, or has not been asked for since the start."""
+        """Return a partition as ``find`` does, None if it is not open.
+
+        It may not exist, or was not requested since the start.
+        """
         return self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
 
     def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
-        """Return a partition by its topic's name, or, where the name is empty, by its topic's id.
+        """Return a partition by its topic's name, or by its topic's id if the name is empty.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (an id was given), NOT_LEADER_OR_FOLLOWER (it exists, on other nodes).
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (an id was given),
+                NOT_LEADER_OR_FOLLOWER (it exists, on other nodes).
         """
         partition = self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
         return self._find_unopened(topic, TopicId(topic_id), index) if partition is None else partition
 
     def get_partition(self, topic: str, index: int) -> Partition:
-        """Return a partition by its topic's name; raises as ``find``."""
+        """Return a partition by its topic's name. Raises as ``find``."""
         partition = self.partitions.get((topic, index))
         return self._find_unopened(topic, NO_TOPIC_ID, index) if partition is None else partition
 
@@ -187,7 +216,9 @@ class ReplicaManager:
     # Appending
 
     def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None = None) -> AppendResult:
-        """Append a producer's batch at ``now_ms`` (wall); ``announce`` the partition when all of the request is appended.
+        """Append a producer's batch at ``now_ms`` (wall time).
+
+        The caller announces the partition once the whole request is appended.
 
         Raises:
             KafkaError: see ``Partition.append_as_leader``.
@@ -215,11 +246,17 @@ class ReplicaManager:
         return result
 
     def append_own(self, partition: Partition, validated: ValidatedBatches, shown: "Verification | None" = None) -> AppendResult:
-        """Append batches that this node built and announce the partition; raises as ``Partition.append_own``."""
+        """Append batches that this node built, and announce the partition.
+
+        Raises as ``Partition.append_own``.
+        """
         return self._announced(partition, partition.append_own(validated, self._clock.wall_ms(), shown))
 
     def append_marker(self, partition: Partition, marker: "EndOfTransaction") -> AppendResult:
-        """Append the end of a producer's transaction and announce the partition; raises as ``Partition.append_marker``."""
+        """Append the end of a producer's transaction and announce the partition.
+
+        Raises as ``Partition.append_marker``.
+        """
         return self._announced(partition, partition.append_marker(marker, self._clock.wall_ms()))
 
     def _announced(self, partition: Partition, result: AppendResult) -> AppendResult:
@@ -233,9 +270,10 @@ class ReplicaManager:
     def note_fetch(
         self, partition: Partition, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> bool:
-        """Take over the fetch of a follower of a partition that this node leads; says whether records became safe by it.
+        """Take over a follower's fetch of a partition that this node leads.
 
-        The caller announces the partition then, once it has noted all of a request.
+        Return whether the high watermark moved. The caller then announces the partition, once it
+        has noted the whole request.
         """
         state = partition.state
         change = state.note_fetch(broker_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch, now_ms=now_ms)
@@ -246,7 +284,7 @@ class ReplicaManager:
         return Change.HIGH_WATERMARK in change
 
     def _update_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Let leaders know which brokers may be in sync, and followers where their leaders are."""
+        """Update the eligible brokers of leaders, and the leaders' addresses of followers."""
         eligible: dict[int, int] = {broker.node_id: broker.epoch for broker in image.cluster.brokers.values() if broker.is_active}
         if eligible != self._eligible_brokers:
             self._eligible_brokers.clear()
@@ -259,7 +297,10 @@ class ReplicaManager:
         self.remote.on_brokers_changed(delta.changed_brokers)
 
     def _update_observers(self, image: MetadataImage) -> None:
-        """Let leaders know which brokers are observers; those that are in sync without need leave at once."""
+        """Update the observers for leaders.
+
+        Observers that are in sync without need leave at once.
+        """
         observers = observers_of(image)
         if observers == self._observers:
             return
@@ -271,14 +312,17 @@ class ReplicaManager:
                 self._announce_change(partition, partition.state.look_again(now_ms))
         self.remote.look_for_laggards()
 
-    # Telling
+    # Notification
 
     def add_listener(self, listener: ReplicaListener) -> Registration[ReplicaListener]:
-        """Tell a room what happens to partitions from now on; the room cancels the registration when it wants no more."""
+        """Notify a room of changes of partitions from now on, until it cancels the registration."""
         return self._listeners.add(listener)
 
     def announce(self, partitions: Iterable[Partition]) -> None:
-        """Let all that wait for these partitions look again: listeners of the high watermark first, then produces, fetches, deletions."""
+        """Let everything that waits for these partitions check again.
+
+        The order is listeners of the high watermark, then produces, fetches, deletions.
+        """
         try:
             for partition in partitions:
                 if partition.high_watermark_listeners.registrations:
@@ -294,7 +338,7 @@ class ReplicaManager:
             self._fail(error)
 
     def _announce_change(self, partition: Partition, change: Change) -> None:
-        """Tell listeners and waiting requests what a change of the partition's state means to them."""
+        """Notify listeners and waiting requests of a change of the partition's state."""
         if change is not Change.NOTHING:
             is_led = change is Change.LED  # what "in" asks is a call of the enum's
             if not is_led and Change.LOST in change:
@@ -319,7 +363,7 @@ class ReplicaManager:
         self._nursery.start_soon(fail)
 
     def _directory_failed(self, path: Path) -> None:
-        """Lead and follow no partition any more whose log is in a directory that failed, and tell those who wait for them."""
+        """Stop serving partitions whose log is in a failed directory, and notify waiters."""
         now_ms = self._clock.monotonic_ms()
         for partition in tuple(self.partitions.values()):
             if partition.log is not None and partition.log.home.path == path:
@@ -327,10 +371,10 @@ class ReplicaManager:
                 self._announce_change(partition, partition.note_offline(now_ms))
                 self.announce((partition,))  # a consumer may wait at a follower
 
-    # High watermarks that outlive the node
+    # High watermark checkpoints
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks down, if any moved since the last time."""
+        """Write the high watermarks to disk, if any moved since the last time."""
         current = {
             partition.topic_partition: partition.high_watermark for partition in self.partitions.values() if not partition.is_offline
         }
@@ -344,17 +388,18 @@ class ReplicaManager:
             self._checkpointed = current
 
     def _high_watermark_of(self, log: Log) -> int:
-        """How far retention may delete."""
+        """Return the offset up to which retention may delete."""
         topic, index = log.topic_partition
         partition = self.partitions.get((topic, index))
         return log.log_start_offset if partition is None else partition.high_watermark
 
-    # What an image means
+    # Images
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Create, delete, lead, follow and reconfigure as ``image`` says where ``delta`` changed it.
+        """Create, delete, lead, follow and reconfigure partitions as ``image`` says.
 
-        What goes goes first, because another topic may take its name; then partitions that this node leads, because others wait for it.
+        Only the changes of ``delta`` are visited. Deletions come first, because another topic may
+        take the name. Partitions that this node leads come next, because others wait for them.
         """
         before, self._image = self._image, image
         is_default_changed = any(resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs)
@@ -379,7 +424,7 @@ class ReplicaManager:
             self._reconfigure(image.topics.by_name[name])
 
     def _leaders_first(self, delta: MetadataDelta) -> list[tuple[TopicImage, int, PartitionRegistration]]:
-        """Return the partitions that changed, those that this node follows last."""
+        """Return the changed partitions. Those that this node follows come last."""
         changed = [
             (topic.topic, index, registration)
             for topic in delta.changed_topics.values()
@@ -389,7 +434,10 @@ class ReplicaManager:
         return changed
 
     def _is_new(self, before: MetadataImage, topic: TopicImage, index: int) -> bool:
-        """Whether a partition has had no earlier epoch on this node: it came while the node ran. The first image tells of no beginning."""
+        """Whether a partition was created while the node ran, so that it has no earlier epoch here.
+
+        The first image does not tell which partitions are new.
+        """
         if before is EMPTY_IMAGE:
             return False
         known = before.topics.by_id.get(topic.topic_id)
@@ -409,20 +457,20 @@ class ReplicaManager:
             self._unopened[key] = is_new
 
     async def _open_rest(self) -> None:
-        """Open what an image left, a few at a time."""
+        """Open the rest of an image, a few partitions at a time."""
         while self._unopened:
             for name, index in tuple(islice(self._unopened, OPENED_AT_ONCE)):
                 self._open_one(name, index)
             await trio.lowlevel.checkpoint()
 
     def _open_one(self, name: str, index: int) -> None:
-        """Open a partition that was left, as the newest image says."""
+        """Open a postponed partition as the newest image says."""
         is_new = self._unopened.pop((name, index))
         topic = self._image.topics.by_name[name]
         self._apply(topic, index, topic.partitions[index], is_new=is_new)
 
     async def _open_refused(self) -> None:
-        """Open the partitions whose logs found no room or no descriptor, until one is refused again."""
+        """Open partitions whose logs found no space or descriptor, until one is refused again."""
         while self._refused:
             (name, index), is_new = next(iter(self._refused.items()))
             self._forget(self.partitions[name, index])
@@ -433,7 +481,10 @@ class ReplicaManager:
             await trio.lowlevel.checkpoint()
 
     def _delete_topic(self, topic: TopicImage) -> None:
-        """Serve the topic's partitions no more; their logs follow, some in each turn of the event loop."""
+        """Stop serving the topic's partitions.
+
+        Their logs are deleted in later turns of the event loop.
+        """
         for index in sorted(topic.partitions):
             if self._unopened.pop((topic.name, index), None) is not None:
                 self.deletions.request(TopicPartition(topic.name, index))  # its log may be there from before this start
@@ -444,13 +495,13 @@ class ReplicaManager:
         self.deletions.begin()
 
     def _delete_replica(self, partition: Partition) -> None:
-        """Serve a partition no more whose replica is on other nodes now, and delete its log here."""
+        """Stop serving a partition that moved to other nodes, and delete its log here."""
         self.deletions.request(partition.topic_partition)
         self._drop(partition)
         self.deletions.begin()
 
     def _drop(self, partition: Partition) -> None:
-        """Serve a partition no more, and tell listeners and waiting requests."""
+        """Stop serving a partition, and notify listeners and waiting requests."""
         change = self._forget(partition)
         if Change.LOST in change:
             self._tell(lambda listener: listener.on_lost(partition))
@@ -520,7 +571,10 @@ class ReplicaManager:
         return partition
 
     def _may_fetch_anew(self, topic_partition: TopicPartition, registration: PartitionRegistration) -> bool:
-        """Whether the log is damaged or lost, and another broker leads that has all: this one cannot be elected with an empty log."""
+        """Whether a damaged or lost log may be fetched anew from another broker.
+
+        The leader then has all records, and this replica cannot be elected with an empty log.
+        """
         return (
             (topic_partition in self._logs.damaged or topic_partition in self._logs.lost)
             and registration.leader not in (NO_NODE, self._node_id)
@@ -541,7 +595,7 @@ class ReplicaManager:
                 self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:
-        """Sync what was appended before the policy, or the log, was changed, where that is due now."""
+        """Sync records that were appended before the policy or log changed, if now due."""
         if partition.is_sync_due:
             self.syncs.request(partition)
         if partition.note_synced():
@@ -550,10 +604,12 @@ class ReplicaManager:
     # Moving between log directories
 
     def move(self, topic: str, index: int, path: str) -> None:
-        """Begin to move a partition's log to the log directory of that path; listeners hear ``on_moved`` when it is there.
+        """Begin to move a partition's log to the log directory of that path.
+
+        Listeners get ``on_moved`` when it is there.
 
         Raises:
-            KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and what ``get_partition`` raises.
+            KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; as ``get_partition``.
         """
         target = self._logs.find_directory(path)
         self.moves.request(self.get_partition(topic, index), target, self._nursery)
@@ -564,6 +620,9 @@ class ReplicaManager:
 
 
 def assigned_directory(registration: PartitionRegistration, node_id: NodeId) -> UUID | None:
-    """Return the log directory to which the controller assigned a node's replica; None where the node chooses (KIP-858)."""
+    """Return the log directory that the controller assigned to a node's replica (KIP-858).
+
+    Return None if the node chooses it.
+    """
     directory_id = registration.directory_of(node_id)
     return None if directory_id in UNPLACED_DIRECTORIES else directory_id

@@ -1,8 +1,8 @@
-"""Syncs of the partitions whose records are synced before they are acknowledged: at most one per partition at a time.
+"""Syncs of partitions whose records are synced before acknowledgement, at most one per partition.
 
-Decides when a partition is synced: as soon as an append asks for it, and again as long as anything is due that came meanwhile. One sync
-serves all appends before it. A failed sync is final: the log directory is offline from then on, and requests that wait are told to look
-again.
+Decides when a partition is synced: as soon as an append requests it, and again while later appends
+are due. One sync serves all appends before it. A failed sync is final. The log directory is offline
+from then on, and waiting requests are notified.
 """
 
 import logging
@@ -19,7 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionSyncs:
-    """The syncs of one node; each is a task of ``nursery``. ``announce`` is called with a partition after its sync."""
+    """The syncs of one node. Each runs as a task of ``nursery``.
+
+    ``announce`` is called with a partition after its sync.
+    """
 
     def __init__(self, clock: Clock, nursery: trio.Nursery, announce: Callable[[Partition], None]) -> None:
         self._clock = clock
@@ -33,13 +36,13 @@ class PartitionSyncs:
         return f"<PartitionSyncs {len(self._syncing)}>"
 
     def request(self, partition: Partition) -> None:
-        """Have a partition synced soon; many requests for the same one are served by one sync."""
+        """Have a partition synced soon. One sync serves many requests for the same partition."""
         if partition not in self._syncing:
             self._syncing.add(partition)
             self._nursery.start_soon(self._sync, partition)
 
     async def settle_end(self, partition: Partition) -> None:
-        """Wait until the end of a partition is known, or no sync that is under way can tell it."""
+        """Wait until the partition's end is known, or until no running sync can make it known."""
         while partition in self._syncing and not partition.is_end_known:
             await self._ends.park()
 

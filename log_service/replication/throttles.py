@@ -1,11 +1,13 @@
-"""Replication throttles: how fast replicas that are being moved are read by followers, and fetched from leaders.
+"""Replication throttles: rate limits for copying replicas that are being moved.
 
-Decides which partitions of this node are throttled, on which side, and whether a side has used up its rate. A leader holds back a follower
-only while that is out of sync, a follower a partition only while it lags: what keeps a partition safe is never slowed down. The replicas
-are named by the topic (``leader.replication.throttled.replicas`` and ``follower...``: ``*``, or partition:broker pairs), the rates by the
-broker (``leader.replication.throttled.rate`` and ``follower...``, bytes a second).
+Decides which partitions of this node are throttled, on the side of the leader or of the follower,
+and whether a side has exceeded its rate. A leader throttles a follower only while that is out of
+sync. A follower throttles a partition only while it lags. Replication that keeps a partition safe
+is never slowed down. The topic names the replicas (``leader.replication.throttled.replicas`` and
+``follower...``: ``*``, or partition:broker pairs). The broker has the rates
+(``leader.replication.throttled.rate`` and ``follower...``, bytes a second).
 
-Reads no clock. Invariant: without a rate nothing is throttled, whatever topics say.
+Reads no clock. Invariant: without a rate nothing is throttled, whatever topics name.
 """
 
 from collections import deque
@@ -16,13 +18,16 @@ from log_service.common.types import TopicPartition
 
 SAMPLE_MS = 1_000
 SAMPLE_COUNT = 10
-"""Whole samples that the rate is taken over, beside the one that has begun; as Apache Kafka's replication.quota.window.num."""
+"""Whole samples that the rate covers, beside the current one.
+
+As Apache Kafka's replication.quota.window.num.
+"""
 NO_RATE = -1
 ALL = "*"
 
 
 class ThrottledSide(Enum):
-    """Whose reading or writing is limited."""
+    """The side that is limited: leaders in reading, followers in writing."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -59,7 +64,10 @@ class ByteRate:
         self._bytes += size_bytes
 
     def per_second(self, now_ms: int) -> float:
-        """Return the rate; a rate that has just begun counts as if it had gone on for all samples but one, so that bursts are allowed."""
+        """Return the rate in bytes a second.
+
+        It averages over at least nine samples, so that bursts pass.
+        """
         self._forget(now_ms)
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
         return self._bytes * 1_000 / max(elapsed_ms, (SAMPLE_COUNT - 1) * SAMPLE_MS)
@@ -70,7 +78,7 @@ class ByteRate:
 
 
 class Throttle:
-    """One side of one node."""
+    """The throttle of one side of one node."""
 
     __slots__ = ("_named", "_passed", "broker_id", "rate", "side")
 
@@ -85,11 +93,11 @@ class Throttle:
         return f"<Throttle {self.side.value} rate={self.rate} topics={sorted(self._named)}>"
 
     def set_rate(self, text: str | None) -> None:
-        """Go by a broker's rate from now on; None is no limit."""
+        """Use a broker's rate from now on. None means no limit."""
         self.rate = NO_RATE if text is None else int(text)
 
     def set_topic(self, topic: str, text: str | None) -> None:
-        """Go by what a topic names from now on."""
+        """Use the replicas that a topic names from now on."""
         named = throttled_partitions(text or "", self.broker_id)
         if named is not None and not named:
             self._named.pop(topic, None)
@@ -97,23 +105,23 @@ class Throttle:
             self._named[topic] = named
 
     def covers(self, partition: TopicPartition) -> bool:
-        """Whether a partition of this node is named; its bytes count."""
+        """Whether a partition of this node is throttled, so that its bytes count."""
         if self.rate == NO_RATE or partition.topic not in self._named:
             return False
         named = self._named[partition.topic]
         return named is None or partition.partition in named
 
     def note(self, size_bytes: int, now_ms: int) -> None:
-        """Count bytes of a partition that ``covers``."""
+        """Count bytes of a partition that is covered."""
         self._passed.note(size_bytes, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether more has passed than the rate allows."""
+        """Whether the rate of the counted bytes is above the limit."""
         return self.rate != NO_RATE and self._passed.per_second(now_ms) > self.rate
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """Return the partitions of a broker that a topic's list names; None is all."""
+    """Return the partitions of a broker that a topic's list names. None means all."""
     items = [item.strip() for item in text.split(",") if item.strip()]
     if items == [ALL]:
         return None
@@ -122,7 +130,7 @@ def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
 
 
 class Throttles:
-    """Both sides of one node, as the configurations of its brokers and topics say."""
+    """Both sides of one node, by the configurations of its brokers and topics."""
 
     __slots__ = ("follower", "leader")
 
@@ -136,6 +144,6 @@ class Throttles:
             throttle.set_topic(topic, configs.get(throttle.side.replicas_key))
 
     def set_broker(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Take over the configuration of all brokers, and this broker's own above it."""
+        """Take over the default configuration of all brokers, overridden by this broker's own."""
         for throttle in (self.leader, self.follower):
             throttle.set_rate(own.get(throttle.side.rate_key, cluster.get(throttle.side.rate_key)))

@@ -1,7 +1,7 @@
-"""What partitions have taken and given since the node started, added up.
+"""Sums of records, bytes and requests of partitions since the node started.
 
-Decides nothing. Each partition counts for itself. The replica manager keeps the sum of those that left this node, so that the node's own
-sums never fall.
+Decides nothing. Each partition counts for itself. The replica manager keeps the sum of those that
+left this node, so that the node's own sums never fall.
 """
 
 from dataclasses import dataclass, replace
@@ -41,5 +41,5 @@ class Traffic:
         self.failed_share_acknowledge_count += partition.failed_share_acknowledge_count
 
     def copy(self) -> Self:
-        """Return the same sums, to be added to."""
+        """Return a copy of the sums, to be added to."""
         return replace(self)
