@@ -1,4 +1,4 @@
-"""The client that a broker asks the active controller for."""
+"""The client for which a broker sends a request to the active controller."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from log_service.common.access import ANONYMOUS, Principal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, and in which version of the request's API. ``host`` is an address."""
+    """The sender of a request, and the request's API version. ``host`` is an IP address."""
 
     version: int
     correlation_id: int = 0
@@ -15,6 +15,9 @@ class Caller:
     principal: Principal = ANONYMOUS
     host: str = ""
     is_token_authenticated: bool = False
-    """Whether a delegation token stood for the principal (KIP-48)."""
+    """Whether the principal logged in with a delegation token (KIP-48)."""
     is_at_broker: bool = False
-    """Whether a broker took the request, which judges what its own files decide; else it came to a controller's listener at once."""
+    """Whether a broker took the request and checks the rules of its own files.
+
+    Otherwise it came directly to a controller's listener.
+    """

@@ -1,13 +1,14 @@
-"""The way from a broker to the active controller, wherever that is.
+"""The channel from a broker to the active controller, in this process or elsewhere.
 
-Decides only where a request goes: to the controller in this process while it is the active one, else over the network to the node that
-leads the quorum. After NOT_CONTROLLER, where that node cannot be reached, and where another node leads before it has responded, the channel
-looks for the leader again, until the request's time is over. The messages are the same both ways; in process they are not encoded. What a
-client asked for goes to another node in an envelope, with its principal (KIP-590).
+Decides only where a request goes. It goes to the controller in this process while that is active,
+otherwise over the network to the leader of the quorum. The channel looks for the leader again after
+NOT_CONTROLLER, if that node cannot be reached, and if another node leads before the response. It
+does so until the request's timeout. The messages are the same both ways, but in process they are
+not encoded. A client's request goes to another node in an envelope, with its principal (KIP-590).
 
-Heartbeats, reports of in-sync sets and clients' requests have a connection each, because responses come in the order of requests, and a
-client's may wait long. A request whose connection broke after it was sent may have been decided: it is sent again only where that does no
-harm (``REPEATABLE``).
+Heartbeats, AlterPartition requests and clients' requests have a connection each. Responses come in
+the order of requests, and a client's request may wait long. A request whose connection broke after
+sending may have been decided. It is sent again only if that does no harm (``REPEATABLE``).
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Message)
 
 DEFAULT_TIMEOUT_MS = 30_000
-"""How long a message without a time of its own looks for the controller."""
+"""Timeout of a message that has none of its own."""
 BACKOFF = Backoff(first_ms=50, max_ms=1_000)
 UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 REPEATABLE = frozenset(
@@ -49,7 +50,10 @@ REPEATABLE = frozenset(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
-"""What a broker may say twice: the second time says the same, or takes another block."""
+"""Requests that a broker may repeat.
+
+The second one has the same effect, or allocates another block.
+"""
 PURPOSES: Mapping[int, str] = MappingProxyType(
     {
         ApiKey.BROKER_HEARTBEAT: "heartbeats",
@@ -58,40 +62,49 @@ PURPOSES: Mapping[int, str] = MappingProxyType(
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: "directories",
     }
 )
-"""What the connection for an API is for; all others share one."""
+"""The purpose of the connection for an API. All other APIs share one connection."""
 FORWARDING = "forwarding"
 ATTEMPT_MS: Mapping[int, int] = MappingProxyType({ApiKey.BROKER_HEARTBEAT: 4_500, ApiKey.BROKER_REGISTRATION: 4_500})
-"""How long one attempt may take where a broker's session does not wait for the connection to give up."""
+"""Timeout of one attempt for requests that a broker's session depends on."""
 LOOK_MS = 100
-"""How often a request that waits for another node looks whether that node still leads."""
+"""Interval at which a request that waits for another node checks whether that node still leads."""
 
 
 NO_CONTROLLER = "no active controller is known: no majority of the controllers has elected one, or this node cannot reach them"
 ASKED_OF_THE_LEADER = frozenset({ApiKey.ADD_RAFT_VOTER, ApiKey.DESCRIBE_QUORUM, ApiKey.REMOVE_RAFT_VOTER})
-"""What the leader of the quorum answers: another node answers NOT_LEADER_OR_FOLLOWER."""
+"""Requests that only the leader of the quorum answers.
+
+Other nodes return NOT_LEADER_OR_FOLLOWER.
+"""
 
 
 class ControllerChannel(Protocol):
-    """Where a broker sends what the controller decides."""
+    """Sender of a broker's requests to the controller."""
 
     def spoken_versions(self) -> "SpokenVersions | None":
-        """Return what the active controller speaks, where that is another node that is known well enough to say."""
+        """Return the API versions of the active controller.
+
+        Return None unless it is another node with an open connection.
+        """
 
     async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
-        """Return the controller's response, once everything that the decision has seen is committed.
+        """Return the controller's response, once all that the decision has seen is committed.
 
-        ``caller`` is the client that asks; None where the broker asks for itself.
+        ``caller`` is the client that sent the request, None for the broker's own requests.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, or what refuses the request as a whole.
+            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, or the error that
+                refuses the request as a whole.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeToControllerChannel:
-    """The ``ControllerChannel`` of a node: ``local`` while that is active, else the node that ``find`` returns, through ``pool()``.
+    """The ``ControllerChannel`` of a node.
 
-    The pool is made when it is first asked for: a quorum of one has no other node to ask, and does not import what it takes.
+    Requests go to ``local`` while that is active. Otherwise they go to the node that ``find``
+    returns, through ``pool()``. The pool is made on first use. A quorum of one has no other node to
+    ask, and does not import the modules for it.
     """
 
     local: ControllerDriver
@@ -99,13 +112,14 @@ class NodeToControllerChannel:
     pool: "Callable[[], ConnectionPool]"
     rng: Random
     admit: Callable[[Message, type[Message], Caller], Admission | None] | None = None
-    """Looks at what the controller of this node decides on for a client, where there is an authorizer. Elsewhere the other node does.
+    """Authorize a client's request that this node decides.
 
-    Raises KafkaError: the request is refused as a whole.
+    None if there is no authorizer. A request that goes to another node is authorized there. Raises
+    KafkaError if the request is refused as a whole.
     """
 
     async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
-        """Return the active controller's response; see ``ControllerChannel``."""
+        """Return the active controller's response. See ``ControllerChannel``."""
         if self.local.is_active:
             try:
                 return await self._decide_here(request, response_type, caller)
@@ -132,7 +146,7 @@ class NodeToControllerChannel:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error  # a client's own connection is well
 
     async def _decide_here(self, request: Message, response_type: type[R], caller: Caller | None) -> R:
-        """Have the controller of this node decide on what the client may ask for."""
+        """Have the controller of this node decide a request, as far as the client is authorized."""
         admission = None if caller is None or self.admit is None else self.admit(request, response_type, caller)
         if admission is None:
             return await self.local.request(request, response_type, caller)
@@ -145,13 +159,16 @@ class NodeToControllerChannel:
         return response
 
     def spoken_versions(self) -> "SpokenVersions | None":
-        """Return what the active controller speaks, where that is another node that is known well enough to say."""
+        """Return the API versions of the active controller.
+
+        Return None unless it is another node with an open connection.
+        """
         found = None if self.local.is_active else self.find()
         connection = None if found is None else self.pool().connected(replace(found, purpose=FORWARDING))
         return None if connection is None else connection.versions
 
     async def _ask_elsewhere(self, request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None) -> R:
-        """Ask the node that leads now, for as long as it leads."""
+        """Send the request to the node that leads now, and wait as long as it leads."""
         found = self.find()
         if found is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, NO_CONTROLLER)
@@ -170,12 +187,12 @@ class NodeToControllerChannel:
         if failure is not None:
             raise failure
         if response is None:
-            self.pool().channel(destination).close()  # what waits there for a node that is silent would hold up what comes next
+            self.pool().channel(destination).close()  # requests that wait there for a silent node would delay the next ones
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{destination} did not answer as the active controller")
         return response
 
     async def _until_moved(self, found: "Destination", asking: trio.CancelScope) -> None:
-        """Give up on a node that does not lead any more."""
+        """Give up on a node that no longer leads."""
         while self.find() == found:  # noqa: ASYNC110 - the quorum does not call
             await trio.sleep(LOOK_MS / 1_000)
         asking.cancel()
@@ -196,7 +213,7 @@ class NodeToControllerChannel:
 
 
 async def _forward(connection: "RpcConnection", request: Message, response_type: type[R], timeout_ms: int, caller: Caller) -> R:
-    """Ask for a client; its response comes back as the controller made it."""
+    """Send a client's request. Its response comes back as the controller made it."""
     from log_service.controller.envelope import envelope_of, open_response  # noqa: PLC0415 - a quorum of one asks no other node
     from log_service.protocol.messages.envelope import EnvelopeResponse  # noqa: PLC0415 - as above
 
@@ -208,7 +225,7 @@ async def _forward(connection: "RpcConnection", request: Message, response_type:
 
 
 def is_for_another(response: Message) -> bool:
-    """Whether a response says that another node has to be asked."""
+    """Whether a response says that another node is the active controller."""
     is_led_elsewhere = response.SCHEMA.key in ASKED_OF_THE_LEADER and _holds(response, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return is_led_elsewhere or _holds(response, ErrorCode.NOT_CONTROLLER)
 
@@ -218,10 +235,10 @@ def _may_repeat(request: Message, error: KafkaError) -> bool:
 
 
 def raise_refusal(response: Message) -> None:
-    """Raise the error of a response that refuses its request as a whole, and NOT_CONTROLLER where another node has to be asked.
+    """Raise the error of a response that refuses its request as a whole.
 
     Raises:
-        KafkaError: the error.
+        KafkaError: the error; NOT_CONTROLLER, another node has to be asked.
     """
     if is_for_another(response):
         raise not_controller()
@@ -232,7 +249,7 @@ def raise_refusal(response: Message) -> None:
 
 
 def _holds(value: Any, code: ErrorCode) -> bool:
-    """Whether an error stands anywhere in a response."""
+    """Whether a response contains an error code at any depth."""
     if isinstance(value, list):
         return any(_holds(each, code) for each in value)
     if not is_dataclass(value):

@@ -1,13 +1,20 @@
 """The controller's core: the state machine over the metadata log.
 
-Decides by handing the newest metadata to the rule of each request (``rules.table``), and keeps what no log holds: when brokers were last
-heard of, and how far they are (``sessions``). Never waits, reads no clock, opens no file. Its metadata runs ahead of what is committed: it
-contains every record that was appended.
+Decides by passing the newest metadata to the rule of each request (``rules.table``). It keeps the
+broker state that is in no log: last contact and metadata offset (``sessions``). Never waits, reads
+no clock, opens no file. Its metadata runs ahead of the committed metadata, because it contains
+every appended record.
 
-Invariants: ``replay`` alone changes the metadata; what brokers have said of themselves counts once their records are appended, so that a
-refused append leaves the core as it was; brokers whose sessions ran out are fenced in one change; a controller that was stalled reads the
-heartbeats that came meanwhile before it fences anyone; a session never fences the broker of this process.
-Replies wait, in the runtime, until everything the decision has seen is committed.
+Invariants:
+
+- Only ``replay`` changes the metadata.
+- Session changes count once the decision's records are appended. A refused append leaves the core
+  as it was.
+- Brokers whose sessions ended are fenced in one change.
+- A controller that was stalled reads the heartbeats that arrived meanwhile before it fences anyone.
+- The end of a session never fences the broker of this process.
+
+The runtime holds replies back until all metadata that the decision has read is committed.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -52,22 +59,28 @@ if TYPE_CHECKING:
 MetadataDecision = Decision[MetadataRecord]
 
 FIRST_STRICT_VERSIONS: Mapping[int, int] = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
-"""From which version on a client knows that its quota can be used up; an older one gets its partitions, and pauses after them."""
+"""First version of an API whose clients know that their quota can be exceeded.
+
+An older client gets its partitions and is throttled afterwards.
+"""
 
 NEXT_RUN_MS = 10
-"""When elections that were too many for one run go on."""
+"""Pause before elections continue that were too many for one run."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
-    """The timer that fences a broker unless it is heard of again."""
+    """The timer that fences a broker unless it sends another heartbeat."""
 
     node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The controller was stalled: a timer of sessions fired ``late_ms`` too late, so that no session ends for ``grace_ms``."""
+    """A stall of the controller: a session timer fired ``late_ms`` too late.
+
+    No session ends for ``grace_ms``.
+    """
 
     late_ms: int
     grace_ms: int
@@ -81,7 +94,7 @@ class ElectionTimer(Enum):
 
 
 class TokenTimer(Enum):
-    """The timer of the removal of delegation tokens that have expired."""
+    """The timer that removes expired delegation tokens."""
 
     EXPIRY = auto()
 
@@ -97,7 +110,7 @@ class Controller:
         self._delta: MetadataDelta | None = None
         self._first_offset = self._offset = image.offset
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
-        self._judges_from_ms = 0  # until then no session ends: heartbeats may lie unread
+        self._judges_from_ms = 0  # no session ends before this time: heartbeats may be unread
         self._registered_at: dict[NodeId, int] = {}
         self._mutations = MutationQuotas(config.mutation_windows)
         self._token_index: TokenIndex | None = None
@@ -109,13 +122,13 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata after everything that was appended."""
+        """The metadata after all appended records."""
         if self._delta is not None:
             self._image, self._delta = self._delta.build(offset=self._offset, epoch=self._epoch), None
         return self._image
 
     def replay(self, record: MetadataRecord, context: ReplayContext) -> None:
-        """Take over one record; the image is built when it is next asked for."""
+        """Apply one record. The image is built on its next use."""
         if self._delta is None:
             self._delta = MetadataDelta(self._image)
         self._delta.replay(record)
@@ -134,10 +147,13 @@ class Controller:
     # Decisions
 
     def activate(self, bootstrap: Sequence[MetadataRecord], decision: MetadataDecision) -> None:
-        """Begin to lead: an empty log gets its first records; brokers that count as alive get one session to be heard of.
+        """Begin to lead.
+
+        An empty log gets its first records. Brokers that count as alive get one session timeout to
+        send a heartbeat.
 
         Raises:
-            StorageError: the cluster has feature levels that cannot be served.
+            StorageError: the cluster has feature levels that this version does not support.
         """
         image = self.image
         validate_levels(image.features)
@@ -163,7 +179,10 @@ class Controller:
         return records
 
     def handle(self, request: Message, decision: MetadataDecision, reply_to: Hashable, caller: Caller | None = None) -> None:
-        """Decide on one request by its rule. ``caller`` is the client that asks, None where a node asks for itself: it has no quota.
+        """Decide one request by its rule.
+
+        ``caller`` is the client that sent it. It is None for a node's own request, which has no
+        quota.
 
         Raises:
             KafkaError: the request is refused as a whole.
@@ -182,7 +201,7 @@ class Controller:
             self._forget_other_epochs(NodeId(request.broker_id), getattr(response, "broker_epoch", None), decision)
 
     def on_timer(self, key: Hashable, decision: MetadataDecision) -> None:
-        """Fence the brokers whose sessions have run out, or hold the elections that are due."""
+        """Fence brokers whose sessions have ended, hold due elections, or remove expired tokens."""
         if isinstance(key, SessionTimer):
             self._end_sessions(key, decision)
         elif isinstance(key, TokenTimer):
@@ -214,7 +233,10 @@ class Controller:
         return self._token_index
 
     def _charge_of(self, request: Message, caller: Caller, decision: MetadataDecision) -> MutationCharge | None:
-        """Return what a client's request is charged to, None where it changes no partitions or no quota holds (KIP-599)."""
+        """Return the quota charge of a client's request (KIP-599).
+
+        Return None if it changes no partitions or no quota applies.
+        """
         first_strict = FIRST_STRICT_VERSIONS.get(request.SCHEMA.key)  # type: ignore[arg-type]  # a whole message has a key
         if first_strict is None:
             return None
@@ -229,7 +251,9 @@ class Controller:
     # Sessions
 
     def _hear_from(self, request: BrokerHeartbeatRequest, decision: MetadataDecision, reply_to: Hashable) -> None:
-        """Decide on a heartbeat, and renew the session of its sender. One that may stop has none any more: its next start is no duplicate.
+        """Decide a heartbeat and renew the session of its sender.
+
+        A broker that may stop loses its session, so that its next start is no duplicate.
 
         Raises:
             KafkaError: STALE_BROKER_EPOCH.
@@ -256,10 +280,10 @@ class Controller:
         self._await_contact(node_id, decision)
 
     def _refuses_others(self, node_id: NodeId, now_ms: int) -> bool:
-        """Whether another process of a broker is taken for a duplicate of one that is alive.
+        """Whether another process with this broker id counts as a duplicate of a live broker.
 
-        Not one of this node that this controller has not heard of itself: its directories are locked by this process, so that what the
-        metadata shows is the process before.
+        This node's own broker does not count if this controller has not had a heartbeat from it.
+        Its directories are locked by this process, so the metadata shows the previous process.
         """
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or not self._sessions.is_live(node_id, broker.epoch, now_ms):
@@ -272,9 +296,10 @@ class Controller:
             self._forget(node_id, decision)
 
     def _end_sessions(self, timer: SessionTimer, decision: MetadataDecision) -> None:
-        """Fence every broker whose session is over by now: a new controller gives all of them the same time.
+        """Fence every broker whose session has ended by now.
 
-        After a stall it first reads the heartbeats that came meanwhile. Otherwise it would fence brokers that live.
+        A new controller gives all of them the same time. After a stall it first reads the
+        heartbeats that arrived meanwhile. Otherwise it would fence live brokers.
         """
         end_ms = self._sessions.end_ms(timer.node_id)
         late_ms = 0 if end_ms is None else decision.now_ms - max(end_ms, self._judges_from_ms)
@@ -293,22 +318,31 @@ class Controller:
         self._judges_from_ms = at_ms
 
     def _is_silent(self, broker: BrokerRegistration, now_ms: int) -> bool:
-        """Whether the session of a broker is over. It never is for this process: a broker that is busy here is no dead one.
+        """Whether a broker's session has ended.
 
-        Not so for a broker of this node that this controller has not heard of itself, because that is the process before.
+        It never has for this process, whose broker may be busy.
+
+        A broker of this node that this controller has had no heartbeat from is the previous
+        process. Its session does end.
         """
         session = self._sessions.get(broker.node_id, broker.epoch)
         is_here = broker.node_id == self._config.node_id and session.contact_ms is not None and not session.is_presumed
         return not is_here and not self._sessions.is_live(broker.node_id, broker.epoch, now_ms)
 
     def suspect(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
-        """Only presume from here on that a broker is there: its connection has ended, and its addresses refuse others."""
+        """Mark a broker as only presumed alive.
+
+        Its connection has ended, and its addresses refuse new ones.
+        """
         session = self._sessions.get(node_id, epoch)
         if session.contact_ms is not None:
             self._sessions.put(node_id, replace(session, is_presumed=True), decision)
 
     def declare_dead(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
-        """End the session of a broker whose process is gone, and fence it; nothing where it has another epoch by now."""
+        """End the session of a broker whose process is gone, and fence it.
+
+        Nothing happens if it has another epoch by now.
+        """
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or broker.epoch != epoch:
             return
@@ -337,7 +371,7 @@ class Controller:
             decision.set_timer(timer, decision.now_ms + (NEXT_RUN_MS if is_unfinished else interval_ms))
 
     def _hold_elections(self, timer: ElectionTimer, decision: MetadataDecision) -> None:
-        """Hold a run of elections. A broker that is alone with its partitions is all the leaders that they could have."""
+        """Hold a run of elections. A single broker in the cluster has no alternative leaders."""
         image, is_unfinished = self.image, False
         if len(image.cluster.brokers) > 1 and any(is_active(image, node_id) for node_id in image.cluster.brokers):
             from log_service.controller.rules.elections import balance_leaders, elect_uncleanly  # noqa: PLC0415 - not for a lone node
@@ -362,4 +396,4 @@ class Controller:
 
 
 def _free(partition_count: int) -> None:
-    """Count nothing: no quota holds for who asks."""
+    """Charge nothing, because no quota applies to the sender."""

@@ -1,10 +1,13 @@
-"""Finds out at once that a broker has died: watches the connections of heartbeats, and probes brokers whose connection has ended.
+"""Detects dead brokers at once: watches heartbeat connections, and probes brokers that lost theirs.
 
-Decides nothing: ``death_watch`` says when to probe and when to fence. Here are the probes, and a task for each suspected broker. A probe
-connects to all addresses that the broker has registered; one connection that gets a response ends it. It asks ApiVersions in the clear, and
-begins a handshake where the broker speaks TLS. It finishes neither handshake nor login: any byte that comes back is a response.
+Decides nothing. ``death_watch`` says when to probe and when to fence. This module has the probes,
+and a task for each suspected broker. A probe connects to all registered addresses of the broker
+until one connection gets a response. It sends ApiVersions in plaintext, or begins a handshake if
+the broker uses TLS. It finishes neither handshake nor login, because any byte that comes back is a
+response.
 
-Invariants: what this controller suspected in an earlier epoch is forgotten with that epoch; a probe takes a bounded time.
+Invariants: suspicions of an earlier controller epoch are dropped with that epoch. A probe takes a
+bounded time.
 """
 
 import errno
@@ -29,10 +32,10 @@ logger = logging.getLogger(__name__)
 
 
 class DeathDetector:
-    """The brokers' connections as the controller of this node sees them.
+    """The brokers' connections to the controller of this node.
 
-    ``suspect`` is called with a broker whose addresses refuse connections, at the beginning of the grace and in it; ``fence`` with one that
-    is dead.
+    ``suspect`` is called with a broker whose addresses refuse connections, at the beginning of the
+    grace period and during it. ``fence`` is called with a dead broker.
     """
 
     def __init__(
@@ -59,14 +62,20 @@ class DeathDetector:
         return f"<DeathDetector of={self._own_id} {self._watch!r}>"
 
     def begin_epoch(self) -> None:
-        """Forget what was suspected, and look after every broker that the metadata shows alive: none of them has a connection to here."""
+        """Drop all suspicions, and suspect every other unfenced broker of the metadata.
+
+        None of them has a connection to this node yet.
+        """
         self._watch = DeathWatch(self._grace_ms)
         for broker in self._image().cluster.unfenced():
             if broker.node_id != self._own_id:
                 self._perform(self._watch, broker.node_id, broker.epoch, self._watch.suspect(broker.node_id, broker.epoch))
 
     def hear_of(self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int) -> Callable[[], None] | None:
-        """Take note of a heartbeat, and return what to call when its connection has ended; None where it is not a registered broker's."""
+        """Note a heartbeat, and return the function to call when its connection has ended.
+
+        Return None if the sender is no registered broker, or this node's own.
+        """
         if self._registered(node_id, epoch) is None or node_id == self._own_id:
             return None
         watch = self._watch
@@ -87,7 +96,7 @@ class DeathDetector:
             self._nursery.start_soon(self._examine, watch, node_id, epoch, action)
 
     async def _examine(self, watch: DeathWatch, node_id: NodeId, epoch: BrokerEpoch, action: Action) -> None:
-        """Probe a broker until it is dead, or is suspected no more."""
+        """Probe a broker until it is dead or no longer suspected."""
         while isinstance(action, Probe):
             await trio.sleep(action.pause_ms / 1_000)
             broker = self._registered(node_id, epoch)
@@ -131,7 +140,7 @@ async def _probe_one(env: NodeEnv, endpoint: Endpoint) -> Finding:
 
 
 def _question(endpoint: Endpoint) -> bytes:
-    """Return bytes that a process which listens there responds to."""
+    """Return bytes to which a process that listens there responds."""
     if endpoint.security_protocol in TLS_NUMBERS:
         from log_service.rpc.hello import client_hello  # noqa: PLC0415 - few clusters probe, and fewer with TLS
 

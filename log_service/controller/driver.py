@@ -1,12 +1,18 @@
-"""The controller's shell: its state machine over the metadata log, for as long as this node leads the quorum.
+"""The controller's shell, which runs its core while this node leads the quorum.
 
-Decides when there is an active controller: it begins when this node has come to lead the quorum and knows all that is committed, and ends
-with the epoch, or with ``resign``. The core decides on requests. The runtime performs a decision, and replies to its sender. A request is a
-message of the protocol, the same that a broker elsewhere sends, and its response too; in process neither is encoded.
+The core is a state machine over the metadata log. This module decides when there is an active
+controller. The controller begins when this node leads the quorum and knows all committed records.
+It ends with the epoch or with ``resign``. The core decides requests. The runtime carries a decision
+out and replies to its sender. Requests and responses are the protocol messages that a remote broker
+would exchange, but in process they are not encoded.
 
-Invariants: where the controller cannot begin, this node gives up leading the quorum, and a quorum of one ends with the reason. A caller
-hears of a decision only once it is committed. When the disk fails, the raft driver raises in the node's nursery, and every caller here is
-cancelled with the node.
+Invariants:
+
+- If the controller cannot begin, this node gives up leading the quorum. A quorum of one ends with
+  the error.
+- A caller gets a decision only once it is committed.
+- When the disk fails, the raft driver raises in the node's nursery, and every caller here is
+  cancelled with the node.
 """
 
 import logging
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Message)
 VOTER_CHANGES = frozenset({ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
-"""What the leader of the quorum decides and the controller does not."""
+"""Requests that the leader of the quorum decides and the controller does not."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,14 +63,15 @@ INDEPENDENT_RECORDS = (RegisterBrokerRecord, BrokerRegistrationChangeRecord, Par
 
 
 def out_of_time(timeout_ms: int) -> KafkaError:
-    """Return the error of a request that comes without time to wait for its decision, so that nothing is decided."""
+    """Return the error of a request without time to wait for its decision. Nothing is decided."""
     return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"a timeout of {timeout_ms} ms leaves no time; nothing was changed")
 
 
 class ControllerDriver:
-    """The controller of this node, made before the metadata log is opened. ``image`` returns the newest committed metadata.
+    """The controller of this node, made before the metadata log is opened.
 
-    It is a listener of the log, behind the one that publishes images: a caller that hears of a decision finds it in the newest image.
+    ``image`` returns the newest committed metadata. The driver is a listener of the log, behind the
+    one that publishes images. A caller that gets a decision therefore finds it in the newest image.
     ``bootstrap`` are the first records of an empty log.
     """
 
@@ -88,7 +95,7 @@ class ControllerDriver:
         self._runtime: Runtime[MetadataRecord] | None = None
         self._nursery: trio.Nursery | None = None
         self._deaths: DeathDetector | None = None
-        self._told_by: Runtime[MetadataRecord] | None = None  # for whom the next idle record is due
+        self._told_by: Runtime[MetadataRecord] | None = None  # whose next idle record is due
         raft.subscribe(self)
 
     def __repr__(self) -> str:
@@ -96,11 +103,11 @@ class ControllerDriver:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node decides."""
+        """Whether this node is the active controller."""
         return self._runtime is not None
 
     def _activate(self) -> None:
-        """Begin to lead with the metadata that is committed.
+        """Begin to lead with the committed metadata.
 
         Raises:
             StorageError: the cluster cannot be served by this version.
@@ -125,9 +132,10 @@ class ControllerDriver:
         self._maybe_begin_idle_records()
 
     def _maybe_begin_idle_records(self) -> None:
-        """Write a record that says nothing, again and again, in a quorum of several: a node that reads it knows that it is up to date.
+        """Schedule the next no-op record, in a quorum of several nodes.
 
-        A node that is the whole quorum has no other node to tell. It leaves its disk in peace and is not woken for it.
+        A node that reads it knows that it is up to date. A quorum of one has no other node to
+        notify, and spares its disk.
         """
         runtime, interval_ms = self._runtime, self._config.max_idle_interval_ms
         if runtime is not None and runtime is not self._told_by and interval_ms > 0 and not self._raft.is_only_voter:
@@ -145,25 +153,28 @@ class ControllerDriver:
         self._maybe_begin_idle_records()
 
     def resign(self) -> None:
-        """Decide nothing any more; callers get NOT_CONTROLLER."""
+        """Stop deciding. Callers get NOT_CONTROLLER."""
         runtime, self._runtime, self._core = self._runtime, None, None
         if runtime is not None:
             runtime.close(not_controller())
 
-    # Brokers that die
+    # Dead brokers
 
     def watch_brokers_in(self, nursery: trio.Nursery) -> None:
-        """From now on find out at once that other brokers die; what that takes runs in ``nursery``."""
+        """Detect dead brokers at once from now on. The tasks for this run in ``nursery``."""
         self._nursery = nursery
         self._watch_brokers()
 
     def hear_of(self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int) -> Callable[[], None] | None:
-        """Take note that a heartbeat came over a connection, and return what to call when that has ended, if anything."""
+        """Note that a heartbeat came over a connection.
+
+        Return the function to call when the connection has ended, or None.
+        """
         deaths = self._death_detector() if self.is_active else None
         return None if deaths is None else deaths.hear_of(node_id, epoch, connection_id)
 
     def _watch_brokers(self) -> None:
-        """Look after the brokers that a new epoch finds. A node alone has none to look after."""
+        """Watch the brokers of a new epoch. A single node has none to watch."""
         has_others = any(broker.node_id != self._config.node_id for broker in self._image().cluster.unfenced())
         deaths = self._death_detector() if self.is_active and (has_others or self._deaths is not None) else None
         if deaths is not None:
@@ -203,10 +214,10 @@ class ControllerDriver:
     # The metadata log
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Nothing: a controller begins with an image."""
+        """Do nothing. A controller begins with an image."""
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
-        """Reply to what is committed now."""
+        """Send the replies to decisions that are committed now."""
         if self._runtime is not None:
             self._runtime.on_high_watermark()
             if any(batch.control for batch in batches):
@@ -214,17 +225,18 @@ class ControllerDriver:
             _tell_fences(batches, own_id=self._config.node_id, is_alone=self._raft.is_only_voter)
 
     def _take_control(self, batches: Sequence[MetadataBatch]) -> None:
-        """Take over what the quorum has written of itself."""
+        """Process the control records of the quorum."""
         for value in (value for batch in batches for value in batch.control):
             if isinstance(value, KRaftVersionRecord) and self._core is not None:
                 self._core.note_kraft_version(value.kraft_version)
         self._maybe_begin_idle_records()  # the voters may be others
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Give up what belongs to the epoch before, and begin where this node leads.
+        """Resign from the previous epoch, and activate if this node leads.
 
         Raises:
-            StorageError, KafkaError: a quorum of one cannot be served; in a larger one another node may lead.
+            StorageError, KafkaError: a quorum of one cannot be served. In a larger quorum another
+            node may lead.
         """
         self.resign()
         if leader_id != self._config.node_id:
@@ -241,15 +253,17 @@ class ControllerDriver:
     # Requests
 
     def spoken_versions(self) -> None:
-        """Nothing: this controller is in the process that asks."""
+        """Return None, because this controller is in the caller's process."""
 
     async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
-        """Have the controller decide on a message, and return the response once all that the decision has seen is committed.
+        """Return the response to a request, once all that the decision has seen is committed.
 
-        A request with a ``timeout_ms`` stops waiting then, and its records stay appended; one without any time is not decided at all.
+        A request with a ``timeout_ms`` stops waiting then, and its records stay appended. One whose
+        timeout is not above 0 is not decided at all.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, or what refuses the request as a whole.
+            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, or the error that refuses the request as
+                a whole.
         """
         if self._core is None:
             raise not_controller()
@@ -286,7 +300,9 @@ class ControllerDriver:
         return outcome.reply
 
     async def _maybe_upgrade(self, request: Any, response_type: type[R]) -> None:
-        """Have the quorum raise kraft.version where a request asks for it, once it is clear that all else that it asks for can be, too.
+        """Have the quorum raise kraft.version if a request asks for it.
+
+        The rest of the request is validated first.
 
         Raises:
             KafkaError: the request is refused as a whole; nothing was changed.
@@ -300,10 +316,12 @@ class ControllerDriver:
             await self._raft.upgrade(max(levels), is_only_checked=request.validate_only)
 
     def _describe_quorum(self, response_type: type[R], caller: Caller | None) -> R:
-        """Say how the quorum is, to one that asked when another node led: its leader says so, without a rule.
+        """Answer DescribeQuorum for a sender that reached this node after a change of the leader.
+
+        The leader of the quorum answers it without a rule.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, this node leads no more.
+            KafkaError: NOT_CONTROLLER, this node no longer leads.
         """
         from log_service.raft.describe_response import describe_response  # noqa: PLC0415 - rare: the handler answers where this node leads
 
@@ -316,10 +334,10 @@ class ControllerDriver:
         return response
 
     async def _change_voters(self, request: Message, response_type: type[R]) -> R:
-        """Have the quorum decide who votes: its voters are records of its own.
+        """Have the quorum change its voters, because they are in its own records.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, this node leads no more.
+            KafkaError: NOT_CONTROLLER, this node no longer leads.
         """
         response = await self._raft.handle(request, listener_name=self._raft.listener_name)
         assert isinstance(response, response_type)
@@ -329,7 +347,7 @@ class ControllerDriver:
 
 
 class _Outcome:
-    """What a caller waits for: a response, or the error that refuses its request."""
+    """The outcome of a request: a response, or the error that refuses it."""
 
     def __init__(self) -> None:
         self.is_known = trio.Event()
@@ -341,7 +359,10 @@ class _Outcome:
 
 
 class _MetadataLog:
-    """The metadata log as the controller's runtime sees it, in one epoch. The quorum itself appends to it, too, when voters change."""
+    """The controller runtime's view of the metadata log, in one epoch.
+
+    The quorum itself appends to it, too, when voters change.
+    """
 
     def __init__(self, raft: RaftDriver, epoch: LeaderEpoch) -> None:
         self._raft = raft
@@ -358,9 +379,11 @@ class _MetadataLog:
 
 
 def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRecord]]:
-    """Yield what is appended as one batch each: a decision is one batch, but for a broker's that moves very many leaders.
+    """Yield the records of each batch to append.
 
-    Those records stand for themselves: a crash between two batches leaves leaders to move, which the broker's next registration does.
+    A decision is one batch, unless a broker's change moves very many leaders. Those records are
+    independent. A crash between two batches leaves leaders to move, and the broker's next
+    registration moves them.
     """
     if len(records) <= MAX_RECORDS_PER_BATCH or not all(isinstance(record, INDEPENDENT_RECORDS) for record in records):
         yield records
@@ -370,9 +393,10 @@ def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRec
 
 
 def _tell_fences(batches: Sequence[MetadataBatch], *, own_id: NodeId, is_alone: bool) -> None:
-    """Say in the active controller's log which brokers went and came: an operator asks for that first.
+    """Log which brokers were fenced and unfenced, because an operator needs that first.
 
-    A node that is the whole quorum does not say that its own broker serves, because each start says that the node is ready.
+    A quorum of one does not log that its own broker serves, because each start logs that the node
+    is ready.
     """
     for change in (record for batch in batches for record in batch.records if isinstance(record, BrokerRegistrationChangeRecord)):
         is_own = is_alone and change.broker_id == own_id

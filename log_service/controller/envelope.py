@@ -1,7 +1,8 @@
-"""Envelopes: a client's request on its way from a broker to the active controller, with who sent it (KIP-590).
+"""Envelopes of clients' requests from a broker to the active controller (KIP-590).
 
-An envelope holds the request as the client sent it, header and body, its principal and its address; the response comes back in the same
-way. Both products read and write these bytes. Knows no connections.
+An envelope holds the request as the client sent it, header and body, its principal and its address.
+The response comes back in the same way. Apache Kafka and this project read and write the same
+bytes. Knows no connections.
 """
 
 import ipaddress
@@ -22,7 +23,7 @@ R = TypeVar("R", bound=Message)
 
 PRINCIPAL_VERSION: Final = b"\0\0"
 UNKNOWN_HOST: Final = b"\0\0\0\0"
-"""The address of a client that is known by a name only."""
+"""The address of a client of which only a name is known."""
 NOT_BY_TOKEN: Final = b"\0"
 BY_TOKEN = b"\x01"
 NO_TAGS: Final = b"\0"
@@ -47,8 +48,10 @@ def open_response(response: EnvelopeResponse, response_type: type[R], caller: Ca
     """Return the response to the client's request.
 
     Raises:
-        KafkaError: NOT_CONTROLLER, the sender has to look for another controller; UNSUPPORTED_VERSION, the controller does not speak the
-            client's version; UNKNOWN_SERVER_ERROR, the brokers are not set up for each other, which is no fault of the client.
+        KafkaError: NOT_CONTROLLER, the sender has to look for another controller;
+            UNSUPPORTED_VERSION, the controller does not support the client's version;
+            UNKNOWN_SERVER_ERROR, the brokers are not set up for each other, which is no fault of
+            the client.
     """
     code = ErrorCode.of(response.error_code)
     if code in (ErrorCode.NOT_CONTROLLER, ErrorCode.UNSUPPORTED_VERSION):
@@ -70,12 +73,14 @@ def open_response(response: EnvelopeResponse, response_type: type[R], caller: Ca
 
 
 def principal_bytes(principal: Principal, *, is_by_token: bool = False) -> bytes:
-    """Return a principal as Kafka's DefaultPrincipalData, version 0, behind its version."""
+    """Return a principal as Kafka's DefaultPrincipalData, version 0, after its version."""
     return PRINCIPAL_VERSION + _text(principal.type) + _text(principal.name) + (BY_TOKEN if is_by_token else NOT_BY_TOKEN) + NO_TAGS
 
 
 def principal_of(content: bytes | None) -> tuple[Principal, bool]:
-    """Return the principal that such bytes describe, and whether a delegation token stood for it. Tags of later versions are passed over.
+    """Return the principal in these bytes, and whether it logged in with a delegation token.
+
+    Tags of later versions are skipped.
 
     Raises:
         KafkaError: PRINCIPAL_DESERIALIZATION_FAILURE.
@@ -97,7 +102,7 @@ def _unreadable() -> KafkaError:
 
 
 def host_bytes(host: str) -> bytes:
-    """Return a client's address as 4 or 16 bytes."""
+    """Return a client's IP address as 4 or 16 bytes."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed
     except ValueError:
@@ -105,7 +110,7 @@ def host_bytes(host: str) -> bytes:
 
 
 def host_of(content: bytes) -> str:
-    """Return the address that such bytes are.
+    """Return the IP address in these bytes.
 
     Raises:
         KafkaError: INVALID_REQUEST.

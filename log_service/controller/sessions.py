@@ -1,10 +1,13 @@
-"""What the active controller knows of brokers and no log holds: when each was heard of, how far it is, and whether it is leaving.
+"""Broker sessions of the active controller: state of brokers that is in no log.
 
-Decides when a session ends. A session begins with the first heartbeat of a broker's epoch, not with its registration, and lasts
-``timeout_ms`` from the last one. A new controller presumes that every broker which is not fenced is there, and gives it one session to be
-heard of. Knows no clock and makes no record.
+A session has the broker's last contact, its metadata offset, and whether it is leaving. This module
+decides when a session ends. A session begins with the first heartbeat of a broker's epoch, not with
+its registration. It lasts ``timeout_ms`` from the last heartbeat. A new controller presumes that
+every unfenced broker is alive, and gives it one session timeout to send a heartbeat. Knows no clock
+and makes no record.
 
-Invariants: a broker has at most one session, that of its newest epoch; what a refused decision has changed is taken back with it.
+Invariants: a broker has at most one session, that of its newest epoch. Changes by a refused
+decision are reverted.
 """
 
 from collections.abc import Iterable
@@ -20,10 +23,13 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSession:
-    """One broker: ``contact_ms`` is when it was heard of (None: not since it registered), ``metadata_offset`` how far it was then.
+    """The session of one broker.
 
-    ``leaves_at`` is the metadata offset that the others have to reach before it may stop; -1 while it is not leaving. ``is_presumed`` says
-    that this controller has not heard of it itself, or has reason to think that it is gone, and has not heard of it since.
+    ``contact_ms`` is the time of its last heartbeat, None before the first one since it registered.
+    ``metadata_offset`` is the offset that it had reached then. ``leaves_at`` is the metadata offset
+    that the others have to reach before it may stop, -1 while it is not leaving. ``is_presumed`` is
+    true if this controller has had no heartbeat from it, or none since it had reason to think that
+    the broker is gone.
     """
 
     epoch: BrokerEpoch
@@ -49,22 +55,28 @@ class BrokerSessions:
         return f"<BrokerSessions {len(self._sessions)}>"
 
     def get(self, node_id: NodeId, epoch: BrokerEpoch) -> BrokerSession:
-        """Return what is known of a broker in its epoch."""
+        """Return the session of a broker in its epoch, or an empty one."""
         session = self._sessions.get(node_id)
         return session if session is not None and session.epoch == epoch else BrokerSession(epoch=epoch)
 
     def is_live(self, node_id: NodeId, epoch: BrokerEpoch, now_ms: int) -> bool:
-        """Whether a broker was heard of in time."""
+        """Whether a broker's last heartbeat is recent enough."""
         contact_ms = self.get(node_id, epoch).contact_ms
         return contact_ms is not None and now_ms - contact_ms < self.timeout_ms
 
     def end_ms(self, node_id: NodeId) -> int | None:
-        """Return when the session of a broker is over unless it is heard of again; None where it has none."""
+        """Return when a broker's session ends without another heartbeat.
+
+        Return None if it has none.
+        """
         session = self._sessions.get(node_id)
         return None if session is None or session.contact_ms is None else session.contact_ms + self.timeout_ms
 
     def lowest_offset(self, active: Iterable[tuple[NodeId, BrokerEpoch]]) -> int:
-        """Return how far the furthest behind of those brokers is, leaving ones left out; more than any offset where there is none."""
+        """Return the least metadata offset of the given brokers, without leaving ones.
+
+        It is above any offset if there is none.
+        """
         sessions = (self.get(node_id, epoch) for node_id, epoch in active)
         return min((session.metadata_offset for session in sessions if not session.is_leaving), default=maxsize)
 
@@ -73,13 +85,13 @@ class BrokerSessions:
         return frozenset(node_id for node_id, session in self._sessions.items() if session.is_presumed)
 
     def put(self, node_id: NodeId, session: BrokerSession, decision: Decision[Any]) -> None:
-        """Know this of a broker, unless the decision is refused."""
+        """Store a broker's session. Revert it if the decision is refused."""
         before = self._sessions.get(node_id)
         self._sessions[node_id] = session
         decision.on_refused(lambda: self._restore(node_id, before))
 
     def forget(self, node_id: NodeId, decision: Decision[Any]) -> None:
-        """End the session of a broker, unless the decision is refused."""
+        """End a broker's session, unless the decision is refused."""
         before = self._sessions.pop(node_id, None)
         decision.on_refused(lambda: self._restore(node_id, before))
 
