@@ -1,12 +1,15 @@
-"""Topics that are created because a client asked for them: user topics by Metadata, those of coordinators by FindCoordinator.
+"""Automatic creation of topics on a client's request.
 
-Decides which names may become topics, what this broker asks for, and that a topic is asked for once at a time: the requests that need it
-meanwhile wait for the same response. The controller decides everything else. The response of a controller on another node may be here
-before the topic is in this broker's image; then clients ask again.
+User topics are created by Metadata, those of coordinators by FindCoordinator. Decides which names
+may become topics and the parameters that this broker asks for. A topic is requested once at a time.
+Other requests that need it meanwhile wait for the same response. The controller decides everything
+else. The response of a controller on another node may arrive before the topic is in this broker's
+image. Clients then ask again.
 
-Users' topics get what their declaration says (``declared_topics``), else what this broker's file says, else the controller's defaults
-(KIP-464). The topics of coordinators get what this broker's configuration says; a node alone makes one replica, unless its file asks for
-more. Where the cluster has too few brokers for that, the broker says so in its log, and clients try again.
+User topics get the parameters of their declaration (``declared_topics``), else of this broker's
+file, else the controller's defaults (KIP-464). The topics of coordinators get the parameters of
+this broker's configuration. A single broker makes one replica, unless its file asks for more. If
+the cluster has too few brokers for that, the broker logs it, and clients try again.
 """
 
 import logging
@@ -27,19 +30,28 @@ from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 
 CREATE_TIMEOUT_MS = 10_000
-"""How long the clients that asked for a topic wait for the controller: less than they wait for a response."""
+"""How long clients wait for the controller to create a topic.
+
+It is less than they wait for a response.
+"""
 
 LAST_LENIENT_VERSION = 5
-"""Of CreateTopics, in which a quota that is used up refuses nothing: who only asked for metadata must not be refused for it (KIP-599)."""
+"""The last version of CreateTopics in which an exhausted quota refuses nothing.
+
+A client that only asked for metadata must not be refused for a quota (KIP-599).
+"""
 IS_THERE_NOW = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
-"""What CreateTopics says of a topic that clients find from now on: another broker may have asked for it at the same time."""
+"""Results of CreateTopics after which clients find the topic.
+
+Another broker may have created it at the same time.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A topic that the controller was asked for, and what came of it once ``is_done`` is set."""
+    """A topic that the controller was asked for. ``code`` is the result once ``is_done`` is set."""
 
     is_done: trio.Event = field(default_factory=trio.Event)
     code: ErrorCode = ErrorCode.REQUEST_TIMED_OUT
@@ -62,9 +74,10 @@ class TopicCreation:
         return f"<TopicCreation asked={sorted(self._asked)}>"
 
     async def create(self, names: list[str], client: Caller | None = None) -> dict[str, ErrorCode]:
-        """Create topics and return what went wrong, by name. One that exists by now went well.
+        """Create topics and return errors by name. A topic that exists by now is no error.
 
-        The partitions count against the quota of ``client``, if it has one: it gets them, and pauses before others. None: the broker's own.
+        The partitions count against the quota of ``client``, if it has one. The client gets them
+        and is throttled afterwards. None means the broker's own request.
         """
         new = [name for name in names if name not in self._asked]
         asked = {name: self._asked.setdefault(name, _Asked()) for name in names}

@@ -1,12 +1,15 @@
-"""The composition root of a node: puts the rooms together, starts them in order, and stops them in order.
+"""The composition root of a node: makes its rooms, and starts and stops them in order.
 
-Decides only the order. Start: identity, logs, the controller's listeners bound, the controller made, the metadata log opened, the broker's
-listeners bound, registration, partitions and coordinators, and at last connections of clients. A graceful stop goes back: other brokers
-lead what this one led, no new connections, requests that wait are answered, coordinators give up their shards, high watermarks are written,
-logs are closed in order, then the metadata log. Cancelling ``run`` instead writes nothing more, as a crash would.
+Decides only the order. Start: identity, logs, the controller's listeners bound, the controller
+made, the metadata log opened, the broker's listeners bound, registration, partitions and
+coordinators, and at last connections of clients. A graceful stop goes back: other brokers take over
+leadership, no new connections, waiting requests are answered, coordinators give up their shards,
+high watermarks are written, logs are closed in order, then the metadata log. Cancelling ``run``
+instead writes nothing more, as a crash would.
 
-Invariants: nothing is served before the controller has let the broker in; a task that fails takes the whole node down, because its room
-cannot be trusted any more, and the connections with it at once, however long a disk holds up the rest.
+Invariants: nothing is served before the controller has unfenced the broker. A task that fails ends
+the whole node, because its room cannot be trusted any more. It also closes the connections at once,
+however long a disk delays the rest.
 """
 
 import logging
@@ -55,17 +58,23 @@ if TYPE_CHECKING:
 
 DRAIN_DEADLINE_MS = 5_000
 HAND_OVER_DEADLINE_MS = 2_000
-"""How long the leader of the quorum waits for its successor, which stands for election at once; where all stop together there is none."""
+"""How long the leader of the quorum waits for its successor, which starts an election at once.
+
+If all controllers stop together, there is no successor.
+"""
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 logger = logging.getLogger(__name__)
 
 
 class Broker:
-    """One node. ``run`` it in a nursery; ``stop`` ends it gracefully, cancelling it ends it at once.
+    """One node.
 
-    ``static_texts`` are the keys of the node's file as they were given, for those who ask what is configured.
-    ``most_connections`` is what the process's descriptors allow.
+    ``run`` it in a nursery. ``stop`` ends it gracefully, cancelling it ends it at once.
+
+    ``static_texts`` are the keys of the node's file as they were given, for requests that describe
+    the configuration. ``most_connections`` is the number of connections that the process's file
+    descriptors allow.
     """
 
     def __init__(
@@ -110,7 +119,7 @@ class Broker:
 
     @property
     def raft(self) -> RaftDriver:
-        """The metadata log of this node; only once the directories are found to be this node's."""
+        """The metadata log of this node, once its directories are verified."""
         assert self._raft is not None, "the node has not begun to start"
         return self._raft
 
@@ -120,13 +129,13 @@ class Broker:
 
     @property
     def foundation(self) -> NodeFoundation:
-        """What the rooms stand on; only once the directories are found to be this node's."""
+        """The foundation of the rooms, once the node's directories are verified."""
         assert self._foundation is not None, "the node has not begun to start"
         return self._foundation
 
     @property
     def rooms(self) -> Rooms:
-        """What the node is made of; only once the metadata log is open."""
+        """The rooms of the node, once the metadata log is open."""
         assert self._rooms is not None, "the node has no rooms yet"
         return self._rooms
 
@@ -137,17 +146,17 @@ class Broker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of the first listener, as clients are told."""
+        """Host and port of the first listener, as advertised to clients."""
         return self.addresses[self._config.listeners[0].name]
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """Host and port of each listener by name, as clients are told."""
+        """Host and port of each listener by name, as advertised to clients."""
         return self._listeners.addresses
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """What serves the listeners: those of the broker in the order of the file, then those of the controller."""
+        """Servers of the broker's listeners in the order of the file, then the controller's."""
         return (*self._listeners.servers, *self._controller_listeners.servers)
 
     @property
@@ -157,18 +166,20 @@ class Broker:
 
     @property
     def controller_address(self) -> tuple[str, int] | None:
-        """Host and port of the listener of the controller, as others are told; None where there is none."""
+        """Advertised host and port of the controller's listener, None if there is none."""
         return next(iter(self._controller_listeners.addresses.values()), None)
 
     # Running
 
     async def run(self, *, task_status: trio.TaskStatus["Broker"] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start, tell ``task_status`` once connections are answered, and serve until stopped or cancelled.
+        """Start and serve until stopped or cancelled.
 
-        A node that is stopped while it starts tells it, too, and is not ``is_started``.
+        ``task_status`` is notified once connections are served. A node that is stopped while it
+        starts notifies it, too, and is not ``is_started``.
 
         Raises:
-            StorageError: a directory is in use, of another node, or damaged; or a disk failed that the node cannot do without.
+            StorageError: a directory is in use, of another node, or damaged; or a disk failed that
+                the node needs.
             OSError: a listener cannot be bound.
         """
         try:
@@ -204,7 +215,10 @@ class Broker:
             self._stopped.set()
 
     async def stop(self) -> None:
-        """Stop gracefully, and return when everything is closed. A start that is under way ends: it may wait for other nodes."""
+        """Stop gracefully, and return when everything is closed.
+
+        A start that is under way ends, because it may wait for other nodes.
+        """
         self._stop_requested.set()
         self._starting.cancel()
         await self._stopped.wait()
@@ -220,7 +234,8 @@ class Broker:
         identity = await identify(env, config, first_feature_records())
         if identity.is_new and config.is_alone and (warning := lockout_warning(config)) is not None:
             logger.warning("%s", warning)
-        # A controller alone has no logs to open, and still holds the directories: their lock is that of the metadata log in them.
+        # A controller-only node has no logs to open, but still locks the directories, because the
+        # lock covers the metadata log in them.
         logs = self._logs = LogManager(env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id)
         self._watch_directories(logs)
         await logs.load()
@@ -264,10 +279,11 @@ class Broker:
     async def _hold_background(
         self, foundation: NodeFoundation, controller: ControllerDriver, *, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Start, and hold, everything that uses the logs: it has to end before they are closed.
+        """Start and hold everything that uses the logs. It has to end before they are closed.
 
-        The connections are here too: they end with the first room that fails, and keep the nursery open for what they begin. So does the
-        start, which would else find it closed where a disk fails meanwhile.
+        The connections are here too. They end with the first room that fails, and keep the nursery
+        open for the tasks that they begin. The start keeps it open as well. Otherwise a disk
+        failure during the start would find it closed.
         """
         try:
             async with trio.open_nursery() as background:
@@ -327,7 +343,10 @@ class Broker:
         await start(rooms.lifecycle.run)
 
     def _watch_directories(self, logs: LogManager) -> None:
-        """Take note when the last log directory fails, or that of the metadata log; the call may come from a thread of the pool."""
+        """Note when the last log directory fails, or that of the metadata log.
+
+        The callback may run in a thread of the pool.
+        """
         token = trio.lowlevel.current_trio_token()
 
         def on_failed(path: Path, error: OSError) -> None:
@@ -341,17 +360,23 @@ class Broker:
         logs.watch_directories(on_failed)
 
     def _tell_of_directory(self) -> None:
-        """Have the controller hear of a directory that failed at once: it moves the leaders that are there."""
+        """Report a failed directory to the controller at once, so that it moves the leaders."""
         if self._rooms is not None:
             self._rooms.lifecycle.hurry()
 
     def _meet_controller(self) -> None:
-        """Have a new controller hear of this broker at once: it elects none before."""
+        """Report this broker to a new controller at once.
+
+        The controller elects no broker before.
+        """
         if self._rooms is not None:
             self._rooms.lifecycle.meet_controller()
 
     async def _end_without_directories(self) -> None:
-        """End the node: it could only refuse, or not keep its metadata, and the operator has to look at the disk."""
+        """End the node after a disk failure.
+
+        It could only refuse requests or lose metadata, and the operator has to look at the disk.
+        """
         await self._is_diskless.wait()
         assert self._disk_failure is not None, "it is noted before the event is set"
         raise self._disk_failure
@@ -368,7 +393,7 @@ class Broker:
         foundation.logs.note_registered(lifecycle.broker_epoch)
 
     def _register_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
-        """Have the metadata name this node's controller, with where it listens."""
+        """Register this node's controller and its listeners in the metadata."""
         from log_service.broker.controller_registration import ControllerRegistrar  # noqa: PLC0415 - a node alone has no one to tell
 
         registrar = ControllerRegistrar(
@@ -382,7 +407,7 @@ class Broker:
         rooms.background.start_soon(registrar.run)
 
     def _publish(self, foundation: NodeFoundation, rooms: Rooms) -> None:
-        """Have configuration, partitions and coordinators follow the image, and logs set aside that it does not know."""
+        """Publish images to configuration, partitions and coordinators. Set stray logs aside."""
         logs = foundation.logs
         live = LiveSettings(
             self._config, self._static_texts, budget=self._budget, logs=logs, files=self.env.files, verifier=rooms.transaction_verifier
@@ -400,13 +425,16 @@ class Broker:
         self._loader.add_publisher(rooms.lost_brokers)  # the last: clients that it answers find this node as the image has it
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
-        """Serve the controller's listeners: other controllers have to reach this one before there is a leader."""
+        """Serve the controller's listeners.
+
+        Other controllers must reach this one before there is a leader.
+        """
         self._loader.add_publisher(self._quotas)
         node = quorum_node(foundation, rooms.controller, self.controller_address)
         await self._controller_listeners.serve(self._handlers(node, Side.CONTROLLER, rooms.background), rooms.background)
 
     async def _serve(self, foundation: NodeFoundation, rooms: Rooms) -> None:
-        """Serve the broker's listeners, and those who ask for metrics."""
+        """Serve the broker's listeners and the metrics page."""
         background, node = rooms.background, rooms.node(foundation, self.controller_address)
         await self._listeners.serve(self._handlers(node, Side.BROKER, background), background)
         await self._serve_metrics(foundation, rooms)
@@ -418,7 +446,7 @@ class Broker:
             self._metrics_listener = await bind_metrics(self.env.network, *self._config.metrics_listener)
 
     async def _serve_metrics(self, foundation: NodeFoundation, rooms: Rooms) -> None:
-        """Serve the metrics page, where one is configured: a controller without a broker has one, too."""
+        """Serve the metrics page, if one is configured. A controller-only node has one, too."""
         await self._bind_metrics()
         if self._metrics_listener is not None:
             from log_service.broker.metrics.endpoint import MetricsEndpoint  # noqa: PLC0415 - as in ``_bind_metrics``
@@ -449,7 +477,10 @@ class Broker:
             await rooms.background.start(endpoint.run)
 
     def _handlers(self, node: QuorumNode, side: Side, background: trio.Nursery) -> Callable[[ListenerConfig], FrameHandler]:
-        """Return what takes the frames of each listener of a side: the pipeline, behind a login where the listener asks for one."""
+        """Return the frame handler of each listener of a side.
+
+        It is the pipeline, behind a login if the listener requires one.
+        """
         pipeline = Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
         pipeline.authorizer = self._authorizer
         self._quotas.govern(pipeline)
@@ -457,10 +488,10 @@ class Broker:
         return lambda listener: pipeline if logins is None else logins.in_front_of(pipeline, listener, background.start_soon)
 
     def _new_logins(self) -> "NodeLogins | None":
-        """Return the logins of this node's listeners, None where no listener asks for one.
+        """Return the logins of this node's listeners, None if no listener requires one.
 
         Raises:
-            ConfigError: a listener cannot offer what its keys say.
+            ConfigError: a listener cannot offer the logins of its keys.
         """
         config = self._config
         if not any(listener.security.sasl for listener in (*config.listeners, *config.controller_listeners)):
@@ -472,7 +503,11 @@ class Broker:
     # Stopping
 
     async def _stop(self) -> None:
-        """Stop in order: others lead what this node led before clients are sent away; a node alone sends them away first."""
+        """Stop in order.
+
+        Other brokers take over leadership before clients are disconnected. A single node
+        disconnects its clients first.
+        """
         foundation, rooms = self.foundation, self.rooms
         if self._config.is_alone:
             await self._end_connections(rooms)
@@ -494,9 +529,10 @@ class Broker:
         await foundation.raft.close()
 
     async def _give_up_start(self) -> None:
-        """Close what a start had opened when it was told to stop; no client was served.
+        """Close everything that an aborted start had opened. No client was served.
 
-        A broker that was not registered yet has done nothing: if the run before it lost nothing, that still holds.
+        A broker that was not registered yet has changed nothing. If its previous run lost nothing,
+        that still holds.
         """
         if self._rooms is None or self._foundation is None:
             return
@@ -506,7 +542,7 @@ class Broker:
         await self._foundation.raft.close()
 
     async def _end_connections(self, rooms: Rooms) -> None:
-        """Take no new requests from clients, and answer those that wait."""
+        """Take no new requests from clients, and answer the waiting ones."""
         async with trio.open_nursery() as draining:
             draining.start_soon(self._listeners.drain, DRAIN_DEADLINE_MS)
             rooms.replicas.delayed_fetches.expire_all()

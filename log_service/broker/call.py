@@ -1,10 +1,16 @@
-"""One request on its way through a broker, the row of the registry for its API, and what its handler may give back.
+"""One request on its way through a broker, its row of the registry, and the results of its handler.
 
-A handler returns a ``Reply``: a response message, which the broker sends at once; the frame of a response that the handler has encoded
-itself, where the call has no account to charge; a ``Deferred``, which is completed later; or ``NOTHING``, for the one request that has no
-response (Produce with acks=0). A handler that raises ``KafkaError`` gets the error response of its API.
+A handler returns a ``Reply``, which is one of these:
 
-Invariants: a ``Deferred`` is completed once, and what goes wrong in making its response costs the connection of its request and no other.
+- a response message, which the broker sends at once;
+- the frame of a response that the handler has encoded itself, if the call has no account to charge;
+- a ``Deferred``, which is completed later;
+- ``NOTHING``, for the one request without a response (Produce with acks=0).
+
+A handler that raises ``KafkaError`` gets the error response of its API.
+
+Invariants: a ``Deferred`` is completed once. An error in making its response costs the connection
+of its request and no other.
 """
 
 import errno
@@ -32,7 +38,7 @@ FAILED = "%s from %s failed"
 logger = logging.getLogger(__name__)
 
 StartTask = Callable[..., None]
-"""``nursery.start_soon``: runs what a request waits for beside the connections."""
+"""``nursery.start_soon``: runs a request's waiting work beside the connections."""
 
 
 @final
@@ -47,7 +53,10 @@ NOTHING = Nothing()
 
 @final
 class Deferred:
-    """A promised response: complete it once. Completing it does nothing after the connection has gone, and the request is charged then."""
+    """A promised response. Complete it once.
+
+    Completing it does nothing after the connection has gone. The request is charged then.
+    """
 
     __slots__ = ("_call", "_on_discard", "on_responded", "response")
 
@@ -58,7 +67,7 @@ class Deferred:
         self.on_responded: Callable[[], None] | None = None
 
     def on_discard(self, callback: Callable[[], None]) -> None:
-        """Call back if the connection goes before the response."""
+        """Set a callback for the end of the connection before the response."""
         self._on_discard = callback
 
     def _discarded(self) -> None:
@@ -68,7 +77,10 @@ class Deferred:
         self._call.charge(None)  # a client that does not wait for the response has asked for as much
 
     def complete(self, response: Message) -> None:
-        """Respond now. A response that cannot be encoded costs the connection of its request; the caller goes on."""
+        """Send a response now.
+
+        If it cannot be encoded, the connection of its request closes. Does not raise.
+        """
         if self.response.is_done:
             return
         try:
@@ -79,7 +91,10 @@ class Deferred:
         self._complete(chunks)
 
     def complete_with(self, make_response: Callable[[], Message]) -> None:
-        """Respond with what ``make_response`` returns; a bug in it costs the connection of its request and no other."""
+        """Send the response that ``make_response`` returns.
+
+        A bug in it costs the connection of its request and no other.
+        """
         if self.response.is_done:
             return
         try:
@@ -90,17 +105,23 @@ class Deferred:
         self.complete(response)
 
     def completing(self, make_response: Callable[[Any], Message]) -> Callable[[Any], None]:
-        """Return what completes this with the response that ``make_response`` makes of a reply; a bug in it costs what it costs there."""
+        """Return a callback that completes this with a response made from a reply.
+
+        A bug in it costs the connection of its request and no other.
+        """
         return lambda reply: self.complete_with(lambda: make_response(reply))
 
     def complete_without_response(self) -> None:
-        """Let the responses behind this one leave: the request has none (Produce with acks=0)."""
+        """Let later responses leave, because the request has none (Produce with acks=0)."""
         if not self.response.is_done:
             self._call.charge(None)
             self._complete([])
 
     def fail(self, error: Exception) -> None:
-        """Close the connection of the request: there is no response, because of a bug; or the request has none (ProtocolError)."""
+        """Close the connection of the request.
+
+        There is no response because of a bug, or because the request is invalid (ProtocolError).
+        """
         if not self.response.is_done:
             if isinstance(error, ProtocolError):
                 logger.info("Closing the connection from %s: %s", self._call.connection.peer_host, error)
@@ -109,7 +130,7 @@ class Deferred:
             self._complete([NO_RESPONSE])
 
     def complete_encoded(self, chunks: list[Chunk]) -> None:
-        """Respond with a frame: the request is charged already."""
+        """Send an encoded frame. The request is charged already."""
         if not self.response.is_done:
             self._complete(chunks)
         else:
@@ -122,7 +143,7 @@ class Deferred:
             on_responded()
 
     async def complete_after(self, waiting: Coroutine[Any, Any, Message]) -> None:
-        """Respond with what ``waiting`` returns; with the error response of the API where it raises."""
+        """Send the response that ``waiting`` returns, or the API's error response if it raises."""
         try:
             response = await waiting
         except KafkaError as error:
@@ -132,20 +153,23 @@ class Deferred:
             text = f"the broker failed: {type(error).__name__}"
             response = self._call.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
         told_ms: int = getattr(response, "throttle_time_ms", 0)
-        if told_ms > 0:  # by the controller, whose quotas are not those of this broker
+        if told_ms > 0:  # told by the controller, whose quotas are not those of this broker
             self._call.connection.mute(told_ms)
         self.complete(response)
 
 
 Reply = Message | list[Chunk] | Deferred | Nothing
-"""What a handler gives back."""
+"""The result of a handler."""
 
 Handler = Callable[[Any, "Call", Any], Reply]
-"""Answers a request with what the node has: a ``Node`` on the broker's listeners, a ``QuorumNode`` on the controller's."""
+"""Answers a request with the parts of the node.
+
+These are a ``Node`` on the broker's listeners, a ``QuorumNode`` on the controller's.
+"""
 
 
 class Refusable(Protocol):
-    """What a refusal repeats: a request, or a part of one."""
+    """The request that a refusal repeats, or a part of it."""
 
     @property
     def version(self) -> int:
@@ -153,7 +177,7 @@ class Refusable(Protocol):
 
     @property
     def request(self) -> Any:
-        """What was asked."""
+        """The request's message."""
 
     @property
     def response_type(self) -> type[Any]:
@@ -161,18 +185,24 @@ class Refusable(Protocol):
 
 
 Echo = Callable[[Refusable, KafkaError], Message]
-"""Makes the response that answers a request with an error throughout."""
+"""Makes the response that returns an error for the whole request."""
 
 
 class Side(StrEnum):
-    """Which listeners of a node take an API: those of the broker, that of the controller. Strings, because those are hashed fast."""
+    """The side of a node whose listeners take an API: the broker's or the controller's.
+
+    Its values are strings, because those are hashed fast.
+    """
 
     BROKER = "broker"
     CONTROLLER = "controller"
 
 
 class QuotaKind(Enum):
-    """What the requests of an API count against. All but those of ``NONE`` count as request time, too."""
+    """The quota that the requests of an API count against.
+
+    All but ``NONE`` count as request time, too.
+    """
 
     NONE = "none"
     REQUEST = "request"
@@ -183,10 +213,11 @@ class QuotaKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One row of the registry: all that the broker knows of an API but the bytes of its messages.
+    """One row of the registry: all facts about an API except the bytes of its messages.
 
-    ``permissions`` are the operations that its requests may ask for; which of them one request needs depends on what is in it. Its
-    versions are those that can be encoded. ``controller_handler`` answers on the controller's listeners, where ``handler`` does not.
+    ``permissions`` are the operations that its requests may need. The content of a request decides
+    which ones it needs. Its versions are those that can be encoded. ``controller_handler`` answers
+    on the controller's listeners, if that differs from ``handler``.
     """
 
     key: ApiKey
@@ -196,17 +227,20 @@ class Api:
     quota: QuotaKind
     echo: Echo
     max_elements: int
-    """The most list elements that a request may have; those that have more close their connection."""
+    """The most list elements that a request may have. One with more closes its connection."""
     pieces: tuple[Levels, ...] = ()
-    """Where a request of many elements may be cut, by the list that its version uses. Without any it is handled whole."""
+    """The lists at which a large request may be cut, by version.
+
+    Without any it is handled whole.
+    """
     is_each_named_once: bool = False
-    """Whether naming something twice is an error: a request that is cut is refused then."""
+    """Whether naming something twice is an error. A request that would be cut is refused then."""
     item_weight: int = 0
-    """How many elements the outermost item of a request costs beside its own, when it is cut."""
+    """Extra cost, in elements, of each outermost item of a request that is cut."""
     controller_handler: Handler | None = None
 
     def handler_on(self, side: Side) -> Handler:
-        """Return what answers on the listeners of a side."""
+        """Return the handler for the listeners of a side."""
         return self.handler if self.controller_handler is None or side is Side.BROKER else self.controller_handler
 
     @property
@@ -217,7 +251,7 @@ class Api:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A row of the registry, ready for the requests of one listener: its messages are imported."""
+    """A row of the registry, ready for the requests of one listener, with its messages imported."""
 
     api: Api
     side: Side
@@ -227,47 +261,64 @@ class Route:
     meter: RequestMeter
     start_task: StartTask
     respond_to_forwarded: "Callable[[Outer, ConnectionContext, memoryview], Message | Deferred]"
-    """Answers a request that stands in a request of this route, as if it had come by itself. Raises ProtocolError: it does not parse."""
+    """Answers a request inside a request of this route, as if it had come by itself.
+
+    Raises ProtocolError if it does not parse.
+    """
 
 
 class QuotaAccount(Protocol):
-    """What one request is charged to."""
+    """The account that one request is charged to."""
 
     @property
     def max_fetch_bytes(self) -> int | None:
-        """The most that a response to a fetch may hold; None for no bound of the client's own."""
+        """The most bytes that a fetch response may hold, None for no bound of the client's own."""
 
     def set_aside(self, spent_ns: int | None = None) -> None:
-        """Note that the handler is done, and the response comes later. ``spent_ns`` is what the request cost, None: all until now."""
+        """Note that the handler is done and the response comes later.
+
+        ``spent_ns`` is the cost of the request. None means all time until now.
+        """
 
     def must_pause(self, response_bytes: int) -> bool:
-        """Count the response to a fetch before it is sent. Return whether the client has to pause: then it gets no records."""
+        """Count a fetch response before it is sent. Return whether the client must be throttled.
+
+        It then gets no records.
+        """
 
     def charge(self, response: Message | None) -> int:
-        """Count the request and its response (None: it has none). Return for how many milliseconds its connection has to pause."""
+        """Count the request and its response, None if it has none.
+
+        Return for how many milliseconds its connection has to pause.
+        """
 
 
 class Quotas(Protocol):
-    """How much clients may ask for in a time (KIP-13, KIP-124, KIP-219, KIP-599)."""
+    """Quotas of clients over time (KIP-13, KIP-124, KIP-219, KIP-599)."""
 
     def put_off_ms(self, api: "Api", principal: Principal, client_id: str | None) -> int:
-        """Return for how long a request has to wait that was not decoded yet, because its client's share is used up; 0 for not at all."""
+        """Return how long a request that is not decoded yet has to wait, in ms.
+
+        It waits because its client's quota is exhausted. 0 means not at all.
+        """
 
     def account_of(self, call: "Call", request_bytes: int, started_ns: int) -> QuotaAccount | None:
-        """Return what a request is charged to that was received at ``started_ns``, None where no quota holds for its client.
+        """Return the account of a request received at ``started_ns``, None if no quota applies.
 
-        It is asked before the request is authorized: a refused one is charged as well.
+        It is called before the request is authorized, because a refused one is charged as well.
         """
 
     def is_free(self, call: "Call") -> bool:
-        """Whether a request that was let through is one of another node's, which is not charged."""
+        """Whether an authorized request comes from another node and is not charged."""
 
 
 class Authorizer(Protocol):
-    """Who may do what (KIP-11)."""
+    """The authorizer of requests (KIP-11)."""
 
     def authorize(self, call: "Call") -> Admission | None:
-        """Let a request pass: all of it (None), or what the admission says. Note in the call whom its handler may ask.
+        """Let a request pass, as a whole (None) or as the admission says.
+
+        Store in the call the access object for its handler.
 
         Raises:
             KafkaError: the request is refused as a whole, with this code.
@@ -276,7 +327,7 @@ class Authorizer(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request: who asks, what, and in which version."""
+    """One request: its client, its content and its version."""
 
     route: Route
     version: int
@@ -286,9 +337,9 @@ class Call:
     request: Any
     account: QuotaAccount | None
     access: Access | None = field(default=None, init=False)
-    """What its client may do; None where there is no authorizer, and everything is allowed."""
+    """The client's access rights. None if there is no authorizer and everything is allowed."""
     amend: Callable[[Any], Any] | None = field(default=None, init=False)
-    """Adds what was refused to the response."""
+    """Adds the refused parts to the response."""
 
     @property
     def response_type(self) -> type[Message]:
@@ -296,7 +347,7 @@ class Call:
         return self.route.response_type
 
     def client(self) -> RequestClient:
-        """Return who asks, as coordinators are told; hosts are written with a slash, as Kafka's tools expect them."""
+        """Return the client as coordinators see it. Hosts get a slash, as Kafka's tools expect."""
         return RequestClient(
             api_version=self.version,
             client_id=self.client_id or "",
@@ -305,7 +356,7 @@ class Call:
         )
 
     def caller(self) -> Caller:
-        """Return who asks, as another node's controller is told."""
+        """Return the client as another node's controller sees it."""
         return Caller(
             version=self.version,
             correlation_id=self.correlation_id,
@@ -317,7 +368,7 @@ class Call:
         )
 
     def respond(self, response: Message) -> list[Chunk]:
-        """Charge the request, and return the response as the frame that answers it."""
+        """Charge the request, and return the frame of its response."""
         if self.amend is not None:
             response = self.amend(response)
         if self.account is not None:
@@ -326,9 +377,10 @@ class Call:
         return frame
 
     def charge(self, response: Message | None) -> None:
-        """Charge the request to its account, if it has one, and have its connection pause for as long as its quota asks (KIP-219).
+        """Charge the request to its account, if any, and mute its connection as its quota requires.
 
-        The controller may have asked for a pause already: the response says so, and the longer one holds.
+        The controller may have set a throttle time in the response already. The longer one holds
+        (KIP-219).
         """
         pause_ms = 0 if self.account is None else self.account.charge(response)
         if pause_ms > 0:
@@ -337,11 +389,11 @@ class Call:
                 response.throttle_time_ms = max(pause_ms, response.throttle_time_ms)
 
     def refusal(self, error: KafkaError) -> Message:
-        """Return the response that answers this request with an error throughout."""
+        """Return the response that returns an error for this whole request."""
         return self.route.api.echo(self, error)
 
     def defer(self) -> Deferred:
-        """Promise a response. The responses behind it on this connection wait for it."""
+        """Promise a response. Later responses on this connection wait for it."""
         return Deferred(self)
 
     def run(self, waiting: Coroutine[Any, Any, Message]) -> Deferred:
@@ -353,7 +405,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """The call that a forwarded call came in: its response is what ``wrap`` makes of the forwarded call and its response."""
+    """The call that contained a forwarded call.
+
+    ``wrap`` makes its response from the forwarded call and that call's response.
+    """
 
     call: Call
     wrap: Callable[[Call, Message], Message]
@@ -361,16 +416,16 @@ class Outer:
 
 @dataclass(slots=True, eq=False)
 class ForwardedCall(Call):
-    """A request that another broker has passed on, in a request of its own (KIP-590)."""
+    """A request that another broker forwarded in a request of its own (KIP-590)."""
 
     outer: Outer
 
     def respond(self, response: Message) -> list[Chunk]:
-        """Charge the request, and return its response as the frame that answers the request around it."""
+        """Charge the request, and return the frame that answers the enclosing request."""
         return self.outer.call.respond(self.wrapped(response))
 
     def wrapped(self, response: Message) -> Message:
-        """Charge the request, and return the response to the request around it."""
+        """Charge the request, and return the response to the enclosing request."""
         if self.amend is not None:
             response = self.amend(response)
         self.charge(response)
@@ -379,7 +434,7 @@ class ForwardedCall(Call):
 
 @dataclass(slots=True, eq=False)
 class PieceCall(Call):
-    """A piece of a large request. It is answered by itself, and keeps its response; the whole request is charged."""
+    """A piece of a large request. It keeps its own response. The whole request is charged."""
 
     told: Message | None = field(default=None, init=False)
     """The response, once there is one."""
@@ -390,17 +445,20 @@ class PieceCall(Call):
         return []
 
     def charge(self, response: Message | None) -> None:
-        """Nothing: the whole request is charged."""
+        """Do nothing, because the whole request is charged."""
 
 
 class _NoResponse:
-    """A chunk that cannot be sent: the connection whose turn has come to send it closes, because its client waits in vain."""
+    """A chunk that cannot be sent.
+
+    Sending it closes the connection, because the client waits in vain.
+    """
 
     def __len__(self) -> int:
         return 1
 
     def read(self) -> bytes:
-        """Refuse.
+        """Fail.
 
         Raises:
             OSError: always.
@@ -408,7 +466,7 @@ class _NoResponse:
         raise OSError(errno.EIO, "the request failed, see the traceback above")
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because nothing is held."""
 
 
 NO_RESPONSE: Chunk = _NoResponse()

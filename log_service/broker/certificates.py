@@ -1,12 +1,15 @@
-"""The certificates of a node while it runs: changed by requests, and read again when their files change (KIP-226).
+"""TLS certificates of a running node, changed by requests or by new files (KIP-226).
 
-Decides when a listener gets new keys and authorities, and that connections of our own over that listener get them too. A change is checked
-twice: before the request goes to the controller, so that its sender hears what is wrong; and when it comes with the metadata, where the old
-ones stay if the new ones cannot be used. Connections that are open keep what they have agreed on.
+Decides when a listener gets new keys and authorities. This node's own connections over that
+listener get them too. A change is checked twice: before the request goes to the controller, so that
+its sender gets the error, and when it arrives with the metadata. Then the old ones stay if the new
+ones are unusable. Open connections keep what they agreed on.
 
-Stores are read, and tried, in the pool for what may wait for the disk: a key store on a slow file system delays no request.
+Stores are read and tried in the pool for work that may wait for the disk. A key store on a slow
+file system therefore delays no request.
 
-Invariants: a listener never has less than what it had before a change that failed; one task alone installs what was read, in order.
+Invariants: after a failed change a listener keeps what it had before. A single task installs what
+was read, in order.
 """
 
 import errno
@@ -37,7 +40,7 @@ from log_service.security.tls.replacement import validate_both_ways, validate_re
 
 FILE_CHECK_INTERVAL_MS = 30_000
 WARNED_DAYS = 30
-"""So many days before a listener's certificate ends the node begins to warn, once a day."""
+"""The node begins to warn this many days before a listener's certificate ends, once a day."""
 DAY_SECONDS = 86_400
 
 logger = logging.getLogger(__name__)
@@ -45,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a listener has by now: its configuration, and its files as they were when they were read."""
+    """Current state of a listener: its configuration, and its files when they were read."""
 
     tls: TlsConfig
     marks: tuple[FileMark, ...]
@@ -53,19 +56,19 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fresh:
-    """What a listener is to have."""
+    """The new state of a listener."""
 
     loaded: Loaded
     server: Contexts | None
     client: Contexts | None
     node: ssl.SSLContext | None
-    """As a node connects that compares no host: what the next change is tried with."""
+    """The context of a connecting node that compares no host. The next change is tried with it."""
 
 
 class Certificates:
-    """The certificates of all listeners with TLS. A publisher of images; ``run`` looks at the files.
+    """The certificates of all TLS listeners. A publisher of images. ``run`` checks the files.
 
-    ``outgoing`` are our own connections by the listener that they go to.
+    ``outgoing`` are this node's own connections by the listener that they go to.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class Certificates:
         return f"<Certificates of {', '.join(self._loaded)}>"
 
     async def run(self) -> None:
-        """Go by the configuration and by the files as they change, until cancelled."""
+        """Apply changes of the configuration and of the files, until cancelled."""
         while True:
             with trio.move_on_after(FILE_CHECK_INTERVAL_MS / 1_000):
                 await self._is_reconfigured.wait()
@@ -107,7 +110,10 @@ class Certificates:
             self.warn_of_ends()
 
     def warn_of_ends(self) -> None:
-        """Log which listeners have a certificate that ends soon, or has ended: clients that connect from then on do not accept it."""
+        """Log the listeners whose certificates end soon or have ended.
+
+        New clients do not accept an ended certificate.
+        """
         for name, days in self.days_left().items():
             if days > WARNED_DAYS or self._warned.get(name) == days:
                 continue
@@ -120,19 +126,25 @@ class Certificates:
                 logger.warning("The certificate of listener %s ends in %d days; give the listener a new one before", name, days)
 
     def days_left(self) -> dict[str, int]:
-        """Return by listener in how many whole days the first of its certificates ends; a negative number is one that has ended."""
+        """Return for each listener the whole days until the first of its certificates ends.
+
+        The number is negative if it has ended.
+        """
         now_s = self._env.clock.wall_ms() / 1_000
         ends = {name: min(end_of(key).timestamp() for key in each.contexts.keys) for name, each in self._listeners.items()}
         return {name: floor((end_s - now_s) / DAY_SECONDS) for name, end_s in ends.items()}
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Have ``run`` look again, where the configuration of this broker changed."""
+        """Wake ``run`` if the configuration of this broker changed."""
         if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
             self._dynamic = image.configs.of(ResourceType.BROKER, self._node_id)
             self._is_reconfigured.set()
 
     async def update(self) -> None:
-        """Have all listeners go by what holds now. Never by two tasks at once."""
+        """Apply the current configuration and files to all listeners.
+
+        Never run by two tasks at once.
+        """
         reason = "its configuration has changed" if self._is_reconfigured.is_set() else "its files have changed"
         self._is_reconfigured = trio.Event()
         for name in self._loaded:
@@ -146,10 +158,12 @@ class Certificates:
                 logger.info("Listener %s has new certificates: %s", name, reason)
 
     async def validate(self, names: frozenset[str], texts: Mapping[str, str]) -> None:
-        """Check a change before it is made: ``names`` are those that change, ``texts`` all that would be set for this broker.
+        """Check a change before it is made.
+
+        ``names`` are the changing keys. ``texts`` are all keys that would be set for this broker.
 
         Raises:
-            ConfigError: a listener could not go by it.
+            ConfigError: a listener could not use it.
         """
         for listener in {listener_name(name) for name in names if base_name(name) in STORES}:
             if listener in self._loaded:
@@ -159,13 +173,16 @@ class Certificates:
                     raise ConfigError(f"listener {listener}: {error}") from error
 
     def _fresh(self, name: str, dynamic: Mapping[str, str]) -> Fresh | None:
-        """Return what a listener would have, None where it is what it has. Reads files, and changes nothing: it runs in a thread."""
+        """Return a listener's new state, None if it is unchanged.
+
+        Reads files and changes nothing, because it runs in a thread.
+        """
         security, known = self._protections[name], self._loaded[name]
         texts = {**self._static_texts, **dynamic}
         stores = tls_config(texts, name, is_sasl=security.sasl is not None)
         assert security.tls is not None, "it has TLS"
         tls = replace(
-            stores,  # what else there is of TLS does not change while a node runs
+            stores,  # the other TLS keys do not change while a node runs
             client_auth=security.tls.client_auth,
             enabled_protocols=security.tls.enabled_protocols,
             cipher_suites=security.tls.cipher_suites,
@@ -204,7 +221,10 @@ class Certificates:
             self._nodes[name] = fresh.node
 
     def _read(self, path: Path) -> bytes:
-        """Return a file's content. One that is no store by its size alone is not read: a request may name any file."""
+        """Return a file's content.
+
+        A file too large for a store is not read, because a request may name any file.
+        """
         if self._env.files.size_bytes(path) > MAX_STORE_BYTES:
             raise OSError(errno.EFBIG, f"it has more than {MAX_STORE_BYTES} bytes")
         return self._env.files.read_bytes(path)

@@ -1,8 +1,9 @@
-"""The metrics that clients push to this broker (KIP-714): who may, what is made of them, and where they can be read.
+"""Metrics that clients push to this broker (KIP-714).
 
-Decides what a request hears, by the subscriptions of the newest metadata. What was pushed is read in the pool, because a client chooses its
-size, and shows on the metrics page from then on. A broker without a metrics page has no use for it: it does not tell clients of these APIs,
-so that they push nothing, and a request that comes all the same is answered like any other.
+Decides the response by the subscriptions of the newest metadata. Pushed metrics are parsed in the
+pool, because a client chooses their size. They appear on the metrics page from then on. A broker
+without a metrics page has no use for them. It does not advertise these APIs, so that clients push
+nothing. A request that comes anyway is answered like any other.
 """
 
 from random import Random
@@ -22,7 +23,10 @@ from log_service.telemetry.subscriptions import ClientAttributes, Resource, Subs
 
 
 class ClientTelemetry:
-    """A publisher of images that knows the subscriptions, the clients and what they pushed. ``is_shown``: there is a metrics page."""
+    """Publisher of images with the subscriptions, the clients and the metrics that they pushed.
+
+    ``is_shown`` is true if there is a metrics page.
+    """
 
     def __init__(self, *, clock: Clock, rng: Random, run_in_pool: RunInPool, max_bytes: int, is_shown: bool) -> None:
         self.series = PushedSeries()
@@ -39,7 +43,7 @@ class ClientTelemetry:
         return f"<ClientTelemetry resources={len(self._resources)} {self.instances!r} {self.series!r}>"
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Go by the subscriptions of this image."""
+        """Use the subscriptions of this image from now on."""
         changed = [name for kind, name in delta.changed_configs if kind == ResourceType.CLIENT_METRICS]
         for name in changed:
             configs = image.configs.of(ResourceType.CLIENT_METRICS, name)
@@ -51,7 +55,7 @@ class ClientTelemetry:
         self._version += bool(changed)
 
     def ask(self, instance_id: UUID, client_id: str, connection: ConnectionContext) -> tuple[UUID, Subscription]:
-        """Return what a client is to push, and the id of its instance, which is new for one that has none.
+        """Return a client's subscription and instance id. A client without an id gets a new one.
 
         Raises:
             KafkaError: THROTTLING_QUOTA_EXCEEDED, the client asks too early.
@@ -64,11 +68,11 @@ class ClientTelemetry:
         return instance_id, instance.subscription
 
     async def push(self, instance_id: UUID, client_id: str, connection: ConnectionContext, push: Push, metrics: bytes) -> None:
-        """Take what a client pushes.
+        """Store a client's pushed metrics.
 
         Raises:
-            KafkaError: INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE,
-                TELEMETRY_TOO_LARGE, INVALID_RECORD.
+            KafkaError: INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID,
+                UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE, INVALID_RECORD.
         """
         if instance_id in RESERVED:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a client that pushes has an instance id of its own")

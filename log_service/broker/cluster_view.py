@@ -1,8 +1,8 @@
-"""What clients are told of the image: brokers by listener, topics, partitions, and what they may do with them.
+"""The image as clients of one listener see it: brokers, topics, partitions, permitted operations.
 
-Decides nothing about the cluster: it reads one image and says how it looks from one listener. Shared by Metadata, DescribeCluster,
-DescribeTopicPartitions and FindCoordinator, which differ only in the shapes of their responses. Produce, Fetch and the APIs of share
-sessions take the leader from here that they name beside an error (KIP-951).
+Decides nothing about the cluster. Shared by Metadata, DescribeCluster, DescribeTopicPartitions and
+FindCoordinator, which differ only in the shapes of their responses. Produce, Fetch and the APIs of
+share sessions name the leader from here beside an error (KIP-951).
 """
 
 from collections.abc import Collection, Iterable
@@ -32,15 +32,18 @@ def _bits(*operations: int) -> int:
 OPERATIONS_ON_TOPICS = OPERATIONS_ON[AclResource.TOPIC]
 OPERATIONS_ON_GROUPS = OPERATIONS_ON[AclResource.GROUP]
 OPERATIONS_ON_CLUSTER = OPERATIONS_ON[AclResource.CLUSTER]
-"""What clients are told of, if they ask what they may do (KIP-430)."""
+"""The operations that a response lists if the request asks for permitted operations (KIP-430)."""
 TOPIC_OPERATIONS = _bits(*OPERATIONS_ON_TOPICS)
 GROUP_OPERATIONS = _bits(*OPERATIONS_ON_GROUPS)
 CLUSTER_OPERATIONS = _bits(*OPERATIONS_ON_CLUSTER)
-"""What every client may do where there is no authorizer, as bits of Kafka's AclOperation."""
+"""The operations of every client if there is no authorizer, as bits of Kafka's AclOperation."""
 
 
 def with_group_operations(request: Any, response: R) -> R:
-    """Return a response that describes groups with what clients may do to each, where the request of any of the four APIs asks for it."""
+    """Return a response that describes groups with the permitted operations on each, if requested.
+
+    It serves the requests of all four such APIs.
+    """
     if request.include_authorized_operations:
         for group in response.groups:  # type: ignore[attr-defined]  # of each of the four
             if not group.error_code:
@@ -49,12 +52,15 @@ def with_group_operations(request: Any, response: R) -> R:
 
 
 def topic_operations(access: Access | None, name: str) -> int:
-    """Return what a client may do with a topic, as bits."""
+    """Return the permitted operations of a client on a topic, as bits."""
     return TOPIC_OPERATIONS if access is None else access.bits(AclResource.TOPIC, name, OPERATIONS_ON_TOPICS)
 
 
 def cluster_operations(access: Access | None) -> int:
-    """Return what a client may do with the cluster, as bits; nothing to one that must not describe it."""
+    """Return the permitted operations of a client on the cluster, as bits.
+
+    Return 0 for a client that must not describe it.
+    """
     if access is None:
         return CLUSTER_OPERATIONS
     return access.bits(AclResource.CLUSTER, CLUSTER_NAME, OPERATIONS_ON_CLUSTER) if access.may_cluster(Acl.DESCRIBE) else 0
@@ -62,7 +68,7 @@ def cluster_operations(access: Access | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAddress:
-    """A broker as clients of one listener reach it."""
+    """The address of a broker for clients of one listener."""
 
     node_id: int
     host: str
@@ -75,7 +81,7 @@ NO_BROKER = BrokerAddress(node_id=NO_NODE, host="", port=-1, rack=None, is_fence
 
 
 class LeaderHint(NamedTuple):
-    """Who leads a partition, and in which epoch; -1 and -1 where the partition is not known."""
+    """Leader and leader epoch of a partition, -1 and -1 if the partition is not known."""
 
     leader_id: int
     leader_epoch: int
@@ -83,13 +89,17 @@ class LeaderHint(NamedTuple):
 
 NO_HINT = LeaderHint(-1, -1)
 STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""The refusals beside which a response names the leader: the client asked another broker, or in an older epoch."""
+"""Errors beside which a response names the leader.
+
+The client asked another broker, or used an older epoch.
+"""
 
 
 def told_controller(image: MetadataImage, rng: Random) -> int:
-    """Return whom clients are told to ask as the controller: any broker that is not fenced, -1 where there is none.
+    """Return a random unfenced broker as the controller for clients, -1 if there is none.
 
-    Brokers pass on what the controller decides, so that each will do (KIP-590); the choice is random to spread the requests.
+    Brokers forward requests for the controller, so any broker will do (KIP-590). The choice is
+    random to spread the requests.
     """
     brokers = [broker.node_id for broker in image.cluster.brokers.values() if not broker.is_fenced]
     if len(brokers) < 2:
@@ -105,7 +115,10 @@ def is_internal(topic: str) -> bool:
 def broker_addresses(
     image: MetadataImage, listener_name: str, *, with_fenced: bool = False, also: Collection[NodeId] = ()
 ) -> list[BrokerAddress]:
-    """Return the brokers that have that listener, by node id; of those that are fenced only those in ``also``, or all."""
+    """Return the brokers with that listener, by node id.
+
+    Fenced ones are included if they are in ``also``, or all of them with ``with_fenced``.
+    """
     addresses = (address_of(broker, listener_name) for _, broker in sorted(image.cluster.brokers.items()))
     return [
         address for address in addresses if address is not NO_BROKER and (with_fenced or not address.is_fenced or address.node_id in also)
@@ -115,14 +128,14 @@ def broker_addresses(
 def reachable_brokers(image: MetadataImage, listener_name: str, also: Collection[NodeId] = ()) -> list[BrokerAddress]:
     """Return the brokers of a listener that are not fenced, and those in ``also``.
 
-    Where all are fenced these are all: a client is left with an address to ask again.
+    If all are fenced, return all, so that a client keeps an address to ask again.
     """
     is_any_there = any(listener_name in broker.endpoints for broker in image.cluster.unfenced())
     return broker_addresses(image, listener_name, with_fenced=not is_any_there, also=also)
 
 
 def address_of(broker: BrokerRegistration, listener_name: str) -> BrokerAddress:
-    """Return where clients of a listener reach a broker; ``NO_BROKER`` where it has no such listener."""
+    """Return a broker's address for clients of a listener, ``NO_BROKER`` if it has none."""
     endpoint = broker.endpoints.get(listener_name)
     if endpoint is None:
         return NO_BROKER
@@ -130,7 +143,7 @@ def address_of(broker: BrokerRegistration, listener_name: str) -> BrokerAddress:
 
 
 def leader_address(image: MetadataImage, topic: str, partition: int, listener_name: str) -> BrokerAddress:
-    """Return the leader of a partition as clients of a listener reach it; ``NO_BROKER`` where there is none."""
+    """Return the leader's address for clients of a listener, ``NO_BROKER`` if there is none."""
     registration = image.topics.partition(topic, partition)
     broker = None if registration is None else image.cluster.brokers.get(registration.leader)
     if broker is None or broker.is_fenced:
@@ -139,14 +152,20 @@ def leader_address(image: MetadataImage, topic: str, partition: int, listener_na
 
 
 def leader_hint(image: MetadataImage, topic: str, topic_id: UUID, index: int) -> LeaderHint:
-    """Return who leads a partition by the image; the topic is named, or, where the name is empty, given by its id."""
+    """Return the leader of a partition by the image.
+
+    The topic is given by its name, or by its id if the name is empty.
+    """
     known = image.topics.by_name.get(topic) if topic else image.topics.by_id.get(TopicId(topic_id))
     partition = None if known is None else known.partitions.get(index)
     return NO_HINT if partition is None else LeaderHint(partition.leader, partition.leader_epoch)
 
 
 def hinted_brokers(image: MetadataImage, listener_name: str, leader_ids: Iterable[int]) -> list[BrokerAddress]:
-    """Return where clients of a listener reach the leaders that a response names, each once; those that they cannot reach are left out."""
+    """Return the addresses of the leaders that a response names, each once.
+
+    Those that clients of the listener cannot reach are left out.
+    """
     brokers = image.cluster.brokers
     known = (brokers.get(NodeId(leader_id)) for leader_id in dict.fromkeys(leader_ids))
     addresses = (address_of(broker, listener_name) for broker in known if broker is not None and not broker.is_fenced)
@@ -154,7 +173,10 @@ def hinted_brokers(image: MetadataImage, listener_name: str, leader_ids: Iterabl
 
 
 def partition_error(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> ErrorCode:
-    """Say whether clients of a listener can reach the partition's leader: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND where they cannot."""
+    """Return whether clients of a listener can reach the partition's leader, as an error code.
+
+    The code is LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND if they cannot, NONE if they can.
+    """
     broker = image.cluster.brokers.get(partition.leader)
     if broker is None or broker.is_fenced:
         return ErrorCode.LEADER_NOT_AVAILABLE
@@ -167,14 +189,17 @@ def reached_leader(image: MetadataImage, partition: PartitionRegistration, liste
 
 
 def alive_replicas(image: MetadataImage, replicas: Iterable[int], listener_name: str) -> list[int]:
-    """Return those of ``replicas`` whose brokers clients of a listener can reach."""
+    """Return the replicas whose brokers clients of a listener can reach."""
     brokers = image.cluster.brokers
     known = ((node_id, brokers.get(NodeId(node_id))) for node_id in replicas)
     return [node_id for node_id, broker in known if broker is not None and _is_reached(broker, listener_name)]
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> list[int]:
-    """Return the replicas that clients of a listener cannot read: their broker or its log directory is not there, or not for them."""
+    """Return the replicas that clients of a listener cannot read.
+
+    Their broker is unreachable for these clients, or their log directory is offline.
+    """
     offline = []
     for node_id in partition.replicas:
         broker, directory_id = image.cluster.brokers.get(node_id), partition.directory_of(node_id)

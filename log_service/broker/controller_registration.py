@@ -1,10 +1,14 @@
-"""The registration of this node's controller: where it listens and which feature levels it keeps, for the metadata (KIP-919).
+"""The registration of this node's controller in the metadata (KIP-919).
 
-Decides when the active controller is told. Each process of a controller registers once, under an incarnation id of its own; it registers
-again only where the metadata names another incarnation, or none. Without its registration the active controller would raise feature levels
-that this one cannot read, and admin clients of the controllers would not find it. A node that begins a cluster alone has no one to tell.
+It has the controller's listeners and feature levels. Decides when it is sent to the active
+controller. Each process of a controller registers once, under an incarnation id of its own. It
+registers again only if the metadata names another incarnation, or none. Without the registration
+the active controller would raise feature levels that this one does not support, and admin clients
+of the controllers would not find it. A node that begins a cluster alone has no other node to
+notify.
 
-Invariant: one request is under way at a time; one that fails is sent again after a pause, to whichever controller is active by then.
+Invariant: one request is in flight at a time. A failed one is sent again after a pause, to the
+controller that is active by then.
 """
 
 import logging
@@ -32,15 +36,20 @@ from log_service.rpc.retry import Backoff
 logger = logging.getLogger(__name__)
 
 BACKOFF = Backoff(first_ms=100, max_ms=120_000)
-"""The pause after a registration that failed, as in Apache Kafka."""
+"""The pause after a failed registration, as in Apache Kafka."""
 REPEAT_MS = 1_000
-"""The pause after one that was taken: two processes under one node id would replace each other's without end, and no faster than this."""
+"""The pause after a successful registration.
+
+Two processes under one node id would replace each other's registration without end, but no faster
+than this.
+"""
 
 
 class ControllerRegistrar:
-    """This node's controller, as the metadata names it. A publisher of the loader; ``run`` sends what is due.
+    """The registration of this node's controller. A publisher of images. ``run`` sends what is due.
 
-    ``endpoints`` are the controller listeners by name, as others are told; ``channel`` leads to the active controller.
+    ``endpoints`` are the advertised controller listeners by name. ``channel`` leads to the active
+    controller.
     """
 
     def __init__(
@@ -58,7 +67,7 @@ class ControllerRegistrar:
         return f"<ControllerRegistrar node={self._node_id} {'due' if self._is_due else 'at rest'}>"
 
     def on_image(self, _delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take note whether the metadata names this process."""
+        """Note whether the metadata names this process."""
         known = image.cluster.controllers.get(self._node_id)
         is_known = known is not None and known.incarnation_id == self._incarnation_id
         self._is_due = not is_known and METADATA_VERSION in image.features
@@ -66,7 +75,7 @@ class ControllerRegistrar:
             self._changed.set()
 
     async def run(self) -> None:
-        """Register whenever that is due, until cancelled."""
+        """Register whenever a registration is due, until cancelled."""
         failed_count = 0
         while True:
             await self._changed.wait()

@@ -1,4 +1,4 @@
-"""Which groups and transactions this node coordinates: those whose partition of an internal topic it leads.
+"""Starts and stops coordinators as this node leads or loses partitions of internal topics.
 
 Decides when a coordinator takes a partition over, and when it gives it up.
 """
@@ -16,25 +16,28 @@ from log_service.replication.replica_manager import ReplicaListener, ReplicaMana
 
 
 class Coordinator(Protocol):
-    """What coordinates by the partitions of one topic."""
+    """A coordinator of groups or transactions by the partitions of one topic."""
 
     def lead(self, coordinator_log: CoordinatorLog, /) -> None:
-        """Serve what belongs to a partition, once it is loaded."""
+        """Load a partition's state, then serve it."""
 
     def resign(self, partition: int, /) -> None:
-        """Stop serving what belongs to a partition."""
+        """Stop serving the state of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinated:
-    """The coordinator of an internal topic, and the codec of what it writes."""
+    """The coordinator of an internal topic, and the compression codec of its records."""
 
     coordinator: Coordinator
     codec: Codec = Codec.NONE
 
 
 class CoordinatorLeadership(ReplicaListener):
-    """Hears from the replica manager which partitions this node leads. ``by_topic`` are the internal topics that have a coordinator."""
+    """Listener of the replica manager that passes leadership on to coordinators.
+
+    ``by_topic`` are the internal topics that have a coordinator.
+    """
 
     def __init__(self, replicas: ReplicaManager, by_topic: Mapping[str, Coordinated]) -> None:
         self._replicas = replicas
@@ -46,12 +49,12 @@ class CoordinatorLeadership(ReplicaListener):
         return f"<CoordinatorLeadership {[str(where) for where in self._logs]}>"
 
     def resign_all(self) -> None:
-        """Give every partition up: this node stops."""
+        """Give every partition up, because this node stops."""
         for where in list(self._logs):
             self._resign(where)
 
     def on_led(self, partition: Partition) -> None:
-        """Coordinate by a partition of an internal topic, as its log tells; anew in each leader epoch."""
+        """Coordinate a partition of an internal topic from its log, anew in each leader epoch."""
         where = partition.topic_partition
         coordinated = self._by_topic.get(where.topic)
         if coordinated is not None:
@@ -60,7 +63,7 @@ class CoordinatorLeadership(ReplicaListener):
             coordinated.coordinator.lead(log)
 
     def on_lost(self, partition: Partition) -> None:
-        """Coordinate by the partition no more."""
+        """Stop coordinating the partition."""
         if partition.topic_partition.topic in self._by_topic:
             self._resign(partition.topic_partition)
 

@@ -1,9 +1,11 @@
-"""Topics that the projects of an installation declare: an auto-created one gets what its declaration says.
+"""Topics that the projects of an installation declare, for auto-creation with declared parameters.
 
-A producer may be earlier than its project, or go on while the topic is deleted. The topic would have a broker's defaults then, for ever:
-partitions cannot be taken away. The file is read whenever a client makes this broker create a topic, which
-is rare, so that a declaration counts from the moment in which it is written. Decides what the file means; knows no project.
-Invariant: a file that is missing or makes no sense keeps no topic from being created.
+A producer may start before its project, or go on while the topic is deleted. The topic would then
+have a broker's defaults for ever, because partitions cannot be removed. The file is read whenever a
+client makes this broker create a topic. That is rare, and a declaration counts from the moment in
+which it is written. Decides the meaning of the file. Knows no project.
+
+Invariant: a missing or invalid file keeps no topic from being created.
 """
 
 import json
@@ -22,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def declared_topics(files: Files, path: Path | None) -> Declared:
-    """Return what reads the file ``path``; None: nothing is declared."""
+    """Return the reader of the file ``path``. None means that nothing is declared."""
 
     async def read() -> Mapping[str, CreatableTopic]:
         if path is None:
@@ -39,7 +41,10 @@ def declared_topics(files: Files, path: Path | None) -> Declared:
 
 
 def parse_declared(content: bytes) -> dict[str, CreatableTopic]:
-    """Return the declared topics of a file: ``{"topics": {NAME: {"partitions": 4, "replication_factor": 1, "configs": {KEY: TEXT}}}}``.
+    """Return the declared topics of a file.
+
+    Its format is ``{"topics": {NAME: {"partitions": 4, "replication_factor": 1, "configs": {KEY:
+    TEXT}}}}``.
 
     :raises ValueError: it is not such a file.
     """

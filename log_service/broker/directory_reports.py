@@ -1,11 +1,13 @@
-"""Tells the controller in which log directory each replica of this broker is (KIP-858).
+"""Reports the log directory of each replica of this broker to the controller (KIP-858).
 
-The controller knows the directory of a new replica only where the broker has one; of any other it says that it is not assigned, and the
-broker chooses. A replica that has moved is elsewhere than the controller says, too. Until it is told, it takes no leadership from a
-directory that fails. Decides what is told and when: reports that wait go out together, one request at a time, and those that the controller
-did not take go again after a pause.
+The controller assigns the directory of a new replica only if the broker has a single one. Otherwise
+the directory is unassigned and the broker chooses. A moved replica is also elsewhere than the
+controller has it. Without a report, the controller moves no leadership off a directory that fails.
+Decides the content and the time of reports. Waiting reports go out together, one request at a time.
+Those that the controller refused are sent again after a pause.
 
-Invariant: a report says where the replica is when it is sent. One that the metadata has in the meantime is not sent.
+Invariant: a report names the directory at the time of sending. It is not sent if the metadata has
+that directory by then.
 """
 
 import logging
@@ -36,11 +38,15 @@ BACKOFF = Backoff(first_ms=100, max_ms=10_000)
 """The bound and the pauses of Apache Kafka."""
 
 ReplicaId = tuple[UUID, int]
-"""A replica of this broker by its topic's id, and its partition."""
+"""(topic id, partition index) of a replica of this broker."""
 
 
 class DirectoryReports(ReplicaListener):
-    """The reports of one broker. ``find`` returns a partition that is on this node; ``nursery`` holds what sends the reports."""
+    """The reports of one broker.
+
+    ``find`` returns a partition that is on this node. ``nursery`` holds the task that sends the
+    reports.
+    """
 
     def __init__(
         self,
@@ -68,17 +74,17 @@ class DirectoryReports(ReplicaListener):
     def __repr__(self) -> str:
         return f"<DirectoryReports waiting={len(self._waiting)}{' sending' if self._is_sending else ''}>"
 
-    # What there is to tell
+    # News
 
     def on_opened(self, partition: Partition) -> None:
-        """Tell where a partition's log is, where the metadata does not say so: it is new here, or has moved."""
+        """Report the directory of a new or moved partition if the metadata has another one."""
         if self._news_of(partition) is not None:
             self._look_at((_id_of(partition),))
 
     on_moved = on_opened
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage) -> None:
-        """Look again at what the controller has changed."""
+        """Check the replicas that the controller has changed."""
         for changed in delta.changed_topics.values():
             self._look_at((changed.topic.topic_id, index) for index in changed.changed_partitions)
 
@@ -95,7 +101,11 @@ class DirectoryReports(ReplicaListener):
         return None if partition is None else self._news_of(partition)
 
     def _news_of(self, partition: Partition) -> UUID | None:
-        """Return the directory of a replica; None where the metadata has it there, or it has no log or no place any more."""
+        """Return the directory of a replica, if it has to be reported.
+
+        Return None if the metadata has that directory, or the replica has no log or no
+        registration.
+        """
         log, topic = partition.log, self._image().topics.by_id.get(partition.topic_id)
         registration = None if topic is None else topic.partitions.get(partition.topic_partition.partition)
         if registration is None or log is None:
@@ -104,7 +114,7 @@ class DirectoryReports(ReplicaListener):
         directory_id = self._logs.directory_ids.get(log.home.path)
         return None if known is None or known == directory_id else directory_id
 
-    # Telling it
+    # Sending
 
     async def _send_all(self) -> None:
         failed_count = 0
@@ -119,7 +129,7 @@ class DirectoryReports(ReplicaListener):
             self._is_sending = False
 
     async def _send_some(self) -> bool:
-        """Send what waits; says whether the controller took all of it."""
+        """Send the waiting reports. Return whether the controller took all of them."""
         from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse  # noqa: PLC0415 - few nodes need it
 
         sent = self._take_waiting()

@@ -1,9 +1,11 @@
-"""The error response of an API: how a request that failed as a whole is answered.
+"""The error response of an API to a request that failed as a whole.
 
-An error is told at the top of the response where the API has a place for it there, and by every item of the request that the response has
-a place for. The functions here make an ``Echo`` for the registry; APIs with other habits have an echo of their own beside their handler.
+The error goes to the top of the response if the API has a field for it there. It also goes to every
+item of the request that has a counterpart in the response. The functions here make an ``Echo`` for
+the registry. APIs with other conventions have an echo of their own beside their handler.
 
-Invariant: an echo sets no field that the version of the request does not have, so that every version can be encoded.
+Invariant: an echo sets no field that the request's version does not have, so that every version can
+be encoded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +21,17 @@ from log_service.protocol.schema import Message, has_version
 
 @dataclass(frozen=True, slots=True)
 class ItemEcho:
-    """The echo of an API that answers the items of its requests one by one: of ``levels``, the outermost first.
+    """The echo of an API that answers the items of its requests one by one.
 
-    ``fields`` are what the innermost items (the response itself, where there are no levels) say beside the error.
+    ``levels`` are the nested lists of items, the outermost first. ``fields`` are further values of
+    the innermost items, or of the response itself if there are no levels.
     """
 
     levels: tuple[Items, ...]
     fields: Mapping[str, int]
 
     def __call__(self, asked: Refusable, error: KafkaError) -> Message:
-        """Return the response that tells an error throughout."""
+        """Return the response that carries the error throughout."""
         response: Message = asked.response_type()
         _mark(response, asked.version, error)
         _fill(response, asked.request, self.levels, self.fields, asked.version, error)
@@ -41,7 +44,7 @@ def echoing(*levels: Items, **fields: int) -> ItemEcho:
 
 
 AT_TOP = echoing()
-"""The echo of an API that has a place for one error, at the top of its response."""
+"""The echo of an API with one error field, at the top of its response."""
 
 
 def _fill(told: Any, asked: Any, levels: Sequence[Items], fields: Mapping[str, int], version: int, error: KafkaError) -> None:  # noqa: PLR0917 - one recursion
@@ -66,7 +69,7 @@ def _fill(told: Any, asked: Any, levels: Sequence[Items], fields: Mapping[str, i
 
 
 def _mark(told: Any, version: int, error: KafkaError) -> None:
-    """Tell the error, in the fields for it that this version has."""
+    """Set the error, in the error fields of this version."""
     has_code, has_text = _places(type(told), version)  # type: ignore[arg-type]  # classes can be hashed
     if has_code:
         told.error_code = error.code
@@ -76,7 +79,7 @@ def _mark(told: Any, version: int, error: KafkaError) -> None:
 
 @cache
 def _places(cls: type[Message], version: int) -> tuple[bool, bool]:
-    """Return whether a struct has a place for the code of an error in this version, and for its text."""
+    """Return whether a struct has an error code in this version, and an error message."""
     names = {field.name for field in cls.SCHEMA.fields if has_version(field.versions, version)}
     return "error_code" in names, "error_message" in names
 

@@ -1,7 +1,7 @@
-"""Where partitions end, wherever their leaders are: for those who tell how far a group is behind.
+"""End offsets of partitions on any leader, for the lag of groups.
 
-Decides whom to ask: this broker itself, or, in one request each, the others that lead some of the partitions. A partition ends at its high
-watermark.
+Decides which leaders to ask: this broker itself, and the others with one request each. The end
+offset of a partition is its high watermark.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -33,7 +33,7 @@ EndOffset = int | ErrorCode
 
 
 class EndOffsets:
-    """Asks leaders where partitions end."""
+    """Asks leaders for the end offsets of partitions."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class EndOffsets:
         return f"<EndOffsets of={self._node_id}>"
 
     async def of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, EndOffset]:
-        """Return the end offset of each partition, or why it is not known."""
+        """Return the end offset of each partition, or the error for it."""
         told: dict[TopicPartition, EndOffset] = {}
         elsewhere: dict[Destination, list[TopicPartition]] = {}
         for where in partitions:

@@ -1,4 +1,4 @@
-"""The real world of a node: the system's clock, randomness, network and disk."""
+"""The real environment of a node: the system's clock, randomness, network and disk."""
 
 import random
 
@@ -10,7 +10,7 @@ from log_service.storage.files import RealFiles
 
 
 def real_env(config: NodeConfig) -> NodeEnv:
-    """Return what a node of this configuration runs on in production."""
+    """Return the production environment of a node with this configuration."""
     limits = config.limits
     network = SocketNetwork(send_buffer_bytes=limits.socket_send_buffer_bytes, receive_buffer_bytes=limits.socket_receive_buffer_bytes)
     return NodeEnv(clock=SystemClock(), rng=random.SystemRandom(), network=network, files=RealFiles(config.disk_pool_threads))

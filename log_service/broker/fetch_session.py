@@ -1,14 +1,19 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, and later requests and responses carry only what changed.
+"""Fetch sessions (KIP-227): later requests and responses carry only the partitions that changed.
 
-Decides which partitions a request asks for, which of them a response must name, and which session makes room for another. Knows neither
-logs nor sockets: positions and sizes are handed in.
+A consumer names its partitions once. Decides which partitions a request asks for, which of them a
+response must name, and which session is evicted for another. Knows neither logs nor sockets.
+Offsets and sizes are passed in.
 
-Followers' sessions are privileged, as in Apache Kafka: they may take the place of a consumer's at once, and a consumer's never takes theirs
-while it is in use.
+Followers' sessions are privileged, as in Apache Kafka. They may evict a consumer's at once, and a
+consumer's never evicts theirs while it is in use.
 
-Invariants: a session holds partitions by name or by id, never both; its epoch moves by one with every request that it accepts, and how many
-partitions it holds changes then alone, while it is out of the cache; sessions and the partitions that they hold together are bounded, and a
-consumer that gets no session is served all the same.
+Invariants:
+
+- A session holds partitions by name or by id, never both.
+- Its epoch increases by one with every request that it accepts. Its number of partitions changes
+  only then, while it is out of the cache.
+- The number of sessions and the total of their partitions are bounded. A consumer that gets no
+  session is served all the same.
 """
 
 from collections.abc import Iterable
@@ -32,7 +37,10 @@ PartitionKey = tuple[str | UUID, int]
 
 
 class FetchTarget:
-    """One partition that a consumer fetches, and what it was last told about it; ``name`` is its topic's, once that was found by id."""
+    """One partition that a consumer fetches, and the state that it was last sent.
+
+    ``name`` is the topic's name, once it was looked up by id.
+    """
 
     __slots__ = (
         "current_leader_epoch",
@@ -62,14 +70,17 @@ class FetchTarget:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def renewed(self, wanted: FetchPartition) -> "FetchTarget":
-        """Return the target of a later request: a request that waits keeps what it asked for."""
+        """Return the target of a later request. A waiting request keeps its own target."""
         target = FetchTarget(self.topic, self.topic_id, wanted)
         target.name = self.name
         target.sent_high_watermark, target.sent_log_start_offset = self.sent_high_watermark, self.sent_log_start_offset
         return target
 
     def differs(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an incremental response must name this partition. An error is always told, and so is the first state after it."""
+        """Whether an incremental response must name this partition.
+
+        An error is always sent, and so is the first state after it.
+        """
         return (
             record_bytes > 0
             or error_code != 0
@@ -78,7 +89,7 @@ class FetchTarget:
         )
 
     def is_changed(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an incremental response must name this partition; remembers what the consumer is told then."""
+        """Whether an incremental response must name this partition. Remember the state as sent."""
         is_told = self.differs(error_code, record_bytes, high_watermark, log_start_offset)
         self.sent_high_watermark = _NEVER_SENT if error_code else high_watermark
         self.sent_log_start_offset = log_start_offset
@@ -86,7 +97,7 @@ class FetchTarget:
 
 
 def targets_of(topics: Iterable[FetchTopic], *, is_by_id: bool) -> dict[PartitionKey, FetchTarget]:
-    """Return what a full request asks for; a partition named twice counts once, with what was said last."""
+    """Return the targets of a full request. For a partition named twice, the last one counts."""
     targets: dict[PartitionKey, FetchTarget] = {}
     for topic in topics:
         key = topic.topic_id if is_by_id else topic.topic
@@ -96,7 +107,10 @@ def targets_of(topics: Iterable[FetchTopic], *, is_by_id: bool) -> dict[Partitio
 
 
 class FetchSession:
-    """What one consumer fetches. Partitions that gave records move to the end, so that all get their turn."""
+    """The fetch session of one consumer.
+
+    Partitions that returned records move to the end, for fairness.
+    """
 
     __slots__ = ("created_ms", "epoch", "is_by_id", "is_privileged", "last_used_ms", "session_id", "targets")
 
@@ -115,7 +129,7 @@ class FetchSession:
         return f"<FetchSession {self.session_id} epoch={self.epoch} partitions={len(self.targets)}>"
 
     def accept(self, request: FetchRequest, now_ms: int) -> None:
-        """Apply what an incremental request adds, changes and forgets, and expect the next epoch."""
+        """Apply the changes of an incremental request, and advance the epoch."""
         self.last_used_ms = now_ms
         self.epoch = next_epoch(self.epoch)
         for topic in request.topics:
@@ -133,7 +147,7 @@ class FetchSession:
             self.targets[key] = FetchTarget(topic.topic, topic.topic_id, wanted) if known is None else known.renewed(wanted)
 
     def move_to_end(self, target: FetchTarget) -> None:
-        """Let the others go first next time."""
+        """Move a partition behind the others for the next request."""
         key: PartitionKey = (target.topic_id if self.is_by_id else target.topic, target.partition)
         present = self.targets.pop(key, None)
         if present is not None:
@@ -142,7 +156,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchContext:
-    """One fetch request, resolved: what to read, in which order, and how to respond."""
+    """One resolved fetch request: its partitions in reading order, and the kind of response."""
 
     targets: tuple[FetchTarget, ...]
     session: FetchSession | None
@@ -151,12 +165,12 @@ class FetchContext:
 
     @property
     def session_id(self) -> int:
-        """What the response carries; 0 is "no session"."""
+        """The session id of the response, 0 for no session."""
         return NO_SESSION if self.session is None else self.session.session_id
 
 
 class FetchSessionCache:
-    """All sessions of a broker, the longest unused first."""
+    """All sessions of a broker, the least recently used first."""
 
     def __init__(self, config: FetchConfig, rng: Random) -> None:
         self._config = config
@@ -164,16 +178,19 @@ class FetchSessionCache:
         self._sessions: dict[int, FetchSession] = {}
         self.eviction_count = 0
         self.partition_count = 0
-        """Partitions that all sessions hold together."""
+        """Total number of partitions in all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, now_ms: int, *, is_by_id: bool, is_privileged: bool = False) -> FetchContext:
-        """Resolve a request, and start, advance or end its session. ``is_privileged``: a broker sent it, for one of its followers.
+        """Resolve a request, and start, advance or end its session.
+
+        ``is_privileged`` is true if a broker sent it, for one of its followers.
 
         Raises:
-            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR; the consumer starts anew.
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+                FETCH_SESSION_TOPIC_ID_ERROR; the consumer starts anew.
         """
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._open_incremental(request, now_ms, is_by_id=is_by_id)
@@ -188,7 +205,7 @@ class FetchSessionCache:
         return FetchContext(targets=tuple(targets.values()), session=session, is_incremental=False, is_by_id=is_by_id)
 
     def withdraw(self, session: FetchSession) -> None:
-        """Forget a session that its consumer is not told of."""
+        """Drop a session whose id was not sent to its consumer."""
         if session.session_id in self._sessions:
             self._take(session.session_id)
 
@@ -233,9 +250,11 @@ class FetchSessionCache:
         return self.partition_count + size <= MAX_CACHED_PARTITION_COUNT
 
     def _maybe_evict(self, size: int, now_ms: int, *, is_privileged: bool) -> bool:
-        """Drop the longest unused session if it is stale, else the least of those that have been here long, if it is less than the new one.
+        """Evict a session for a new one of ``size`` partitions, if one may be evicted.
 
-        A consumer's is less than a follower's, whatever their sizes, and need not have been here long for a follower.
+        The least recently used session is evicted if it is stale. Otherwise the lowest-ranked of
+        the old sessions is evicted if it ranks below the new one. A consumer's session ranks below
+        a follower's, whatever their sizes. It need not be old to be evicted for a follower.
         """
         oldest_allowed_ms = now_ms - self._config.min_session_eviction_ms
         chosen = next(iter(self._sessions.values()), None)

@@ -1,7 +1,8 @@
-"""Who can log in to a node that begins a cluster, and whether one of them may do anything: what an operator is told before they find out.
+"""Warnings about a new cluster that no client could log in to or manage.
 
-Decides by the configuration and by the SCRAM users that the cluster begins with. Where clients of any name may come (by certificates, by
-tokens), nothing is said of names. Apache Kafka starts such a node without a word, so that these are warnings and no refusals.
+Decides by the configuration and by the SCRAM users of the new cluster. If clients of any name may
+log in (by certificates or tokens), there is no warning about names. Apache Kafka starts such a node
+without a message. Therefore these are warnings and no refusals.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,7 +15,9 @@ BEGIN_ANEW: Final = "begin anew, with `tidelog storage format --add-scram` over 
 
 
 def lockout_warning(config: NodeConfig, scram_users: Collection[str] = ()) -> str | None:
-    """Return one sentence where no client will ever be let in to a new cluster, or none may manage it; None where some may.
+    """Return a warning if no client can ever log in to a new cluster, or none may manage it.
+
+    Return None if some client may.
 
     Raises:
         ConfigError: a JAAS text is wrong.
@@ -37,7 +40,7 @@ def lockout_warning(config: NodeConfig, scram_users: Collection[str] = ()) -> st
 
 
 def _names(listener: ListenerConfig, scram_users: Collection[str]) -> set[str] | None:
-    """Return the principals that a listener can let in; None where those may be any."""
+    """Return the principals that can log in on a listener, None if any name can."""
     security = listener.security
     if security.sasl is None:
         is_named = security.tls is not None and security.tls.client_auth != "none"

@@ -1,10 +1,12 @@
-"""Requests of many list elements: decoded in the pool, handled a piece at a time, encoded in the pool.
+"""Requests of many list elements: decoded in the pool, handled in pieces, encoded in the pool.
 
-Decides when a piece has its turn. The event loop handles no more than one piece in a turn, of all large requests of a pipeline together, so
-that other requests come between. A user has a few of them under way at most; more wait for these, undecoded. A request that cannot be cut
-is handled in one turn, as small ones are. The work ends when the client leaves.
+Decides when a piece has its turn. In one turn the event loop handles at most one piece of all large
+requests of a pipeline together, so that other requests come between. A user has a few of them in
+progress at most. More of them wait undecoded. A request that cannot be cut is handled in one turn,
+as small ones are. The work ends when the client leaves.
 
-Invariants: pieces are handled in the order of the request, each when the one before is answered; the request's frame is held until then.
+Invariants: pieces are handled in the order of the request, each after the response to the one
+before. The request's frame is held until then.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -23,22 +25,31 @@ from log_service.protocol.frames import encode_response
 from log_service.protocol.schema import Message
 
 FEW_ELEMENTS = 500
-"""A request of no more list elements is handled as it comes."""
+"""A request with no more list elements is handled at once."""
 PIECE_ELEMENTS = 250
 MAX_ITEM_ELEMENTS = 5_000
-"""In one item of a request that is cut between items: it is handled in one turn of the loop."""
+"""Bound for one item of a request that is cut between items.
+
+An item is handled in one turn of the loop.
+"""
 MAX_UNDER_WAY = 4
-"""Large requests of one user that are decoded at once: each takes some tens of megabytes at most."""
+"""Large requests of one user that are decoded at once.
+
+Each takes some tens of megabytes at most.
+"""
 
 Read = Callable[[], tuple[Levels, Sequence[Piece]]]
 
 
 class _FailedError(Exception):
-    """A piece has no response, and its call has said why. The connection closes."""
+    """A piece has no response, and its call has logged why. The connection closes."""
 
 
 class LargeRequests:
-    """The large requests of one pipeline. ``answer`` authorizes and handles a call, as the pipeline does."""
+    """The large requests of one pipeline.
+
+    ``answer`` authorizes and handles a call like the pipeline.
+    """
 
     def __init__(self, answer: Callable[[Call], Reply], run_in_pool: RunInPool, now_ns: Callable[[], int]) -> None:
         self._answer = answer
@@ -51,7 +62,10 @@ class LargeRequests:
         return f"<LargeRequests users={len(self._places)}>"
 
     def begin(self, call: Call, frame: memoryview, body: int) -> Deferred:
-        """Promise the response to a call whose request is still to be read: it begins at ``body`` of its frame."""
+        """Promise the response to a call whose request is not decoded yet.
+
+        The request begins at ``body`` of its frame.
+        """
         work = _Work(call, self._now_ns)
         call.route.start_task(self._run, work, partial(_read, call, frame, body))
         return work.deferred
@@ -94,7 +108,7 @@ class LargeRequests:
             work.deferred.complete_without_response()
 
     async def _told(self, work: "_Work", piece: Piece) -> Message | None:
-        """Handle one piece. Return its response, None where the request has none."""
+        """Handle one piece. Return its response, None if the request has none."""
         whole = work.call
         call = PieceCall(whole.route, whole.version, whole.correlation_id, whole.client_id, whole.connection, piece.request, None)
         async with self._turn:
@@ -108,7 +122,7 @@ class LargeRequests:
         return call.told
 
     async def _respond_whole(self, work: "_Work") -> None:
-        """Handle a request that cannot be cut, and respond as if it had been a small one."""
+        """Handle a request that cannot be cut, and respond as to a small one."""
         async with self._turn:
             with work.counted():
                 reply = self._answer(work.call)
@@ -130,7 +144,7 @@ class LargeRequests:
 
 
 class _Work:
-    """What is done for one large request, and what it has cost until now."""
+    """The work for one large request, and its cost so far."""
 
     def __init__(self, call: Call, now_ns: Callable[[], int]) -> None:
         self.call = call
@@ -142,7 +156,7 @@ class _Work:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the time within as the request's. It is charged for this, and not for its waits."""
+        """Count the time within as cost of the request. Its waits are not charged."""
         began_ns = self._now_ns()
         try:
             yield
@@ -152,7 +166,7 @@ class _Work:
                 self.call.account.set_aside(self._spent_ns)
 
     def pass_on(self, reply: Deferred) -> None:
-        """Respond with what a handler has promised, when it is there."""
+        """Send the response that a handler has promised, when it is ready."""
         response = reply.response
         if response.is_done:
             self.deferred.complete_encoded(response.take())
@@ -162,7 +176,9 @@ class _Work:
 
 
 def _read(call: Call, frame: memoryview, body: int) -> tuple[Levels, Sequence[Piece]]:
-    """Decode a request and cut it. Return the levels it is cut at, none where it cannot be cut, and the pieces.
+    """Decode a request and cut it. Return its levels and its pieces.
+
+    The levels are the lists at which it is cut, none if it cannot be cut.
 
     Raises:
         ProtocolError: it is no such request, or has too many elements.
@@ -179,7 +195,7 @@ def _read(call: Call, frame: memoryview, body: int) -> tuple[Levels, Sequence[Pi
 
 
 async def _completed(reply: Deferred) -> None:
-    """Wait for the response to a piece, and discard it when the client leaves meanwhile.
+    """Wait for the response to a piece, and discard it if the client leaves meanwhile.
 
     Raises:
         _FailedError: there is none.

@@ -1,6 +1,7 @@
-"""Writes a batch of this node's own to the leader of a partition on another node, as a producer with ``acks=all`` would.
+"""Writes a batch of this node's own to a leader on another node, as a producer with ``acks=all``.
 
-Decides nothing about which partition, or when to try again. The topic is named, because its id may be newer than the leader's metadata.
+Decides neither the partition nor the time of a retry. The topic is given by name, because its id
+may be newer than the leader's metadata.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ ACKS_ALL: Final = -1
 
 
 async def produce_to_leader(pool: "ConnectionPool", destination: "Destination", topic: str, index: int, batch: bytearray) -> None:
-    """Write one batch, which is safe once this returns.
+    """Write one batch. It is below the high watermark once this returns.
 
     Raises:
         KafkaError: the leader refused it, or cannot be reached.

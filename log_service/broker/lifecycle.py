@@ -1,15 +1,20 @@
-"""A broker's membership: it registers with each start, keeps its session alive, and leaves in order (KIP-631).
+"""A broker's membership: registers at each start, sends heartbeats, and leaves in order (KIP-631).
 
-Decides when the controller is told what. A start goes: ``register``; ``catch_up``, while the broker asks to stay fenced; then, when the
-broker has taken over the metadata, ``unfence``; then ``run``, until it stops with ``leave``. Knows no partitions: what membership means for
-them comes back through the image.
+Decides when and with which content requests go to the controller. A start calls ``register``, then
+``catch_up``, during which the broker asks to stay fenced. Once the broker has taken over the
+metadata, it calls ``unfence``. It then calls ``run``, and ``leave`` to stop. Knows no partitions.
+The effect of membership on them comes back through the image.
 
-Errors that pass are tried again at the pace of heartbeats: registration until ``initial.broker.registration.timeout.ms``, heartbeats for as
-long as the broker runs. What no later attempt can mend ends the node with its reason: another cluster, a directory of another broker,
-another process that has registered under the same id.
+Temporary errors are retried at the interval of heartbeats: registration until
+``initial.broker.registration.timeout.ms``, heartbeats for as long as the broker runs. Errors that
+no retry can fix end the node: another cluster, a directory of another broker, another process that
+has registered under the same id.
 
-Invariants: the broker epoch is the controller's, one for each start; the offset that is told is that of the last record that was applied;
-the broker is unfenced only after it has applied its own registration.
+Invariants:
+
+- The broker epoch is the controller's, one for each start.
+- The metadata offset in a heartbeat is that of the last applied record.
+- The broker is unfenced only after it has applied its own registration.
 """
 
 import logging
@@ -47,25 +52,40 @@ logger = logging.getLogger(__name__)
 NOT_REGISTERED = BrokerEpoch(-1)
 NO_INCARNATION = UUID(int=0)
 SILENCE_MS = 5_000
-"""After how long a start that waits, as for a controller, says so: longer than an election takes."""
+"""How long a waiting start stays silent before it logs that it waits.
+
+Longer than an election takes.
+"""
 STARTING_PAUSE_MS = 10
-"""Between two heartbeats of a broker that waits to be unfenced: it waits for its own metadata log, which takes milliseconds."""
+"""Pause between heartbeats of a broker that waits to be unfenced.
+
+It waits for its own metadata log, which takes milliseconds.
+"""
 LEAVING_PAUSE_MS = 20
-"""Before the second heartbeat of a broker that leaves; later pauses double, up to the interval of heartbeats."""
+"""Pause before the second heartbeat of a leaving broker.
+
+Later pauses double, up to the heartbeat interval.
+"""
 LEAVING_DEADLINE_MS = 30_000
-"""How long a broker that leaves waits for its leave; then it stops without."""
+"""How long a leaving broker waits for the controller's permission. Then it stops without."""
 LEAVING_SILENCE_MS = 5_000
-"""How long it waits for one response of the controller: longer than an election takes after a controller's process has hung."""
+"""How long a leaving broker waits for one response of the controller.
+
+It is longer than an election takes after a controller's process has hung.
+"""
 LOOK_MS, GONE_COUNT = 100, 5
-"""How often a broker that leaves looks whether a majority of the controllers is gone, and how often in a row it has to see that."""
+"""Checks of a leaving broker whether a majority of the controllers is gone: interval and count.
+
+The majority must be gone in that many checks in a row.
+"""
 FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryStates:
-    """How the log directories of this broker are, by their ids.
+    """The states of this broker's log directories, by their ids.
 
-    ``previous_broker_epoch`` is that of the last run, -1 where something of what it wrote may be missing.
+    ``previous_broker_epoch`` is that of the last run, -1 if some of its writes may be missing.
     """
 
     previous_broker_epoch: int = -1
@@ -74,9 +94,10 @@ class DirectoryStates:
 
 
 class BrokerLifecycle:
-    """This broker, as the controller knows it. ``directories`` returns how its log directories are by now.
+    """This broker's membership. ``directories`` returns the current states of its log directories.
 
-    ``is_quorum_gone`` says that the processes of so many controllers are gone that the others cannot decide.
+    ``is_quorum_gone`` returns whether so many controller processes are gone that the others cannot
+    decide.
     """
 
     def __init__(
@@ -110,7 +131,9 @@ class BrokerLifecycle:
     async def register(
         self, *, cluster_id: str, incarnation_id: UUID, endpoints: Mapping[str, Endpoint], log_dirs: tuple[UUID, ...]
     ) -> None:
-        """Become a member; fenced until ``unfence``. ``incarnation_id`` is a new one for each process.
+        """Register this broker. It is fenced until ``unfence``.
+
+        ``incarnation_id`` is a new one for each process.
 
         Raises:
             KafkaError: the controller refuses, or none was found in time.
@@ -137,7 +160,10 @@ class BrokerLifecycle:
         self.broker_epoch = BrokerEpoch(response.broker_epoch)
 
     async def _ask_in(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        """Send the registration; where it is refused say as whom this node came, for which feature level, or who has this id.
+        """Send the registration, and explain a refusal.
+
+        The text names this node's principal, the feature level, or the process that has this broker
+        id.
 
         Raises:
             KafkaError: the controller refuses.
@@ -156,7 +182,9 @@ class BrokerLifecycle:
             raise KafkaError(error.code, text) from error
 
     async def _response_to(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        """Return the controller's response. A request looks for a controller much longer than a person waits without a word.
+        """Return the controller's response, and log if it takes long.
+
+        A request looks for a controller much longer than a person waits without a message.
 
         Raises:
             KafkaError: the controller refuses.
@@ -182,9 +210,10 @@ class BrokerLifecycle:
             logger.warning(text, SILENCE_MS // 1_000, self._looks_at())
 
     def _namesake_text(self, request: BrokerRegistrationRequest) -> str:
-        """Say which process has this broker's id. After a crash that is this broker itself, until its session is over.
+        """Return a text on the process that has this broker's id.
 
-        A process that is alive at the address of this one cannot be another one on this host, because this one listens there.
+        After a crash that is this broker itself, until its session ends. A live process at this
+        broker's address cannot be another one on this host, because this one listens there.
         """
         node_id = NodeId(self._config.node_id)
         known = self._image().cluster.brokers.get(node_id)
@@ -198,7 +227,9 @@ class BrokerLifecycle:
         )
 
     async def catch_up(self) -> None:
-        """Wait until the metadata of this broker holds its own registration. It asks to stay fenced meanwhile.
+        """Wait until this broker's metadata has its own registration.
+
+        It asks to stay fenced meanwhile.
 
         Raises:
             KafkaError: the controller refuses.
@@ -206,7 +237,7 @@ class BrokerLifecycle:
         await self._until_registered(self._catch_up)
 
     async def unfence(self) -> None:
-        """Ask until the controller lets this broker lead.
+        """Send heartbeats until the controller unfences this broker.
 
         Raises:
             KafkaError: the controller refuses.
@@ -214,7 +245,9 @@ class BrokerLifecycle:
         await self._until_registered(self._unfence)
 
     async def _until_registered(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return what ``attempt`` returns, trying again after errors that may pass, until the time for a registration is over.
+        """Return the result of ``attempt``, with retries after temporary errors.
+
+        The retries end with the timeout of the registration.
 
         Raises:
             KafkaError: the last error.
@@ -234,12 +267,12 @@ class BrokerLifecycle:
             await trio.sleep(min(self._interval_s, max(deadline - trio.current_time(), 0)))
 
     def _with_addresses(self, error: KafkaError) -> KafkaError:
-        """Return the error; where no controller was found it also says which addresses of the file were tried."""
+        """Return the error. If no controller was found, add the addresses that were tried."""
         looks_at = self._looks_at()
         return KafkaError(error.code, f"{error}{looks_at}") if looks_at and error.code is ErrorCode.NOT_CONTROLLER else error
 
     def _looks_at(self) -> str:
-        """Return the end of a sentence, with the addresses where the file says that controllers are; empty where it says nothing."""
+        """Return the end of a sentence with the controllers' configured addresses, or ""."""
         quorum = self._config.quorum
         addresses = ", ".join(f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters)
         return f"; it looks at {addresses}" if addresses else ""
@@ -253,7 +286,10 @@ class BrokerLifecycle:
         await self._beat_until(lambda response: not response.is_fenced, text)
 
     async def _beat_until(self, is_over: Callable[[BrokerHeartbeatResponse], bool], text: str, *, wants_fence: bool = False) -> None:
-        """Ask until the controller's response says that a wait is over; ``text`` is for the log of a start that takes long."""
+        """Send heartbeats until the controller's response ends a wait.
+
+        ``text`` is logged if the start takes long.
+        """
         tell_at = trio.current_time() + SILENCE_MS / 1_000
         while not is_over(await self._beat(wants_fence=wants_fence)):
             if trio.current_time() >= tell_at:
@@ -269,7 +305,7 @@ class BrokerLifecycle:
 
         Raises:
             KafkaError: another process has taken this broker's place.
-            StorageError: a log directory failed, and the controller could not be told in time.
+            StorageError: a log directory failed, and the controller could not be notified in time.
         """
         task_status.started()
         while True:
@@ -285,16 +321,22 @@ class BrokerLifecycle:
             self._check_failed_directories()
 
     def hurry(self) -> None:
-        """Send the next heartbeat now: a log directory has failed, or takes no new partitions any more."""
+        """Send the next heartbeat now, because a log directory failed or was cordoned."""
         self._is_hurried.set()
 
     def meet_controller(self) -> None:
-        """Send a heartbeat now, to a new controller; one that is under way waits for the controller before, or for another try."""
+        """Send a heartbeat to a new controller now.
+
+        One in flight still waits for the previous controller or for a retry.
+        """
         self._beating.cancel()
         self.hurry()
 
     def _check_place(self) -> None:
-        """Raise where another process is registered under this broker's id: it serves what this one served."""
+        """Raise if another process registered under this broker's id.
+
+        It serves in place of this one.
+        """
         registered = self._image().cluster.brokers.get(NodeId(self._config.node_id))
         if registered is None or registered.epoch <= self.broker_epoch or registered.incarnation_id == self._incarnation_id:
             return
@@ -305,7 +347,10 @@ class BrokerLifecycle:
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
 
     def _check_failed_directories(self) -> None:
-        """Raise where a failed directory stays unknown to the controller: this broker counts as leader of what it cannot read."""
+        """Raise if the controller could not be notified of a failed directory in time.
+
+        This broker still counts as leader of partitions that it cannot read.
+        """
         if self._directories().offline <= self._told_offline:
             self._offline_since = None
             return
@@ -318,9 +363,10 @@ class BrokerLifecycle:
     # Stopping
 
     async def leave(self) -> None:
-        """Give up what this broker leads, and wait until the others know who leads it now. From here on each heartbeat says that it leaves.
+        """Give up leadership, and wait until the others know the new leaders.
 
-        Not for longer than a while: less where no controller responds, and less still where it is known that none can.
+        From here on each heartbeat says that the broker leaves. The wait is bounded. It is shorter
+        if no controller responds, and shorter still if it is known that none can.
 
         Raises:
             KafkaError: the controller refuses, or does not respond.
@@ -328,7 +374,7 @@ class BrokerLifecycle:
         if self.broker_epoch == NOT_REGISTERED:
             return
         self._is_leaving = True
-        self._beating.cancel()  # one that does not say so could be sent once more later
+        self._beating.cancel()  # one without the wish to leave could be repeated later
         refusal: KafkaError | None = None
         with trio.move_on_after(LEAVING_DEADLINE_MS / 1_000):
             async with trio.open_nursery() as nursery:
@@ -352,7 +398,10 @@ class BrokerLifecycle:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     async def _leave(self, silence: trio.CancelScope) -> None:
-        """Ask until the controller lets this broker go; ``silence`` ends that where it does not respond."""
+        """Send heartbeats until the controller lets this broker go.
+
+        ``silence`` ends the wait for a response.
+        """
         pause_s = LEAVING_PAUSE_MS / 1_000
         while True:
             silence.deadline = trio.current_time() + LEAVING_SILENCE_MS / 1_000
@@ -363,7 +412,10 @@ class BrokerLifecycle:
             pause_s = min(pause_s * 2, self._interval_s)
 
     async def _watch_quorum(self, leaving: trio.CancelScope) -> None:
-        """End the wait for a quorum that is gone; not one that is gone for a moment, as a controller that starts again is."""
+        """End the wait if the quorum is gone for good.
+
+        A controller that restarts is gone for a moment only.
+        """
         seen_count = 0
         while seen_count < GONE_COUNT:
             await trio.sleep(LOOK_MS / 1_000)
@@ -393,9 +445,10 @@ class BrokerLifecycle:
 
 
 class ControllerWatch:
-    """Listens to the metadata log, and calls ``on_controller`` when another node, or the same in a later epoch, is the active controller.
+    """Watches the metadata log for a new active controller, and calls ``on_controller``.
 
-    A new controller only presumes that a broker is there, and elects it once it has heard of it.
+    The new one is another node, or the same one in a later epoch. It only presumes that a broker is
+    alive, and elects it only after a heartbeat.
     """
 
     def __init__(self, on_controller: Callable[[], None]) -> None:
@@ -403,13 +456,13 @@ class ControllerWatch:
         self._epoch = -1
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Nothing: a snapshot is the same under every leader."""
+        """Do nothing, because a snapshot is the same under every leader."""
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
-        """Nothing: as above."""
+        """Do nothing, because batches are the same under every leader."""
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Tell that an epoch has a controller, once."""
+        """Report once that an epoch has a controller."""
         if leader_id != NO_LEADER and epoch > self._epoch:
             self._epoch = epoch
             self._on_controller()

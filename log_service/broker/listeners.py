@@ -1,7 +1,8 @@
-"""The listeners of one side of a node, bound, served and drained together: those of the broker, or those of the controller.
+"""The listeners of one side of a node, bound, served and drained together.
 
-Decides nothing. They are bound before they are served, because a node has to tell others which ports it got; the system keeps the
-connections that come meanwhile.
+A side is the broker or the controller. Decides nothing. Listeners are bound before they are served,
+because a node has to advertise the ports that it got. The system keeps connections that arrive
+meanwhile.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,10 @@ from log_service.network.server import FrameHandler, Server, ServerBudget
 
 
 class ListenerGroup:
-    """What listens on ``configs``; ``budget`` is the node's. ``servers`` are there once they are served."""
+    """The listeners of ``configs``.
+
+    ``budget`` is the node's. ``servers`` exist once they are served.
+    """
 
     def __init__(
         self, env: NodeEnv, configs: Sequence[ListenerConfig], limits: NetworkLimits, budget: ServerBudget, protection: Protection
@@ -35,7 +39,7 @@ class ListenerGroup:
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """Host and port of each bound listener by name, as others are told."""
+        """Advertised host and port of each bound listener by name."""
         return {
             config.name: (config.advertised_host, config.advertised_port or listener.port)
             for config, listener in zip(self._configs, self._bound, strict=False)
@@ -43,21 +47,24 @@ class ListenerGroup:
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:
-        """The same with the protocol of each, as the metadata names them."""
+        """Advertised host, port and protocol of each bound listener, as in the metadata."""
         numbers = {config.name: PROTOCOL_NUMBERS[config.security.protocol] for config in self._configs}
         return {name: Endpoint(host=host, port=port, security_protocol=numbers[name]) for name, (host, port) in self.addresses.items()}
 
     async def bind(self) -> None:
-        """Take the addresses.
+        """Bind the addresses.
 
         Raises:
-            OSError: one cannot be had.
+            OSError: one cannot be bound.
         """
         for config in self._configs:
             self._bound.append(await self._env.network.listen(config.host, config.port, backlog=self._limits.backlog))
 
     async def serve(self, handler_of: Callable[[ListenerConfig], FrameHandler], nursery: trio.Nursery) -> None:
-        """Answer connections in ``nursery``; ``handler_of`` returns what takes the frames of a listener."""
+        """Serve connections in ``nursery``.
+
+        ``handler_of`` returns the frame handler of a listener.
+        """
         for config, bound in zip(self._configs, self._bound, strict=True):
             handler = handler_of(config)
             server = Server(
@@ -73,12 +80,15 @@ class ListenerGroup:
             self.servers.append(server)
 
     async def drain(self, deadline_ms: int) -> None:
-        """Take no more connections, answer what was received, and close all; at most ``deadline_ms`` later."""
+        """Take no more connections, answer the received requests, and close all.
+
+        It takes ``deadline_ms`` at most.
+        """
         async with trio.open_nursery() as draining:
             for server in self.servers:
                 draining.start_soon(server.drain, deadline_ms)
 
     def close(self) -> None:
-        """Give the addresses back at once."""
+        """Release the addresses at once."""
         for listener in self._bound:
             listener.close()

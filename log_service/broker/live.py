@@ -1,8 +1,9 @@
-"""Applies dynamic configuration of this broker while it runs: connection limits, the cleaner, threads, producers' memory, cordoned disks,
-verification of transactions.
+"""Applies dynamic configuration of this broker while it runs.
 
-This module decides which room is told. ``config.dynamic_broker_config`` decides what holds, and the replica manager has the defaults of
-topics. A key that is set and has no effect here, or none but from the file, is named in one log line.
+It covers connection limits, the cleaner, threads, producers' memory, cordoned disks, verification
+of transactions. Decides which room gets a change. ``config.dynamic_broker_config`` decides the
+effective values, and the replica manager has the defaults of topics. One log line names the keys
+that have no effect here, or only count from the file.
 """
 
 import logging
@@ -27,14 +28,14 @@ logger = logging.getLogger(__name__)
 
 
 class HasConnectionLimits(Protocol):
-    """What counts connections."""
+    """The room that counts connections."""
 
     def set_connection_limits(self, limits: ConnectionLimits) -> None:
-        """Go by these limits from now on."""
+        """Use these limits from now on."""
 
 
 class LiveSettings:
-    """A publisher of images that looks at the configuration of brokers only."""
+    """A publisher of images that only looks at the configuration of brokers."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class LiveSettings:
         self._warned_min_isr: str | None = None
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply what holds now, where the configuration of a broker changed."""
+        """Apply the effective configuration if that of a broker changed."""
         if not any(resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs):
             return
         cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
@@ -78,7 +79,10 @@ class LiveSettings:
         )
 
     def _warn_of_min_isr(self, cluster: Mapping[str, str], image: MetadataImage) -> None:
-        """Say it where the file asks for another ``min.insync.replicas`` than the cluster has: who edits the file expects an effect."""
+        """Log that ``min.insync.replicas`` of the file is overridden by the cluster's value.
+
+        An operator who edits the file expects an effect.
+        """
         in_file, held = self._static_texts.get(MIN_ISR), cluster.get(MIN_ISR)
         if in_file is None or held is None or held in (in_file, self._warned_min_isr) or not keeps_eligible_leaders(image.features):
             return
@@ -97,7 +101,10 @@ class LiveSettings:
         self._warned = idle
 
     def _warn_of_file_keys(self, texts: Mapping[str, str]) -> None:
-        """Say which keys do not hold though a request has set them: who turns a mechanism off expects that it is off."""
+        """Log the keys that a request has set but that only count from the file.
+
+        An operator who turns a mechanism off expects that it is off.
+        """
         unheeded = tuple(
             sorted(name for name, text in texts.items() if counts_from_file_alone(name) and text != self._static_texts.get(name))
         )

@@ -1,7 +1,8 @@
-"""The levels of this process's loggers, as a broker's configuration of type BROKER_LOGGER (8) shows and sets them (KIP-412).
+"""Logger levels of this process, shown and set as a BROKER_LOGGER configuration (8) (KIP-412).
 
-Decides names and levels: Kafka's TRACE to FATAL for Python's, and ``root`` for the root logger. Nothing is kept: a restart begins with the
-levels of the command line. Levels are of the process; several nodes in one process share them.
+Decides names and levels: Kafka's TRACE to FATAL for Python's, and ``root`` for the root logger.
+Nothing is stored. A restart begins with the levels of the command line. Levels belong to the
+process, and several nodes in one process share them.
 """
 
 import logging
@@ -28,7 +29,10 @@ LEVELS = {
 
 
 def describe_loggers(names: Sequence[str] | None) -> list[ConfigRow]:
-    """Return a row per logger with the level that holds for it; only those of ``names``."""
+    """Return a row per logger with its effective level.
+
+    ``names`` restricts the loggers, None is all.
+    """
     return [
         ConfigRow(
             name=name,
@@ -43,10 +47,10 @@ def describe_loggers(names: Sequence[str] | None) -> list[ConfigRow]:
 
 
 def alter_loggers(changes: Sequence[tuple[str, int, str | None]], *, validate_only: bool) -> None:
-    """Set or take back levels, all of them or none; a change is (logger, operation, level).
+    """Set or delete levels, all of them or none. A change is (logger, operation, level).
 
     Raises:
-        KafkaError: INVALID_CONFIG, no such logger or level; INVALID_REQUEST, an operation that makes no sense.
+        KafkaError: INVALID_CONFIG, no such logger or level; INVALID_REQUEST, an invalid operation.
     """
     for name, operation, level in changes:
         _validate(name, operation, level)
@@ -70,7 +74,7 @@ def _validate(name: str, operation: int, level: str | None) -> None:
 
 
 def _known_names() -> list[str]:
-    """Return the root, the audit log of the authorizer where there is one, and every logger of ours that exists."""
+    """Return the root, the authorizer's audit log if any, and every existing logger of ours."""
     names = [name for name in list(logging.root.manager.loggerDict) if name == OWN_PREFIX or name.startswith(OWN_NAMES)]
     return [ROOT, *sorted(names)]
 
@@ -80,5 +84,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_name(level: int) -> str:
-    """Return the most verbose of Kafka's levels that a logger of this level lets through."""
+    """Return the most verbose Kafka level that a logger of this level lets through."""
     return next((name for name, number in LEVELS.items() if number >= level), "FATAL")

@@ -1,11 +1,17 @@
-"""The logins of a SASL listener: a frame handler in front of the pipeline, which lets through what a client may send by then.
+"""Logins of a SASL listener: a frame handler in front of the pipeline.
 
-Decides nothing about logins: ``LoginSession`` says what to do with each frame, and this module does it. It passes frames on, sends what a
-session sends, finds what a login has to look up, keeps refused logins waiting and closes them (KIP-306), and puts the principal into the
-connection's context. A listener without SASL has no such handler, and pays nothing for it.
+It passes on the frames that a client may send at the time. Decides nothing about logins.
+``LoginSession`` decides on each frame, and this module acts. It passes frames on, sends a session's
+responses, looks up data for a login, delays and closes refused logins (KIP-306), and puts the
+principal into the connection's context. A listener without SASL has no such handler, at no cost.
 
-Invariants: before the login the pipeline gets no frame but ApiVersions; a refusal is sent after the delay and never before it; so many
-refusals wait at once, of one address and of all, and those beyond are closed without a response; no token is logged.
+Invariants:
+
+- Before the login the pipeline gets no frame but ApiVersions.
+- A refusal is sent after the delay and never before it.
+- The number of waiting refusals is bounded, for one address and for all. Further ones are closed
+  without a response.
+- No token is logged.
 """
 
 import logging
@@ -27,30 +33,30 @@ from log_service.security.sasl.session import Close, Login, LoginPolicy, LoginSe
 
 MAX_DELAYED_COUNT = 1_000
 MAX_DELAYED_COUNT_OF_HOST = 100
-"""Refused logins that are kept waiting, of all addresses and of one; those beyond are closed at once."""
+"""Refused logins that are delayed, of all addresses and of one. Further ones are closed at once."""
 LOOKUP_TIMEOUT_S = 10.0
-"""How long a login may be looked up."""
+"""Timeout of a login's lookup."""
 
 logger = logging.getLogger(__name__)
 
 Find = Callable[[Any], Awaitable[object]]
-"""Finds what a login has to look up; None where there is no such thing."""
+"""Looks up data for a login, None if there is none."""
 
 
 @dataclass(slots=True)
 class LoginMeter:
-    """What was counted of a listener's logins with one mechanism."""
+    """Counters of a listener's logins with one mechanism."""
 
     success_total: int = 0
     failure_total: int = 0
     repeated_success_total: int = 0
     repeated_failure_total: int = 0
     expired_total: int = 0
-    """Connections that were closed because their login had ended."""
+    """Connections that were closed because their login had expired."""
 
 
 class RefusalQueue:
-    """How many refused logins are kept waiting, on all listeners of a node."""
+    """Counts the delayed refusals on all listeners of a node."""
 
     def __init__(self) -> None:
         self._count_of_host: Counter[str] = Counter()
@@ -76,7 +82,7 @@ class RefusalQueue:
 
 
 class LoginHandler:
-    """The frame handler of one listener; ``handler`` gets what is let through."""
+    """The frame handler of one listener. ``handler`` gets the frames that are passed on."""
 
     def __init__(
         self,
@@ -90,7 +96,10 @@ class LoginHandler:
         failed_delay_ms: int,
     ) -> None:
         self.meters = {mechanism: LoginMeter() for mechanism in ("", *policy.mechanisms)}
-        """By mechanism; the empty one has the logins that failed before the client chose a mechanism that is offered."""
+        """By mechanism.
+
+        The empty one has logins that failed before the client chose an offered mechanism.
+        """
         self.failures = FailureCounts()
         self._handler = handler
         self._policy = policy
@@ -126,7 +135,10 @@ class LoginHandler:
         return self._perform(context, session, step)
 
     def connection_closed(self, context: ConnectionContext) -> None:
-        """Forget the session. A client that leaves when it sees its token refused was refused."""
+        """Drop the session.
+
+        A client that leaves when it sees its token refused counts as refused.
+        """
         session = self._sessions.pop(context.connection_id, None)
         reason = None if session is None else session.untold_refusal
         if session is not None and reason is not None:
@@ -143,7 +155,7 @@ class LoginHandler:
         return response
 
     def _perform(self, context: ConnectionContext, session: LoginSession, step: Step) -> Response:
-        """Do what a session says of a frame that was not passed on.
+        """Carry out a session's step for a frame that was not passed on.
 
         Raises:
             ProtocolError: the connection must be closed.
@@ -162,7 +174,7 @@ class LoginHandler:
         raise ProtocolError(step.reason)
 
     async def _look_up(self, context: ConnectionContext, session: LoginSession, step: Wait, response: PendingResponse) -> None:
-        """Find what a login wants, and respond; nothing that goes wrong here may end another connection."""
+        """Look up data for a login, and respond. An error here must not end another connection."""
         found: object = None
         with trio.move_on_after(LOOKUP_TIMEOUT_S):
             try:
@@ -192,13 +204,13 @@ class LoginHandler:
         logger.debug("%s from %s logged in with %s", login.accepted.principal, context.peer_host, login.mechanism)
 
     def _refuse(self, context: ConnectionContext, session: LoginSession, step: Refuse, response: PendingResponse) -> None:
-        """Send a refusal after the delay, and close; where too many wait, close at once.
+        """Send a refusal after the delay, and close. If too many wait, close at once.
 
         Raises:
             ProtocolError: too many wait.
         """
         self._note_refusal(context, session, step.reason)
-        context.must_log_in_by_ms = None  # the refusal has its own time
+        context.must_log_in_by_ms = None  # the refusal has its own delay
         context.finish()
         if not self._refusals.try_enter(context.peer_host):
             response.complete(None)
@@ -224,7 +236,10 @@ class LoginHandler:
 
 
 def _has_no_error(chunks: list[Chunk]) -> bool:
-    """Whether a response to ApiVersions carries no error: the code stands behind size and correlation id in all of its versions."""
+    """Whether a response to ApiVersions carries no error.
+
+    The code follows size and correlation id in all of its versions.
+    """
     first = chunks[0]
     assert isinstance(first, bytes | bytearray | memoryview)
     position = SIZE_BYTES + 4

@@ -1,9 +1,11 @@
-"""The logins that a node takes: what each of its SASL listeners offers, made from the configuration and the newest metadata.
+"""The logins of a node: the mechanisms that each SASL listener offers.
 
-Decides what stands in the way of a start: a JAAS text that is wrong, or belongs to another mechanism. Users of PLAIN stand in the JAAS text
-of the listener, which may change while the node runs; users of SCRAM stand in the metadata. A change of a JAAS text is judged before it is
-made, and again when it comes with the metadata, where the users of before stay if it cannot be used. Apache Kafka takes any such text, and
-heeds it at its next start. Logins that are complete go on.
+They are made from the configuration and the newest metadata. Decides which JAAS texts prevent a
+start: invalid ones and those of another mechanism. Users of PLAIN are in the JAAS text of the
+listener, which may change while the node runs. Users of SCRAM are in the metadata. A change of a
+JAAS text is validated before it is made, and again when it arrives with the metadata. Then the
+previous users stay if it is unusable. Apache Kafka takes any such text, and applies it at its next
+start. Completed logins stay valid.
 """
 
 import hmac
@@ -43,11 +45,12 @@ logger = logging.getLogger(__name__)
 
 
 class DecoySecret:
-    """What decoys are made of: the same on all nodes of a cluster, and for as long as a node runs.
+    """The secret of decoys, the same on all nodes of a cluster and as long as a node runs.
 
-    It is made of the ids of the log directories of the broker whose number is lowest, which are random and are told only to those who may
-    also ask for the users, and of the secret of delegation tokens, where there is one. It depends on no user. A controller that knows no
-    broker yet makes do with numbers of its own.
+    It is derived from the log directory ids of the broker with the lowest id, and from the secret
+    of delegation tokens, if any. The ids are random, and are visible only to clients that may also
+    list the users. The secret depends on no user. A controller that knows no broker yet uses a
+    random number of its own.
     """
 
     def __init__(self, image: Callable[[], MetadataImage], token_secret: SecretText | None, rng: Random) -> None:
@@ -61,7 +64,7 @@ class DecoySecret:
         return "<DecoySecret>"
 
     def reveal(self) -> bytes:
-        """Return it."""
+        """Return the secret."""
         if self._kept is None:
             brokers = self._image().cluster.brokers
             ids = [each.bytes for each in sorted(brokers[min(brokers)].log_dirs)] if brokers else []
@@ -73,9 +76,10 @@ class DecoySecret:
 
 
 class ScramUsers:
-    """The SCRAM credentials of the newest metadata, and decoys for names that are not there.
+    """The SCRAM credentials of the newest metadata, and decoys for unknown names.
 
-    Decoys of users have the shape that most credentials of the mechanism have; those of tokens have the shape of tokens.
+    Decoys of users have the shape that most credentials of the mechanism have. Those of tokens have
+    the shape of tokens.
     """
 
     def __init__(self, image: Callable[[], MetadataImage], secret: DecoySecret) -> None:
@@ -102,7 +106,7 @@ class ScramUsers:
 
 
 class Offer:
-    """What one listener offers."""
+    """The mechanisms that one listener offers."""
 
     _plain_users: Mapping[str, SecretText]
 
@@ -125,7 +129,7 @@ class Offer:
                 self.oauth = OAuthOffer(listener.name, mechanism.oauth, entry, env)
 
     def validate(self, names: Collection[str], texts: Mapping[str, str]) -> None:
-        """Judge JAAS texts of the listener, before they change.
+        """Validate changes of the listener's JAAS texts.
 
         Raises:
             ConfigError: one cannot be used.
@@ -136,7 +140,7 @@ class Offer:
                 _entry(self._listener, mechanism, SecretText(text))
 
     def follow(self, texts: Mapping[str, str]) -> None:
-        """Take over the users of PLAIN: those of a text that was set while the node runs, else those of the node's file.
+        """Take over the users of PLAIN, from a dynamically set text or else from the node's file.
 
         Raises:
             ConfigError: the text cannot be used; the users stay.
@@ -147,7 +151,7 @@ class Offer:
             self._plain_users = _entry(self._listener, Mechanism.PLAIN, plain.jaas if text is None else SecretText(text)).plain_users()
 
     def policy(self) -> LoginPolicy:
-        """Return what sessions of the listener go by."""
+        """Return the policy of the listener's sessions."""
         mechanisms = self.config.mechanisms
         lifetimes = {name: mechanism.max_reauth_ms for name, mechanism in mechanisms.items()}
         return LoginPolicy(mechanisms=tuple(mechanisms), begin=self._begin, max_reauth_ms=lifetimes)
@@ -170,7 +174,7 @@ class NodeLogins:
     """The logins of all listeners of a node.
 
     Raises:
-        ConfigError: a listener cannot offer what its keys say.
+        ConfigError: a listener cannot offer the logins of its keys.
     """
 
     def __init__(self, env: NodeEnv, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
@@ -192,16 +196,18 @@ class NodeLogins:
         return f"<NodeLogins of {', '.join(self._offers) or 'no listener'}>"
 
     async def validate(self, names: Collection[str], texts: Mapping[str, str]) -> None:
-        """Judge a change of this broker's configuration: ``names`` are those that change, ``texts`` all that would be set.
+        """Validate a change of this broker's configuration.
+
+        ``names`` are the changing keys. ``texts`` are all keys that would be set.
 
         Raises:
-            ConfigError: a listener could not go by it.
+            ConfigError: a listener could not use it.
         """
         for offer in self._offers.values():
             offer.validate(names, texts)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Go by what holds now, where the configuration of this broker changed."""
+        """Apply the effective texts if the configuration of this broker changed."""
         if (ResourceType.BROKER, self._node_id) not in delta.changed_configs:
             return
         texts = image.configs.of(ResourceType.BROKER, self._node_id)
@@ -212,10 +218,10 @@ class NodeLogins:
                 logger.error("Listener %s keeps its users: %s", name, error)
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Fetch what is needed to check tokens, and keep it fresh in ``nursery``.
+        """Fetch the keys that check tokens, and refresh them in ``nursery``.
 
         Raises:
-            ConfigError: it cannot be had.
+            ConfigError: they cannot be fetched.
         """
         for offer in self._offers.values():
             if offer.oauth is not None:
@@ -224,7 +230,7 @@ class NodeLogins:
                     nursery.start_soon(offer.oauth.jwks.run)
 
     def in_front_of(self, handler: FrameHandler, listener: ListenerConfig, start_task: StartTask) -> FrameHandler:
-        """Return what takes the frames of a listener: ``handler`` itself, or the listener's logins in front of it."""
+        """Return a listener's frame handler: ``handler`` itself, or its logins in front of it."""
         offer = self._offers.get(listener.name)
         if offer is None:
             return handler

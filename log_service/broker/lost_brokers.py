@@ -1,12 +1,18 @@
-"""Brokers whose process has just ended, between the end of their connections and the election of others in their place.
+"""Lost brokers: their process has just ended, and others are not elected in their place yet.
 
-Decides which responses wait for that election. A client asks another broker at once where its leader's connection ends. Told of the dead
-leader, librdkafka asks again a second later. So a response that would name a dead broker waits until the image names another, or none. A
-dead broker also stays among those that clients are told of for a while after its fencing: librdkafka ends the thread of a broker that a
-response leaves out, and loses another second where that thread has not handed its partitions over yet.
+Decides which responses wait for that election. A client asks another broker at once when its
+leader's connection ends. If it is sent the dead leader, librdkafka asks again only a second later.
+Therefore a response that would name a dead broker waits until the image names another leader, or
+none. A dead broker also stays listed for clients for a while after its fencing. The reason is that
+librdkafka ends the thread of a broker that a response leaves out. It loses another second if that
+thread has not handed its partitions over yet.
 
-Invariants: a broker counts as lost only while its addresses refuse connections, or that is being found out; a response waits once, within
-``node.death.grace.ms`` and the time for an election; nothing waits where that key is 0 or less.
+Invariants:
+
+- A broker counts as lost only while its addresses refuse connections, or while that is being
+  probed.
+- A response waits once, within ``node.death.grace.ms`` and the time for an election.
+- Nothing waits if that key is 0 or less.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,23 +34,35 @@ from log_service.replication.purgatory import Purgatory, Watch
 R = TypeVar("R", bound=Message)
 
 ELECTION_MS = 300
-"""How long a response waits at most for the election after the grace: the active controller may have died, too."""
+"""How long a response waits at most for the election after the grace period.
+
+The active controller may have died, too.
+"""
 PROBE_PAUSE_MS = 20
-"""Before another probe where the last one was broken off: the process is going, and the system closes its sockets one by one."""
+"""Pause before the next probe after one that was broken off.
+
+The process is exiting, and the system closes its sockets one by one.
+"""
 STAYS_LISTED_MS = 5_000
-"""How long clients are told of a broker after its fencing. Those that it led partitions for ask within a second or two."""
+"""How long a broker stays listed for clients after its fencing.
+
+Clients of its partitions ask within a second or two.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Loss:
-    """A broker that has lost its connection; ``until_ms`` is when responses wait no more."""
+    """A broker that has lost its connection. ``until_ms`` is when responses stop waiting."""
 
     epoch: BrokerEpoch
     until_ms: int
 
 
 class LostBrokers:
-    """What one node knows of the deaths of others. ``start_task`` runs probes; ``grace_ms`` is ``node.death.grace.ms``."""
+    """The lost brokers known to one node.
+
+    ``start_task`` runs probes. ``grace_ms`` is ``node.death.grace.ms``.
+    """
 
     def __init__(
         self,
@@ -70,13 +88,13 @@ class LostBrokers:
         return f"<LostBrokers {sorted(self._losses)} waiting={len(self._waiting)}>"
 
     def __len__(self) -> int:
-        """Return how many responses wait."""
+        """Return the number of waiting responses."""
         return len(self._waiting)
 
     # Signs of death
 
     def connection_lost(self, host: str, port: int) -> None:
-        """Take note that a connection of this node to another was ended by its peer, and find out whether a broker is gone."""
+        """Note that another node closed its connection, and find out whether a broker is gone."""
         broker = next((each for each in self._image().cluster.unfenced() if self._is_at(each, host, port)), None)
         if broker is None or broker.node_id in self._losses or self._grace_ms <= 0:
             return
@@ -89,7 +107,7 @@ class LostBrokers:
         return endpoint is not None and (endpoint.host, endpoint.port) == (host, port)
 
     async def _examine(self, broker: BrokerRegistration, loss: _Loss) -> None:
-        """Settle the loss of a broker that responds, or that may be there all the same."""
+        """Settle the loss of a broker that responds, or that may be alive."""
         from log_service.controller.death_detector import probe  # noqa: PLC0415 - a node alone loses no broker
         from log_service.controller.death_watch import Finding  # noqa: PLC0415 - as above
 
@@ -102,13 +120,13 @@ class LostBrokers:
             self._settle(broker.node_id, loss)
 
     def _settle(self, node_id: NodeId, loss: _Loss) -> None:
-        """Let all respond that wait for what becomes of a broker."""
+        """Let the responses that wait for a broker leave."""
         if self._losses.get(node_id) is loss:
             del self._losses[node_id]
             self._waiting.check(node_id)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Settle losses that the image knows of, and note which brokers were fenced."""
+        """Settle losses that the image shows, and note which brokers were fenced."""
         for node_id, broker in delta.changed_brokers.items():
             before = delta.base.cluster.brokers.get(node_id)
             if broker is not None and broker.is_fenced and before is not None and not before.is_fenced and before.epoch == broker.epoch:
@@ -118,10 +136,10 @@ class LostBrokers:
             if now is None or now.is_fenced or now.epoch != loss.epoch:
                 self._settle(node_id, loss)
 
-    # What clients are told
+    # Responses to clients
 
     def just_fenced(self) -> frozenset[NodeId]:
-        """Return the brokers that clients are told of although they are fenced."""
+        """Return the fenced brokers that stay listed for clients."""
         if not self._fenced:
             return frozenset()
         now_ms, brokers = self._env.clock.monotonic_ms(), self._image().cluster.brokers
@@ -129,7 +147,10 @@ class LostBrokers:
         return frozenset(each for each, (epoch, _) in self._fenced.items() if each in brokers and brokers[each].epoch == epoch)
 
     def respond(self, call: Call, leaders: Callable[[], Iterable[NodeId]], describe: Callable[[], R]) -> R | Deferred:
-        """Respond with what ``describe`` returns: at once, or, where one of the leaders is lost, once it is settled what becomes of it."""
+        """Return the response of ``describe``, or defer it if one of the leaders is lost.
+
+        It is sent once the loss is settled.
+        """
         lost = self._lost_of(leaders) if self._losses else ()
         if not lost:
             return describe()
@@ -150,7 +171,7 @@ class _Waiting:
         self._describe = describe
 
     def wait(self, watch: Watch[NodeId]) -> None:
-        """Wait no longer than the connection is there."""
+        """Stop waiting when the connection ends."""
         self.deferred.on_discard(watch.cancel)
 
     def is_ready(self, _key: NodeId) -> bool:
@@ -158,9 +179,9 @@ class _Waiting:
         return self._is_settled()
 
     def on_ready(self) -> None:
-        """Respond."""
+        """Send the response."""
         self.deferred.complete_with(self._describe)
 
     def on_expired(self) -> None:
-        """Respond all the same."""
+        """Send the response although the loss is not settled."""
         self.deferred.complete_with(self._describe)

@@ -1,8 +1,9 @@
-"""``serve``: runs one node in the foreground from a file of server properties, until a signal stops it.
+"""``serve`` runs one node in the foreground from a file of server properties, until a signal.
 
-Decides what the operator is told, and with which exit code: 0 stopped gracefully, 2 the configuration cannot be honoured, 3 a listener
-cannot be bound, 4 a log directory cannot be used or failed, 5 the disk is full, 1 anything else. The first SIGTERM or SIGINT stops
-gracefully. One that follows after a second or more stops at once (exit code 1).
+Decides the messages to the operator and the exit code: 0 stopped gracefully, 2 the configuration
+cannot be honoured, 3 a listener cannot be bound, 4 a log directory cannot be used or failed, 5 the
+disk is full, 1 anything else. The first SIGTERM or SIGINT stops gracefully. A further one after a
+second or more stops at once (exit code 1).
 """
 
 import errno
@@ -34,7 +35,12 @@ from log_service.storage.log_directory import is_full_disk
 logger = logging.getLogger(__name__)
 
 SWITCH_SECONDS = 0.001
-"""How long a thread of the pool that computes (a cleaner's, a coordinator that loads) may keep the event loop waiting; Python's is 5 ms."""
+"""How long a computing thread of the pool may keep the event loop waiting.
+
+Python's default is 5 ms.
+
+Such threads belong to the cleaner, or to a coordinator that loads.
+"""
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -42,7 +48,7 @@ _CANNOT_BIND = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES})
 
 
 class ExitCode(IntEnum):
-    """What the process ends with."""
+    """Exit codes of the process."""
 
     OK = 0
     FAILED = 1
@@ -55,7 +61,7 @@ class ExitCode(IntEnum):
 def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> int:
     """Run a node until it is told to stop, and return the exit code.
 
-    ``properties_path`` may be None where ``overrides`` (``key=value``) say everything.
+    ``properties_path`` may be None if ``overrides`` (``key=value``) hold all keys.
     """
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(LineFormatter(LOG_FORMAT))
@@ -63,7 +69,7 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     logging.getLogger("log_service").setLevel(logging.INFO)
     sys.setswitchinterval(SWITCH_SECONDS)
     shorten_time_slices()
-    gc.disable()  # what a start makes stays: there is nothing to look for until the node is ready
+    gc.disable()  # the objects of a start stay, so there is no garbage until the node is ready
     try:
         config, settings = read_configuration(properties_path, overrides)
         set_audit_level(config)
@@ -87,10 +93,11 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
 
 
 def read_configuration(properties_path: Path | str | None, overrides: Sequence[str]) -> tuple[NodeConfig, ServerSettings]:
-    """Return the configuration of a file with overrides over it.
+    """Return the configuration of a file, with overrides applied.
 
     Raises:
-        ConfigError: the file cannot be read, or asks for what is not there; the text names the file.
+        ConfigError: the file cannot be read, or asks for a feature that does not exist; the text
+            names the file.
     """
     if properties_path is None:
         return _parsed("", overrides)
@@ -113,7 +120,10 @@ def _parsed(text: str, overrides: Sequence[str]) -> tuple[NodeConfig, ServerSett
 
 
 def set_audit_level(config: NodeConfig) -> None:
-    """Let the decisions through that the audit log is to have; without one the level is that of all loggers."""
+    """Set the level of the audit log, so that it gets the configured decisions.
+
+    Without an audit log its level is that of all loggers.
+    """
     audit = None if config.authorizer is None else config.authorizer.audit
     if audit is not None:
         from log_service.security.audit import LOGGER_NAME as AUDIT_LOGGER  # noqa: PLC0415 - many nodes have no audit log
@@ -122,7 +132,10 @@ def set_audit_level(config: NodeConfig) -> None:
 
 
 def _own_name() -> str:
-    """Return this machine's name, which clients are told for a listener on every address; localhost where the name leads nowhere."""
+    """Return this machine's name, as advertised for a listener on all addresses.
+
+    Return localhost if the name does not resolve.
+    """
     name = socket.getfqdn()
     try:
         socket.getaddrinfo(name, None)
@@ -132,7 +145,7 @@ def _own_name() -> str:
 
 
 def _decoded(content: bytes) -> str:
-    """Return the text of a file: UTF-8, or what Java takes any file for, Latin-1."""
+    """Return the text of a file: UTF-8, or else Latin-1, as Java reads it."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -174,7 +187,7 @@ def _announce(config: NodeConfig, broker: Broker) -> None:
 
 
 async def _watch_signals(signals: AsyncIterator[int], broker: Broker, nursery: trio.Nursery) -> None:
-    """Stop gracefully at the first wish, at once at the second."""
+    """Stop gracefully at the first signal, at once at the second."""
     wishes = StopWishes()
     async for number in signals:
         name = signal.Signals(number).name

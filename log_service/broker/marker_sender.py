@@ -1,16 +1,21 @@
-"""Sends the markers of transactions that end to the leaders of their partitions, until all have them.
+"""Sends the markers of ending transactions to the leaders of their partitions, until all have them.
 
-Decides when to try again; what is owed, to whom, and what a response means is ``coordinator.transaction.markers``'s to say. A marker goes
-to the leader of the moment: to another node on the listener on which brokers reach each other, to this node by a call. Both get the same
-request, and what they answer means the same.
+Decides when to retry. ``coordinator.transaction.markers`` decides which markers are owed to which
+leader, and the meaning of a response. A marker goes to the current leader: to another node over the
+listener between brokers, to this node by a call. Both get the same request and give the same
+response.
 
-While markers are owed, the producer's next transaction cannot begin. Markers that followers or other nodes have to get go at once. Those
-of this node's unreplicated partitions wait for a moment, and are written in one stretch with the end of the transaction: the client that
-hears of the outcome is often woken on this node's core, and would stand behind them. A request that needs them says so with ``hurry``.
+While markers are owed, the producer's next transaction cannot begin. Markers for followers or other
+nodes go at once. Those of this node's unreplicated partitions wait for a moment, and are written in
+one stretch with the end of the transaction. The reason is that the client that gets the outcome
+often wakes on this node's core, and would have to wait for them. A request that needs them calls
+``hurry``.
 
-Invariants: while a marker is owed, the sender looks for its partition's leader at least every ``RETRY_MS``; a marker that is put off is
-written within ``PUT_OFF_MS``, and in the next turn of the event loop after ``hurry``; or, where a batch of this node waits for followers
-then, right behind that one.
+Invariants:
+
+- While a marker is owed, the sender looks for its partition's leader at least every ``RETRY_MS``.
+- A delayed marker is written within ``PUT_OFF_MS``, or in the next turn of the event loop after
+  ``hurry``. If a batch of this node waits for followers then, it is written right after that batch.
 """
 
 import logging
@@ -34,17 +39,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 100
-"""The pause before markers that were refused, or that have no leader to go to, are tried again."""
+"""Pause before markers that were refused, or that have no leader, are tried again."""
 PUT_OFF_MS = 1
-"""The pause before markers of unreplicated partitions are written, in which a client that waited for the outcome gets the processor."""
+"""Delay of markers of unreplicated partitions.
+
+A client that waited for the outcome gets the processor in it.
+"""
 PURPOSE = "transaction markers"
 
 WriteHere = Callable[[WriteTxnMarkersRequest, Callable[[WriteTxnMarkersResponse], None]], None]
-"""Writes markers to partitions that this node leads, and calls back once with the response, now or later."""
+"""Writes markers to partitions that this node leads.
+
+Calls back once with the response, now or later.
+"""
 
 
 class MarkerSender:
-    """The markers that this node owes, on their way. ``on_written`` hears of each partition that has its marker."""
+    """The sender of the markers that this node owes.
+
+    ``on_written`` is called for each partition that has its marker.
+    """
 
     def __init__(
         self,
@@ -71,27 +85,30 @@ class MarkerSender:
         return f"<MarkerSender {self._queue!r}>"
 
     def send(self, owner: Owner, due: DueMarkers) -> None:
-        """Owe the markers of a transaction, and send them soon."""
+        """Add the markers of a transaction, and send them soon."""
         self._queue.add(owner, due)
         self._is_changed.set()
 
     def hurry(self) -> None:
-        """Write what is owed to this node's partitions in the next turn of the event loop: a request waits for it."""
+        """Write the markers of this node's partitions in the next turn of the event loop.
+
+        A request waits for them.
+        """
         if len(self._queue):
             self._put_off_until = -math.inf
             self._is_changed.set()
 
     def drop(self, partition: int) -> None:
-        """Owe nothing any more for a partition of ``__transaction_state`` that this node leads no more."""
+        """Drop the markers of a lost ``__transaction_state`` partition."""
         self._queue.drop(partition)
 
     @property
     def unknown_destination_count(self) -> int:
-        """How many transactions have a marker for a partition without a leader at the moment."""
+        """The number of transactions with a marker for a partition that has no leader now."""
         return self._queue.count_without_leader(self._find_leader)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Send what is owed; runs until cancelled."""
+        """Send the owed markers, until cancelled."""
         async with trio.open_nursery() as nursery:
             task_status.started()
             while True:
@@ -107,7 +124,7 @@ class MarkerSender:
 
     def _send_waiting(self, nursery: trio.Nursery) -> None:
         is_over = self._put_off_until is not None and self._put_off_until <= trio.current_time()
-        if is_over and not self._queue.is_busy(self._node_id):  # else they are due with the next batch, and are not put off again
+        if is_over and not self._queue.is_busy(self._node_id):  # otherwise they go with the next batch, and are not delayed again
             self._put_off_until = None
         batches, gone = self._queue.take(self._find_leader if is_over else self._find_leader_or_put_off)
         for entry in gone:
@@ -128,10 +145,10 @@ class MarkerSender:
         for transactional_id in settled.given_up:
             logger.warning("Another coordinator owns transactional id %r by now; its markers are not sent from here", transactional_id)
         if len(self._queue) and not settled.is_retrying:
-            self._is_changed.set()  # more may have come for this broker meanwhile
+            self._is_changed.set()  # more markers may have been added for this broker meanwhile
 
     def _write_to_this_node(self, batch: MarkerBatch, nursery: trio.Nursery) -> None:
-        """Write markers now. Where followers have to get them first, a task waits for the response."""
+        """Write markers now. If followers have to get them first, a task waits for the response."""
         responses: list[WriteTxnMarkersResponse] = []
         has_come = trio.Event()
 
@@ -145,7 +162,7 @@ class MarkerSender:
 
         try:
             self._write_here(batch.request(), on_response)
-        except Exception:  # a bug of ours costs these markers, which are sent again, as it would cost a connection
+        except Exception:  # a bug of ours costs these markers, which are sent again
             logger.exception("Markers of transactions could not be written to this node's partitions; they are tried again")
             self._settle(batch, None)
         else:
@@ -172,7 +189,10 @@ class MarkerSender:
         return None if registration.leader == NO_NODE else registration.leader
 
     def _find_leader_or_put_off(self, where: TopicPartition) -> NodeId | Gone | None:
-        """Return the leader; None for an unreplicated partition of this node, for which there is time."""
+        """Return the leader, None for an unreplicated partition of this node.
+
+        Its marker is delayed.
+        """
         registration = self._image().topics.partition(where.topic, where.partition)
         if registration is not None and registration.leader == self._node_id and len(registration.replicas) == 1:
             self._put_off_until = self._put_off_until or trio.current_time() + PUT_OFF_MS / 1_000

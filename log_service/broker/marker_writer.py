@@ -1,10 +1,12 @@
-"""Writes the markers of transactions that end to partitions that this node leads, for every coordinator that asks.
+"""Writes the markers of ending transactions to partitions that this node leads.
 
-Decides what becomes of each partition that a request names, and when the request is answered: once every marker is below the high
-watermark, or refused. Who may ask is not looked at here: a request of another node was authorized before, and this node's own coordinators
-need no permission. A marker of an earlier coordinator, or of an earlier producer, is refused by the log in either case.
+Any coordinator may ask. Decides the result of each partition that a request names, and when the
+response leaves: once every marker is below the high watermark, or refused. Permissions are not
+checked here. A request of another node was authorized before, and this node's own coordinators need
+no permission. The log refuses a marker of an earlier coordinator or producer epoch in either case.
 
-Partitions of ``__consumer_offsets`` go through the group coordinator, which lets the positions of the transaction count, or forgets them.
+Partitions of ``__consumer_offsets`` go through the group coordinator, which commits or drops the
+offsets of the transaction.
 
 Invariant: ``on_response`` is called once.
 """
@@ -28,7 +30,7 @@ from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 
 REQUEST_TIMEOUT_MS = 30_000
-"""How long a marker may wait for the high watermark: Kafka's ``request.timeout.ms``."""
+"""How long a marker may wait for the high watermark, as Kafka's ``request.timeout.ms``."""
 
 _COORDINATOR_IS_ELSEWHERE = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
@@ -40,7 +42,10 @@ OnResponse = Callable[[WriteTxnMarkersResponse], None]
 def write_markers(
     replicas: ReplicaManager, groups: GroupService, request: WriteTxnMarkersRequest, on_response: OnResponse, deadline_ms: int
 ) -> None:
-    """Append all markers of a request; ``on_response`` is called once, now or later, at ``deadline_ms`` (monotonic) at the latest."""
+    """Append all markers of a request.
+
+    ``on_response`` is called once, now or later, at ``deadline_ms`` (monotonic) at the latest.
+    """
     writing = _Writing(replicas, groups, on_response, deadline_ms)
     for marker in request.markers:
         writing.write(marker)
@@ -54,7 +59,7 @@ def _partitions_of(marker: WritableTxnMarker) -> list[TopicPartition]:
 
 
 class _WaitingMarker:
-    """A marker that is appended, and waits until all in-sync replicas have it."""
+    """An appended marker that waits until all in-sync replicas have it."""
 
     __slots__ = ("_code", "_leader_epoch", "_partition", "_required_offset", "_settle")
 
@@ -66,22 +71,22 @@ class _WaitingMarker:
         self._code: ErrorCode | None = None
 
     def is_ready(self, key: TopicPartition) -> bool:  # noqa: ARG002 - it waits for one partition
-        """Whether it is known how the append came out."""
+        """Whether the result of the append is known."""
         self._code = self._partition.acknowledgement(self._leader_epoch, self._required_offset, needs_all=True)
         return self._code is not None
 
     def on_ready(self) -> None:
-        """Tell it."""
+        """Report the result."""
         assert self._code is not None
         self._settle(self._code)
 
     def on_expired(self) -> None:
-        """Tell that the replicas did not get it in time."""
+        """Report that the replicas did not get the marker in time."""
         self._settle(ErrorCode.REQUEST_TIMED_OUT)
 
 
 class _Writing:
-    """One request: its markers are appended in their order, and their results told when there are all."""
+    """One request. Its markers are appended in order, and their results are sent together."""
 
     def __init__(self, replicas: ReplicaManager, groups: GroupService, on_response: OnResponse, deadline_ms: int) -> None:
         self._replicas = replicas
@@ -106,7 +111,7 @@ class _Writing:
             self._write_one(told, where)
 
     def finish(self) -> None:
-        """Count the request as appended, or a result as told; respond with the last one."""
+        """Count the request as appended, or a result as known. Respond after the last one."""
         self._missing_count -= 1
         if self._missing_count == 0:
             self._on_response(WriteTxnMarkersResponse(markers=[_result(*each) for each in self._results.items()]))
@@ -142,7 +147,10 @@ class _Writing:
             self._replicas.delayed_produces.watch(waiting, (where,), self._deadline_ms)
 
     def _settle(self, producer_id: int, where: TopicPartition, code: ErrorCode) -> None:
-        """Take a result; a group coordinator that is not here is another leader to the transaction coordinator."""
+        """Store a result.
+
+        A group coordinator that is not here means another leader to the transaction coordinator.
+        """
         self._results[producer_id][where] = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _COORDINATOR_IS_ELSEWHERE else code
         self.finish()
 

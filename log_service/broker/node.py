@@ -1,7 +1,7 @@
-"""What the handlers of a node may use.
+"""The parts of a node that handlers may use.
 
-Decides nothing: the broker fills a ``QuorumNode`` for the controller's listeners and a ``Node`` for its own when it starts, and every
-handler gets one of them. There is no other place where handlers find state.
+Decides nothing. At its start the broker fills a ``QuorumNode`` for the controller's listeners and a
+``Node`` for its own. Every handler gets one of them, and finds state in no other place.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,18 +33,19 @@ from log_service.storage.log_manager import LogManager
 
 
 class ChangeJudge(Protocol):
-    """What judges a change of this broker's configuration that only this broker can judge."""
+    """Validator of changes of this broker's configuration that only this broker can check."""
 
     async def validate(self, names: frozenset[str], texts: Mapping[str, str], /) -> None:
-        """Judge a change: ``names`` are those that change, ``texts`` all that would be set for this broker. Raises ConfigError.
+        """Validate a change. It may wait for the disk.
 
-        It may wait for the disk.
+        ``names`` are the changing keys. ``texts`` are all keys that would be set for this broker.
+        Raises ConfigError.
         """
 
 
 @dataclass(slots=True, kw_only=True)
 class QuorumNode:
-    """What every node has, whatever its role: what handlers of the controller's listeners see."""
+    """The parts of every node, whatever its role, for handlers of the controller's listeners."""
 
     config: NodeConfig
     static_texts: Mapping[str, str] = field(repr=False)
@@ -55,9 +56,9 @@ class QuorumNode:
     run_in_pool: RunInPool
     raft: RaftDriver
     controller: ControllerChannel
-    """On a listener of the controller: this node's own one."""
+    """On a listener of the controller this is the node's own one."""
     controller_address: tuple[str, int] | None = None
-    """Where admin clients reach the controller of this node, as they are told."""
+    """Advertised address of this node's controller for admin clients."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,4 +82,7 @@ class Node(QuorumNode):
     lost_brokers: LostBrokers
     produce_lines: ProduceLines = field(default_factory=ProduceLines)
     judges: Sequence[ChangeJudge] = ()
-    """What judges changes of this broker's certificates and users, before the controller decides on them."""
+    """Validators of changes of this broker's certificates and users.
+
+    They are called before the controller decides on a change.
+    """

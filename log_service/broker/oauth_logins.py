@@ -1,6 +1,7 @@
-"""What a listener that offers OAUTHBEARER takes as a token: the issuer's keys, fetched before the node starts, and the claims that count.
+"""Validation of OAUTHBEARER tokens on a listener: the issuer's keys and the required claims.
 
-Knows no keys of the configuration, which ``config.oauth`` reads. The options of the unsecured validator stand in the JAAS text.
+The keys are fetched before the node starts. Knows no keys of the configuration, which
+``config.oauth`` reads. The options of the unsecured validator are in the JAAS text.
 """
 
 import logging
@@ -27,9 +28,11 @@ logger = logging.getLogger(__name__)
 
 
 class OAuthOffer:
-    """How tokens of one listener are checked. ``jwks`` are the issuer's keys, None where tokens need no signature.
+    """The token check of one listener.
 
-    Options ``ssl.*`` of the JAAS text say whom a URL of the issuer is trusted by, as in Apache Kafka.
+    ``jwks`` are the issuer's keys, None if tokens need no signature.
+
+    Options ``ssl.*`` of the JAAS text set the trust store for an issuer's URL, as in Apache Kafka.
 
     Raises:
         ConfigError: an option of the JAAS text has no meaning.
@@ -64,14 +67,14 @@ class OAuthOffer:
 
     @property
     def validate(self) -> Validate:
-        """What checks a token."""
+        """The function that checks a token."""
         return self._validate_unsecured if self.jwks is None else self.jwks.validate
 
     async def fetch_keys(self) -> None:
         """Fetch the keys for the first time.
 
         Raises:
-            ConfigError: they cannot be had; the node must not start.
+            ConfigError: they cannot be fetched; the node must not start.
         """
         if self.jwks is None:
             return
@@ -83,7 +86,7 @@ class OAuthOffer:
             raise ConfigError(f"the keys of OAUTHBEARER on listener {self.listener} cannot be fetched: {error}") from error
 
     def _warnings(self) -> Iterator[str]:
-        """Yield what the configuration leaves open: one sentence for each."""
+        """Yield one sentence for each check that the configuration leaves out."""
         where = f"OAUTHBEARER on listener {self.listener}"
         if self._is_in_clear:
             text = "who stands between can name keys of his own, and be anyone; use an https URL"

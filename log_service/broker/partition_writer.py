@@ -1,8 +1,9 @@
 """A partition of a coordinator's topic as the coordinator sees it: keys and values in, batches out.
 
-Decides how a coordinator's records become one batch; what they mean is the coordinator's. Other listeners of the partition, and consumers
-of the internal topic, hear of an append at once. The coordinator's own callback is called only when the high watermark moves later, never
-from inside its own ``append``: a decision is replayed before its reply leaves.
+Decides how a coordinator's records become one batch. The coordinator decides their meaning. Other
+listeners of the partition, and consumers of the internal topic, are notified of an append at once.
+The coordinator's own callback is called only when the high watermark moves later. It is never
+called inside its own ``append``, because a decision is replayed before its reply leaves.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,10 @@ from log_service.storage.append_result import AppendResult
 
 
 class PartitionWriter:
-    """A ``CoordinatorLog`` over one partition that this node leads in ``leader_epoch``. ``close`` it when leadership is lost."""
+    """A ``CoordinatorLog`` over one partition that this node leads in ``leader_epoch``.
+
+    ``close`` it when leadership is lost.
+    """
 
     def __init__(self, replicas: ReplicaManager, partition: Partition, codec: Codec = Codec.NONE) -> None:
         self._replicas = replicas
@@ -40,16 +44,19 @@ class PartitionWriter:
 
     @property
     def high_watermark(self) -> int:
-        """The offset below which records are safe, 0 once this node leads in a later epoch or not at all."""
+        """The high watermark, 0 once this node leads in a later epoch or not at all."""
         state = self._partition.state
         return state.high_watermark if state.leader_epoch == self.leader_epoch and state.is_leader else 0
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int, transaction: InTransaction | None = None) -> int:
-        """Append keys and values as one batch, in a producer's transaction where one is named, and return the log end offset.
+        """Append keys and values as one batch and return the log end offset.
+
+        The batch is part of ``transaction``, if one is given.
 
         Raises:
-            KafkaError: nothing was appended; NOT_ENOUGH_REPLICAS where fewer replicas are in sync than the topic asks for,
-                NOT_LEADER_OR_FOLLOWER in a later leader epoch: its coordinator has to load what this one does not know.
+            KafkaError: nothing was appended; NOT_ENOUGH_REPLICAS, fewer replicas are in sync than
+                the topic requires; NOT_LEADER_OR_FOLLOWER, the leader epoch is later, and its
+                coordinator has to load records that this one does not know.
         """
         builder = BatchBuilder(self._codec)
         for key, value in records:
@@ -62,11 +69,17 @@ class PartitionWriter:
         return self._end_after(lambda: self._replicas.append_own(self._partition, accept_own_batches(built), shown))
 
     def append_marker(self, marker: EndOfTransaction) -> int:
-        """Append the end of a producer's transaction and return the log end offset. Raises as ``append``, and as ``Log.append_marker``."""
+        """Append the end of a producer's transaction and return the log end offset.
+
+        Raises as ``append``, and as ``Log.append_marker``.
+        """
         return self._end_after(lambda: self._replicas.append_marker(self._partition, marker))
 
     def delete_records(self, end_offset: int) -> None:
-        """Delete what lies before an offset. Raises as ``Partition.delete_records``, NOT_LEADER_OR_FOLLOWER in a later leader epoch."""
+        """Delete the records before an offset.
+
+        Raises as ``Partition.delete_records``, and NOT_LEADER_OR_FOLLOWER in a later leader epoch.
+        """
         self._check_epoch()
         self._partition.delete_records(end_offset)
 
@@ -97,6 +110,6 @@ class PartitionWriter:
         return self._partition.read_batches()
 
     def close(self) -> None:
-        """Call no callback any more."""
+        """Stop all callbacks."""
         while self._registrations:
             self._registrations.pop().cancel()

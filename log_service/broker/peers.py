@@ -1,8 +1,10 @@
-"""The connections of a node to other nodes: made when they are first asked for, so that a node alone does not even import what they take.
+"""Connection pools of a node to other nodes, made on first use.
 
-Decides which pool a request takes: the quorum's requests have one of their own, with their own name, times and bound of one request in
-flight; those to the controller have one of their own where it is reached with another protection than brokers; all others share one. A
-destination's ``purpose`` keeps requests that wait long apart from those that do not. Finds where another broker listens.
+A single node therefore does not even import the modules for them. Decides the pool of a request.
+The quorum's requests have a pool of their own, with their own name, timeouts and one request in
+flight. Requests to controllers have their own pool if controllers are reached with another
+protection than brokers. All others share one. A destination's ``purpose`` keeps requests that wait
+long apart from those that do not. Finds the address of another broker.
 """
 
 from typing import TYPE_CHECKING
@@ -20,13 +22,15 @@ if TYPE_CHECKING:
     from log_service.rpc.pool import ConnectionPool, OnLost
 
 FIRST_RECONNECT_MS, LAST_RECONNECT_MS = 50, 500
-"""The pause before a controller is connected to again, as in Apache Kafka."""
+"""Pause before a controller is connected to again, as in Apache Kafka."""
 
 
 class Peers:
-    """The pools of one node. ``nursery`` holds their connections; it is set before the first request.
+    """The pools of one node.
 
-    ``on_lost`` hears where a connection to a broker has led that the broker has ended.
+    ``nursery`` holds their connections. It is set before the first request.
+
+    ``on_lost`` is called with the destination of a connection that its broker has ended.
     """
 
     def __init__(self, env: NodeEnv, config: NodeConfig, protection: Protection) -> None:
@@ -43,13 +47,13 @@ class Peers:
         return f"<Peers of={self._config.node_id} all={self._of_all!r} quorum={self._of_quorum!r}>"
 
     def pool(self) -> "ConnectionPool":
-        """Return the connections of all requests to brokers."""
+        """Return the pool of all requests to brokers."""
         if self._of_all is None:
             self._of_all = self._new_pool(self._settings(), self._protection.between_brokers, self.on_lost)
         return self._of_all
 
     def controller_pool(self) -> "ConnectionPool":
-        """Return the connections of all requests to controllers but the quorum's."""
+        """Return the pool of all requests to controllers, except the quorum's."""
         if self._protection.to_controllers is self._protection.between_brokers:
             return self.pool()
         if self._of_controllers is None:
@@ -62,7 +66,7 @@ class Peers:
         return RpcSettings(client_id=f"broker-{self._config.node_id}")
 
     def quorum_pool(self) -> "ConnectionPool":
-        """Return the connections of the quorum's requests."""
+        """Return the pool of the quorum's requests."""
         if self._of_quorum is None:
             from log_service.rpc.connection import RpcSettings  # noqa: PLC0415 - as above
             from log_service.rpc.retry import Backoff  # noqa: PLC0415 - as above
@@ -88,7 +92,10 @@ class Peers:
 def destination_of(
     image: MetadataImage, node_id: int, listener_name: str, purpose: str, *, with_fenced: bool = False
 ) -> "Destination | None":
-    """Return where a broker listens for other brokers, None where it is not registered, has no such listener, or is fenced."""
+    """Return a broker's address for other brokers.
+
+    Return None if it is not registered, has no such listener, or is fenced.
+    """
     broker = image.cluster.brokers.get(NodeId(node_id))
     endpoint = None if broker is None or (broker.is_fenced and not with_fenced) else broker.endpoints.get(listener_name)
     if endpoint is None:

@@ -1,10 +1,11 @@
-"""Requests that ask for many things, cut into requests that ask for some, and the responses to those joined into one.
+"""Cuts large requests into smaller ones, and joins their responses.
 
-Decides where a request may be cut: between the items of its lists, as the registry describes them. Each piece is a request of the same API,
-and asks for as much as the whole one beside the list. Plain functions: they may run in the pool.
+Decides where a request may be cut: between the items of its lists, as the registry describes them.
+Each piece is a request of the same API, with the same fields beside the list. Plain functions that
+may run in the pool.
 
-Invariants: the items of all pieces, one after the other, are those of the request in their order; a piece weighs at most what it was told,
-or holds one item that cannot be cut.
+Invariants: the items of all pieces, one after the other, are those of the request in their order. A
+piece weighs at most the given maximum, or holds one item that cannot be cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,9 @@ from log_service.protocol.schema import Message
 class Items:
     """A list of the request and the list of the response that answers it item by item.
 
-    ``named_by`` are the fields that an item has in both; a pair (field of the request, field of the response) where they differ. The items
-    of a request may be plain values: then ``value`` is the field of the response that holds one.
+    ``named_by`` are the fields that an item has in both. It has a pair (field of the request, field
+    of the response) if they differ. The items of a request may be plain values. Then ``value`` is
+    the field of the response that holds one.
     """
 
     asked: str
@@ -45,19 +47,27 @@ Levels = Sequence[Items]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a request. At the outermost ``depth`` levels its only item is the one that the piece before has a part of."""
+    """A part of a request.
+
+    At the outermost ``depth`` levels its only item continues the last item of the previous piece.
+    """
 
     request: Any
     depth: int
 
 
 def levels_of(request: Any, choices: Sequence[Levels]) -> Levels:
-    """Return the levels of the list that a request uses: versions of an API differ. Empty where it cannot be cut."""
+    """Return the levels of the list that a request uses, because versions of an API differ.
+
+    Return none if the request cannot be cut.
+    """
     return next((levels for levels in choices if getattr(request, levels[0].asked)), ())
 
 
 def split(request: Any, levels: Levels, *, max_weight: int, item_weight: int = 0, max_item_weight: int) -> list[Piece]:
-    """Cut a request into pieces of at most ``max_weight`` list elements. Each outermost item counts ``item_weight`` beside its elements.
+    """Cut a request into pieces of at most ``max_weight`` list elements.
+
+    Each outermost item counts ``item_weight`` beside its elements.
 
     Raises:
         ProtocolError: an item that cannot be cut has more than ``max_item_weight`` elements.
@@ -92,7 +102,7 @@ def split(request: Any, levels: Levels, *, max_weight: int, item_weight: int = 0
 
 
 def require_names_once(request: Any, levels: Levels) -> None:
-    """Check that a request names nothing twice, which is for one piece to find out otherwise.
+    """Check that a request names nothing twice. A single piece could not find that out.
 
     Raises:
         KafkaError: INVALID_REQUEST, it does.
@@ -106,7 +116,7 @@ def require_names_once(request: Any, levels: Levels) -> None:
 
 
 def join(told: Sequence[tuple[Piece, Any]], levels: Levels) -> Message:
-    """Return the response that the responses to all pieces make together. An error of any of them is one of the whole."""
+    """Return the joined response of all pieces. An error of any of them is one of the whole."""
     whole: Message = told[0][1]
     for piece, response in told[1:]:
         _join(whole, response, levels, piece.depth)
@@ -129,13 +139,13 @@ def _join(whole: Any, more: Any, levels: Levels, depth: int) -> None:
         known += new
     else:
         setattr(whole, items.told, [*known, *new])
-    if getattr(more, "node_endpoints", ()):  # where other leaders are (KIP-951): beside the items, and each once
+    if getattr(more, "node_endpoints", ()):  # other leaders' addresses (KIP-951): beside the items, each once
         ids = {each.node_id for each in whole.node_endpoints}
         whole.node_endpoints = [*whole.node_endpoints, *(each for each in more.node_endpoints if each.node_id not in ids)]
 
 
 def weight_of(item: Any) -> int:
-    """Return how many list elements an item is, itself included."""
+    """Return the number of list elements in an item, itself included."""
     return 1 + sum(_weights(item))
 
 
@@ -152,7 +162,7 @@ def _weights(item: Any) -> Iterator[int]:
 
 @cache
 def _lists(cls: type[Message]) -> tuple[tuple[str, bool], ...]:
-    """Return the lists of a struct, and whether structs are in them."""
+    """Return the lists of a struct, and whether they hold structs."""
     return tuple((field.name, field.struct is not None) for field in cls.SCHEMA.fields if field.is_array)
 
 

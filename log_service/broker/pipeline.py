@@ -1,14 +1,17 @@
 """The path of a request: find its quota, decode, authorize, handle, respond.
 
-Decides which failures are answered and which close the connection. An unknown API, a version that is not spoken and a body that does not
-parse close it, as they do in Kafka, with one log line (the server's). ApiVersions in an unknown version is answered in version 0, so that
-the client can step down (KIP-511). A ``KafkaError`` of any later step becomes the error response of the API. Any other exception is a bug:
-it costs the connection of its request and no other, and the server logs the traceback.
+Decides which failures are answered and which close the connection. An unknown API, an unsupported
+version and a body that does not parse close it, as in Kafka, with one log line (the server's).
+ApiVersions in an unknown version is answered in version 0, so that the client can step down
+(KIP-511). A ``KafkaError`` of any later step becomes the error response of the API. Any other
+exception is a bug. It closes the connection of its request and no other, and the server logs the
+traceback.
 
-Knows no API but two: Produce, whose requests it may recognize without decoding them, and Fetch, where followers are metered apart. Who may
-do what, and how much, is for the authorizer and the quotas to say; where there is none, everything is allowed and nothing is counted.
-The quotas come first: a request whose client has to pause is not decoded, and one that is refused is charged like any other.
-Requests of many list elements take a longer way (``large_requests``).
+Knows no API but two: Produce, whose repeated requests need no decoding, and Fetch, where followers
+are metered apart. The authorizer decides permissions, and the quotas decide limits. Without them
+everything is allowed and nothing is counted. The quotas come first. A request whose client has to
+pause is not decoded, and a refused one is charged like any other. Requests of many list elements
+take a longer way (``large_requests``).
 """
 
 from collections.abc import Mapping
@@ -30,16 +33,19 @@ from log_service.protocol.reader import TooManyElementsError
 from log_service.protocol.schema import Message
 
 KEY_POSITION = 1
-"""Of the low byte of a request's API key."""
+"""Position of the low byte of a request's API key."""
 
 PRODUCE = int(ApiKey.PRODUCE)
 
 Meters = Mapping[ApiKey, RequestMeter]
-"""What was counted of each API's requests, on all listeners of a node."""
+"""Counters of each API's requests, on all listeners of a node."""
 
 
 def new_meters(apis: Mapping[ApiKey, Api], began_ms: int) -> Meters:
-    """Return meters that have counted nothing. Fetches of followers are metered apart from those of consumers, as in Apache Kafka."""
+    """Return new meters.
+
+    Fetches of followers are metered apart from those of consumers, as in Apache Kafka.
+    """
     meters = {key: RequestMeter(api.spec.max_version, began_ms) for key, api in apis.items()}
     if ApiKey.FETCH in meters:
         meters[ApiKey.FETCH].followers = RequestMeter(apis[ApiKey.FETCH].spec.max_version, began_ms)
@@ -47,7 +53,7 @@ def new_meters(apis: Mapping[ApiKey, Api], began_ms: int) -> Meters:
 
 
 class Pipeline:
-    """The frame handler of the broker's listeners, or of the controller's: of one ``side``."""
+    """The frame handler of the listeners of one ``side``, the broker's or the controller's."""
 
     def __init__(self, node: QuorumNode, side: Side, start_task: StartTask, apis: Mapping[ApiKey, Api], meters: Meters) -> None:
         self.authorizer: Authorizer | None = None
@@ -104,10 +110,12 @@ class Pipeline:
         return response
 
     def respond_to_forwarded(self, outer: Outer, context: ConnectionContext, frame: memoryview) -> Message | Deferred:
-        """Answer a request that another broker has passed on, as ``context`` says who asks (KIP-590). Counted with the call that it is in.
+        """Answer a request that another broker has forwarded (KIP-590).
+
+        ``context`` names the client. The request counts as part of the enclosing call.
 
         Raises:
-            ProtocolError: it does not parse, or is in a version that is not spoken.
+            ProtocolError: it does not parse, or is in an unsupported version.
         """
         found, body = self._open(context, frame)
         self._decode(found, frame, body, found.route.api.max_elements)
@@ -121,25 +129,31 @@ class Pipeline:
         return call.wrapped(reply)
 
     def connection_closed(self, context: ConnectionContext) -> None:
-        """Tell the listeners of the connection; promised responses have their own ``on_discard``."""
+        """Call the connection's closing callbacks.
+
+        Promised responses have their own ``on_discard``.
+        """
         for tell in context.on_closed.values():
             tell()
 
     def _open(self, context: ConnectionContext, frame: memoryview) -> tuple[Call, int]:
-        """Return the call that a frame is, without its request, and where that begins."""
+        """Return the call of a frame without its request, and the position where that begins."""
         header, body = parse_request_header(frame)
         route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
         return Call(route, header.api_version, header.correlation_id, header.client_id, context, None, None), body
 
     def _is_put_off(self, quotas: Quotas, call: Call) -> bool:
-        """Whether a call has to wait because of what its client has asked for on other connections; mute this one then."""
+        """Whether a call has to wait because of its client's requests on other connections.
+
+        If so, mute this connection.
+        """
         pause_ms = quotas.put_off_ms(call.route.api, call.connection.principal, call.client_id)
         if pause_ms > 0:
             call.connection.mute(pause_ms)
         return pause_ms > 0
 
     def _is_decoded(self, call: Call, frame: memoryview, body: int) -> bool:
-        """Decode a request, unless it has so many elements that it has to take the long way."""
+        """Decode a request, unless it has so many elements that it must take the longer way."""
         try:
             self._decode(call, frame, body, FEW_ELEMENTS)
         except TooManyElementsError:
@@ -165,7 +179,7 @@ class Pipeline:
         return self._answer(call)
 
     def _answer(self, call: Call) -> Reply:
-        """Authorize a request and handle it. What is refused becomes the error response of the API."""
+        """Authorize a request and handle it. A refusal becomes the error response of the API."""
         try:
             if self.authorizer is not None:
                 admission = self.authorizer.authorize(call)
@@ -193,10 +207,10 @@ class Pipeline:
         meter.note_total(self._now_ns() - started_ns)
 
     def _find_route(self, key: ApiKey, context: ConnectionContext) -> Route:
-        """Return the row of an API that is asked for the first time; its messages are imported now.
+        """Return the route of an API on its first request, and import its messages.
 
         Raises:
-            ProtocolError: the API is not answered on this side.
+            ProtocolError: the API is not served on this side.
         """
         api = self._apis.get(key)
         if api is None:
@@ -219,7 +233,10 @@ def _is_of_follower(fetch: Any) -> bool:
 
 
 def _step_down(error: UnsupportedVersionError) -> list[Any]:
-    """Respond to ApiVersions of an unknown version in version 0; any other API closes the connection."""
+    """Answer ApiVersions of an unknown version in version 0.
+
+    Any other API closes the connection.
+    """
     if error.header.api_key is not ApiKey.API_VERSIONS:
         raise error
     return encode_response(ApiKey.API_VERSIONS, 0, error.header.correlation_id, unsupported_version_response())

@@ -1,13 +1,19 @@
-"""Produce requests that take longer than a turn of the event loop: where they wait, and who goes on when.
+"""Queues of produce requests that take longer than a turn of the event loop.
 
-Decides the order. Requests of one connection are worked off one behind the other, because a producer's batches come in the order of their
-sequences: while one is being worked on, those behind it stand in its line, however small they are. Between connections there is no order.
-Batches are checked in the pool, a step at a time; among the lines each has its turn.
+Decides the order. The requests of one connection are handled one after the other, because a
+producer's batches come in the order of their sequences. While one is handled, those behind it wait
+in its line, however small they are. Between connections there is no order. Batches are checked in
+the pool, a step at a time. The lines take turns.
 
-Invariants: one step runs in the pool at a time, whatever clients send, so that other threads get the interpreter. What a line holds counts
-as memory of responses that wait (``PendingResponse.held_bytes``): where the node's budget is used up, connections that wait read no further
-request. Work ends with its client. Requests without acknowledgement (acks=0) are finished all the same, because their clients leave once
-everything is sent; of those whose clients have left ``MAX_LEFT_BYTES`` are held at most.
+Invariants:
+
+- One step runs in the pool at a time, whatever clients send, so that other threads get the
+  interpreter.
+- The records in a line count as memory of waiting responses (``PendingResponse.held_bytes``). If
+  the node's budget is used up, waiting connections read no further request.
+- Work ends with its client. Requests without acknowledgement (acks=0) are finished all the same,
+  because their clients leave once everything is sent. At most ``MAX_LEFT_BYTES`` are held of those
+  whose clients have left.
 """
 
 from collections import deque
@@ -30,7 +36,10 @@ MAX_LEFT_BYTES = 16 << 20
 
 @dataclass(slots=True, eq=False)
 class Standing:
-    """A request in a line. ``work`` appends it and completes ``deferred``; it looks at ``is_dropped`` between its steps."""
+    """A request in a line.
+
+    ``work`` appends it and completes ``deferred``. It checks ``is_dropped`` between its steps.
+    """
 
     deferred: Deferred
     held_bytes: int
@@ -52,11 +61,11 @@ class ProduceLines:
         return f"<ProduceLines lines={len(self._lines)}>"
 
     def is_busy(self, connection: ConnectionContext) -> bool:
-        """Whether a request of the connection is being worked on, so that the next one has to stand in line."""
+        """Whether a request of the connection is being handled, so that the next one must wait."""
         return connection.connection_id in self._lines
 
     def stand(self, call: Call, request: ProduceRequest, work: Callable[[Standing], Awaitable[None]], *, outlives_client: bool) -> Deferred:
-        """Have ``work`` done in its turn, and keep the records of the request until then."""
+        """Do ``work`` in its turn, and keep the records of the request until then."""
         deferred = call.defer()
         held_bytes = keep_records(call.connection, request)
         standing = Standing(deferred, held_bytes, outlives_client, work)
@@ -73,7 +82,10 @@ class ProduceLines:
     async def check(
         self, run_in_pool: RunInPool, steps: Steps[ValidatedBatches], standing: Standing
     ) -> ValidatedBatches | KafkaError | None:
-        """Take the steps of a check in the pool. Return what it came to, None once the request is dropped."""
+        """Take the steps of a check in the pool.
+
+        Return its result, None once the request is dropped.
+        """
         while not standing.is_dropped:
             async with self._turn:
                 found = await run_in_pool(partial(_take_step, steps))
@@ -106,9 +118,9 @@ class ProduceLines:
 
 
 def keep_records(connection: ConnectionContext, request: ProduceRequest) -> int:
-    """Keep the records of a request beyond the call of its handler, and return how many bytes they are.
+    """Keep the records of a request beyond its handler's call, and return their size in bytes.
 
-    They are copied where the connection's buffer takes its next request.
+    They are copied if the connection's buffer takes its next request.
     """
     is_kept, connection.is_frame_kept = connection.has_own_memory, connection.has_own_memory
     held_bytes = 0
@@ -122,7 +134,7 @@ def keep_records(connection: ConnectionContext, request: ProduceRequest) -> int:
 
 
 def _take_step(steps: Steps[ValidatedBatches]) -> ValidatedBatches | KafkaError | None:
-    """Take one step of a check. Return what the check came to, None where there are more steps."""
+    """Take one step of a check. Return the check's result, None if there are more steps."""
     try:
         next(steps)
     except StopIteration as ended:

@@ -1,10 +1,11 @@
-"""Producer ids for idempotent producers, taken one by one from blocks that the controller hands out (KIP-730).
+"""Producer ids for idempotent producers, from blocks that the controller allocates (KIP-730).
 
-Decides when another block is asked for: when a tenth of the block is left, so that producers seldom wait. A producer that comes while there
-is no id waits for a while, and is told COORDINATOR_LOAD_IN_PROGRESS then, after which clients ask again.
+Decides when another block is requested: when a tenth of the block is left, so that producers seldom
+wait. If no id is left, a producer waits for a while. It then gets COORDINATOR_LOAD_IN_PROGRESS,
+after which clients ask again.
 
-Invariants: an id is given once; at most one request for a block is under way. Ids that were not used when the node stops are lost, which is
-allowed.
+Invariants: an id is given once. At most one request for a block is in flight. Ids that are unused
+when the node stops are lost, which is allowed.
 """
 
 import logging
@@ -21,13 +22,16 @@ from log_service.protocol.messages.allocate_producer_ids import AllocateProducer
 logger = logging.getLogger(__name__)
 
 LEFT_SHARE = 10
-"""The next block is asked for when one of so many parts of a block is left."""
+"""The next block is requested when this fraction (one in so many) of a block is left."""
 WAIT_MS = 5_000
-"""How long a producer waits for a block; clients give a request much longer."""
+"""How long a producer waits for a block. Clients wait much longer for a response."""
 
 
 class ProducerIds:
-    """The node's current block, and the one after it. ``start_task`` runs a request for a block beside the connections."""
+    """The node's current block, and the next one.
+
+    ``start_task`` runs a request for a block beside the connections.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class ProducerIds:
         return f"<ProducerIds next={self._next_id} left={self._end_id - self._next_id + len(self._next_block)}>"
 
     def next_nowait(self) -> int | None:
-        """Return an id, or None when there is none."""
+        """Return an id, or None if there is none."""
         if self._next_id >= self._end_id and not self._take_next_block():
             return None
         self._next_id += 1
@@ -60,7 +64,7 @@ class ProducerIds:
         return self._next_id - 1
 
     def next_or_ask(self) -> int | None:
-        """Return an id, or None when there is none; then a block is asked for beside the caller, which has no time to wait."""
+        """Return an id, or None if there is none. Then request a block in the background."""
         producer_id = self.next_nowait()
         if producer_id is None:
             self._refill_soon()
@@ -68,11 +72,11 @@ class ProducerIds:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no id at hand."""
+        """Whether there is no id left."""
         return self._next_id >= self._end_id and not self._next_block
 
     async def wait_for_block(self) -> None:
-        """Wait until there is an id at hand, for a while; the next to take one is told if there is still none."""
+        """Wait until there is an id, for a while. The caller's next attempt may still find none."""
         try:
             with trio.move_on_after(WAIT_MS / 1_000):
                 async with self._lock:
@@ -82,7 +86,7 @@ class ProducerIds:
             logger.info("A producer has to ask again for its id: %s", error)
 
     async def next(self) -> int:
-        """Return an id; waits for a block when this one is used up.
+        """Return an id. Wait for a block when this one is used up.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller gave none in time.
@@ -108,7 +112,7 @@ class ProducerIds:
             self._start_task(self._refill)
 
     async def _refill(self) -> None:
-        """Ask for the next block. Where that fails, the next id that is given asks again."""
+        """Request the next block. If that fails, the next id that is given requests it again."""
         try:
             async with self._lock:
                 if not self._next_block:

@@ -1,9 +1,9 @@
-"""How the listeners of a node are protected, and the connections that the node itself opens.
+"""The protection of a node's listeners, and of the connections that the node itself opens.
 
-Decides which listener gets which protection, and which connection of ours is made how: those to brokers as the listener between brokers
-says, those to controllers as the first of the controllers' listeners says. What the keys ask to protect is never spoken in the clear,
-neither by a listener nor by a connection of ours. What the keys mean is decided in ``config``; what TLS is, in ``security.tls``, which a
-node without TLS does not import.
+Decides the protection of each listener and of each own connection. Those to brokers use the
+settings of the listener between brokers. Those to controllers use the settings of the first
+controller listener. A protected listener or connection never speaks plaintext. ``config`` decides
+the meaning of the keys. ``security.tls`` implements TLS, and a node without TLS does not import it.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,8 @@ class Protection:
     """The protection of one node's listeners and of its own connections.
 
     Raises:
-        ConfigError: a listener cannot be protected as its keys say: a store cannot be read, a certificate has expired.
+        ConfigError: a listener cannot be protected as configured: a store cannot be read, a
+            certificate has expired.
     """
 
     def __init__(self, env: NodeEnv, config: NodeConfig) -> None:
@@ -46,12 +47,12 @@ class Protection:
         return f"<Protection TLS on {', '.join(self.tls_listeners) or 'no listener'}>"
 
     def secure_of(self, listener_name: str) -> Secure | None:
-        """Return what makes a stream of a listener's connections, None where they speak on the bare one."""
+        """Return the function that secures a stream of a listener, None for plaintext."""
         tls = self.tls_listeners.get(listener_name)
         return None if tls is None else tls.secure
 
     def certificates(self, static_texts: Mapping[str, str]) -> "Certificates | None":
-        """Return what changes certificates while the node runs, None of a node without TLS."""
+        """Return the updater of certificates, None for a node without TLS."""
         if not self.tls_listeners and not self.outgoing_tls:
             return None
         from log_service.broker.certificates import Certificates  # noqa: PLC0415 - see the module's opening
@@ -59,7 +60,7 @@ class Protection:
         return Certificates(self._env, self._config, static_texts, self.tls_listeners, self.outgoing_tls)
 
     def _outgoing(self, security: ListenerSecurity, listener_name: str, login: LoginConfig | None) -> "Security | None":
-        """Return how connections to other nodes are made, None for those in the clear and without a login."""
+        """Return the security of connections to other nodes, None for plaintext without a login."""
         tls = self._outgoing_tls(security, listener_name)
         if login is None:
             return tls
@@ -86,7 +87,7 @@ class Protection:
 
 
 def own_name(config: NodeConfig) -> str:
-    """Return as whom a node comes to controllers, as its configuration says."""
+    """Return this node's principal at controllers, by its configuration."""
     login = config.controller_login
     if login is not None and login.jaas is not None and login.mechanism != "OAUTHBEARER":
         from log_service.security.sasl.jaas import parse_jaas  # noqa: PLC0415 - see the module's opening

@@ -1,15 +1,19 @@
-"""The quotas of a broker's clients while it runs: what each request is charged to, and which addresses connect too often.
+"""Client quotas of a running broker: charges of requests, and connection rates of addresses.
 
-Decides what is counted when: a produce request by its size, a response to a consumer's fetch by its own, every request by the time that its
-handler took, whether it was refused or not. The broker answers first, and reads nothing more from the connection for as long as the larger
-of the two asks for (KIP-219). A fetch that has to pause gets no records, and they are not counted: its client comes back for them.
-Followers and the nodes' own requests are free, and so is the time of a produce request without a response.
+Decides what is counted when. A produce request counts by its size, a response to a consumer's fetch
+by its own, every request by its handler's time, whether it was refused or not. The broker answers
+first, and then reads nothing more from the connection for the larger of the two pauses (KIP-219). A
+fetch that has to pause gets no records, and they are not counted, because its client comes back for
+them. Followers and the nodes' own requests are free, and so is the time of a produce request
+without a response.
 
-A pause for request time holds for all connections that share the quota: a request that comes on another one meanwhile is put off before
-it is decoded. In Apache Kafka each connection pauses for itself, for a window at most, so that a client with a hundred connections has a
-hundred times its share. Pauses for bytes have no such bound, and stay each connection's own.
+A pause for request time holds for all connections that share the quota. A request on another one of
+them is delayed before it is decoded. In Apache Kafka each connection pauses for itself, for a
+window at most. There a client with a hundred connections has a hundred times its share. Pauses for
+bytes have no such bound, and stay each connection's own.
 
-Where no quota of a kind that is counted here is set, the pipelines have no quotas at all and the path of a request does nothing for them.
+If no quota of a counted kind is set, the pipelines have no quotas object and the path of a request
+does nothing for them.
 """
 
 from collections.abc import Sequence
@@ -30,20 +34,26 @@ from log_service.quota.entities import Quotas as QuotaValues
 from log_service.quota.windows import Meters
 
 NS_PER_PERCENT = 10_000_000
-"""A percent of a second of the node's thread."""
+"""One percent of a second of the node's thread."""
 NOTHING_SET: QuotaValues = {}
 NEVER_PUT_OFF = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""Fetches, which get no records instead and may be followers'; and what a client asks before it is known who it is."""
+"""Requests that are never delayed.
+
+Fetches get no records instead, and may be followers'. The others come before authentication.
+"""
 
 
 class Governed(Protocol):
-    """What asks for accounts: a pipeline."""
+    """An object with quotas: a pipeline."""
 
     quotas: Quotas | None
 
 
 class ClientQuotas:
-    """A publisher of images that keeps pipelines and listeners told of the quotas, and the rates of clients while there are any."""
+    """A publisher of images with the rates of clients.
+
+    It passes quotas to pipelines and listeners.
+    """
 
     def __init__(self, clock: Clock, windows: QuotaWindows, gate: ServerBudget | None = None) -> None:
         self.clock = clock
@@ -51,7 +61,7 @@ class ClientQuotas:
         self.produced, self.fetched = Meters(windows), Meters(windows)
         """Bytes of clients' records."""
         self.spent = Meters(windows, longest_ms=windows.size_ms)
-        """The node's time that requests took, in per cent of a second."""
+        """The node's time that requests took, in percent of a second."""
         self.meters = {
             QuotaKey.PRODUCER_BYTE_RATE: self.produced,
             QuotaKey.CONSUMER_BYTE_RATE: self.fetched,
@@ -66,12 +76,12 @@ class ClientQuotas:
         return f"<ClientQuotas entities={len(self._limits.quotas)}>"
 
     def govern(self, pipeline: Governed) -> None:
-        """Have the requests of a pipeline charged, while there are quotas."""
+        """Charge the requests of a pipeline while there are quotas."""
         self._pipelines.append(pipeline)
         self._tell((pipeline,))
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:  # noqa: ARG002 - the map says whether it changed
-        """Go by the quotas of this image."""
+        """Use the quotas of this image."""
         quotas = image.access.client_quotas
         if quotas is self._limits.quotas:
             return
@@ -87,7 +97,10 @@ class ClientQuotas:
             pipeline.quotas = in_force
 
     def put_off_ms(self, api: Api, principal: Principal, client_id: str | None) -> int:
-        """Return for how long a request has to wait because those who share its quota of request time pause; 0 for not at all."""
+        """Return how long a request has to wait for the pause of its request time quota, in ms.
+
+        All clients that share the quota pause. 0 means not at all.
+        """
         if api.quota is QuotaKind.NONE or api.key in NEVER_PUT_OFF:
             return 0
         limit = self._limits.of(Client(principal.name, client_id or ""))[REQUEST]
@@ -99,13 +112,16 @@ class ClientQuotas:
         return left_ms
 
     def is_free(self, call: Call) -> bool:
-        """Whether a request comes from a follower, or is for the metadata log. Who only says so is charged."""
+        """Whether a request comes from a follower, or is for the metadata log.
+
+        A client that only claims so is charged.
+        """
         if call.route.api.quota is not QuotaKind.FETCH or not _is_between_nodes(call):
             return False
         return call.access is None or call.access.could_cluster(AclOperation.CLUSTER_ACTION)
 
     def account_of(self, call: Call, request_bytes: int, started_ns: int) -> "ClientAccount | None":
-        """Return what a request is charged to, None where no quota holds for its client, or its API is free."""
+        """Return the account of a request, None if no quota applies or its API is free."""
         kind = call.route.api.quota
         if kind is QuotaKind.NONE:
             return None
@@ -120,7 +136,10 @@ NO_LIMITS = (None,) * len(CLIENT_KEYS)
 
 
 def _is_between_nodes(call: Call) -> bool:
-    """Whether a fetch comes from a follower, or is for the metadata log. Members of share groups are clients."""
+    """Whether a fetch comes from a follower, or is for the metadata log.
+
+    Members of share groups are clients.
+    """
     fetch = call.request
     if call.route.api.key is ApiKey.SHARE_FETCH:
         return False
@@ -130,7 +149,7 @@ def _is_between_nodes(call: Call) -> bool:
 
 @final
 class ClientAccount:
-    """What one request of a client with quotas is charged to."""
+    """The account of one request of a client with quotas."""
 
     __slots__ = ("_began_ns", "_fetch", "_handled_ns", "_kind", "_pause_ms", "_produce", "_quotas", "_request", "_request_bytes")
 
@@ -147,17 +166,23 @@ class ClientAccount:
 
     @property
     def max_fetch_bytes(self) -> int | None:
-        """The most that a response to a fetch may hold: what the client's quota allows in all windows but one. None for no bound."""
+        """The most bytes that a fetch response may hold, None for no bound.
+
+        It is the amount that the client's quota allows in all windows but one.
+        """
         return None if self._fetch is None else int(self._fetch.bound * self._quotas.windows.burst_s)
 
     def set_aside(self, spent_ns: int | None = None) -> None:
-        """Note that the handler is done and the response comes later: waiting costs no time of the node."""
+        """Note that the handler is done and the response comes later.
+
+        Waiting costs no time of the node.
+        """
         self._handled_ns = self._spent_ns() if spent_ns is None else spent_ns
 
     def must_pause(self, response_bytes: int) -> bool:
-        """Count the response to a fetch before it is sent. Return whether the client has to pause, so that it gets no records.
+        """Count a fetch response before it is sent. Return whether the client must pause.
 
-        What it does not get is not counted.
+        It then gets no records, and they are not counted.
         """
         quotas, limit = self._quotas, self._fetch
         now_ms = quotas.clock.monotonic_ms()
@@ -192,7 +217,7 @@ class ClientAccount:
 
 
 def _settled(of_bytes: Meters, bytes_ms: int, of_time: Meters, time_ms: int) -> int:
-    """Return the longer of two pauses, and note which quota asked for it."""
+    """Return the longer of two pauses, and note which quota requires it."""
     if not bytes_ms and not time_ms:
         return 0
     found_ms = max(bytes_ms, time_ms)
@@ -201,7 +226,7 @@ def _settled(of_bytes: Meters, bytes_ms: int, of_time: Meters, time_ms: int) -> 
 
 
 class AddressRates:
-    """How often addresses connect, against the quotas that are set for them (KIP-612)."""
+    """Connection rates of addresses, against their quotas (KIP-612)."""
 
     def __init__(self, windows: QuotaWindows) -> None:
         self.meters = Meters(windows, longest_ms=windows.size_ms)
@@ -209,7 +234,7 @@ class AddressRates:
         self._default: float | None = None
 
     def set_quotas(self, quotas: QuotaValues) -> None:
-        """Go by these quotas from now on."""
+        """Use these quotas from now on."""
         rates = {
             entity[0]: values.get(QuotaKey.CONNECTION_CREATION_RATE) for entity, values in quotas.items() if entity[0].entity_type == IP
         }
@@ -217,9 +242,9 @@ class AddressRates:
         self._rates = {_normal(part.name): rate for part, rate in rates.items() if rate is not None}
 
     def hold_back(self, host: str, now_ms: int) -> int:
-        """Count a new connection, and return for how many milliseconds it is held before it is closed; 0 for one that may come in.
+        """Count a new connection. Return how long it is held before it is closed, in ms.
 
-        One that is held is not counted.
+        0 means that it is accepted. A held one is not counted.
         """
         bound = self._rates.get(host, self._default)
         if bound is None:
@@ -232,9 +257,9 @@ class AddressRates:
 
 
 def _normal(address: str) -> str:
-    """Return an address as connections have it: one of IPv4 that is written as one of IPv6 is one of IPv4.
+    """Return an address in the form of connections. An IPv4-mapped IPv6 address becomes IPv4.
 
-    Apache Kafka also takes names of hosts, which no connection has here.
+    Apache Kafka also takes host names, which no connection has here.
     """
     try:
         found = ip_address(address)

@@ -1,14 +1,16 @@
 """THE registry: one row for each API that this node answers.
 
-A row says on which listeners the API is answered, which permissions its requests may ask for, what they count against, how an error is
-echoed and which function handles them. Its versions are in ``protocol.api_versions``, the lower table, which clients read, too.
-ApiVersions, the pipeline, the warm-up, the documentation and the tests read this table. An API that is not here is not answered.
+A row has the listeners of the API, the permissions that its requests may need, its quota, its error
+response and its handler. Its versions are in ``protocol.api_versions``, the lower table, which
+clients read, too. ApiVersions, the pipeline, the warm-up, the documentation and the tests read this
+table. An API that is not here is not answered.
 
-Handlers that every client asks first are imported with the node. The others are imported, with their messages, when they are first asked
-for or when ``warm_up`` comes to them: importing them all would take as long as the rest of a start.
+Handlers that every client needs first are imported with the node. The others are imported, with
+their messages, on their first request or by ``warm_up``. Importing them all would take as long as
+the rest of a start.
 
-Permissions are Apache Kafka's (KIP-11 and the KIPs that added APIs). ``Maintenance`` is ours: what it does a broker does by itself, too, so
-that it asks for CLUSTER_ACTION, or for ALTER.
+Permissions are Apache Kafka's (KIP-11 and the KIPs that added APIs). ``Maintenance`` is ours. It
+asks for CLUSTER_ACTION or ALTER, because a broker does the same work by itself, too.
 """
 
 from collections.abc import Mapping
@@ -32,7 +34,10 @@ from log_service.protocol.schema import Message
 
 
 class OnDemand:
-    """A handler that is imported when it is first called: function ``name`` of a module of ``broker.handlers``."""
+    """A handler that is imported on its first call.
+
+    It is function ``name`` of a module of ``broker.handlers``.
+    """
 
     __slots__ = ("_handler", "module", "name")
 
@@ -45,18 +50,21 @@ class OnDemand:
         return f"<OnDemand {self.module}.{self.name}{'' if self._handler is None else ' loaded'}>"
 
     def load(self) -> Handler:
-        """Return the function, importing it the first time."""
+        """Return the function. Import it the first time."""
         if self._handler is None:
             self._handler = _imported(self.module, self.name)
         return self._handler
 
     def __call__(self, node: QuorumNode, call: Call, request: Any) -> Reply:
-        """Answer, as the function does."""
+        """Call the function."""
         return (self._handler or self.load())(node, call, request)
 
 
 def _own_echo(module: str, name: str) -> Echo:
-    """Return the echo that is a function of a handlers' module; it is imported when a request is first refused."""
+    """Return the echo that is a function of a handlers' module.
+
+    The module is imported when a request is first refused.
+    """
 
     def echo(asked: Refusable, error: KafkaError) -> Message:
         refused: Message = _imported(module, name)(asked, error)
@@ -108,17 +116,29 @@ def _user(*operations: AclOperation) -> tuple[Permission, ...]:
 
 BROKER = frozenset({Side.BROKER})
 CONTROLLER = frozenset({Side.CONTROLLER})
-"""What nodes say to the controller; no client asks it, and a broker's listener does not take it."""
+"""Requests of nodes to the controller.
+
+No client sends them, and a broker's listener does not take them.
+"""
 BOTH = frozenset(Side)
-"""The controller's listener takes what an admin client asks a controller by itself (``bootstrap.controllers``, KIP-919)."""
+"""Requests that both sides take.
+
+Admin clients may send them directly to a controller (``bootstrap.controllers``, KIP-919).
+"""
 
 
 MAX_ELEMENTS_IN_PIECES = 50_000
-"""Of a request that is handled in pieces. Tools that name all partitions of a large cluster send some ten thousand."""
+"""For a request that is handled in pieces.
+
+Tools that name all partitions of a large cluster send some ten thousand.
+"""
 MAX_ELEMENTS = 5_000
-"""Of a request, or an item, that is handled in one turn of the loop."""
+"""For a request, or an item, that is handled in one turn of the loop."""
 MAX_PLAIN_ELEMENTS = 20_000
-"""The same where elements are numbers that are only looked up: what a member of a group owns, say."""
+"""The same for elements that are numbers and only looked up.
+
+An example are the partitions that a group member owns.
+"""
 
 
 def _api(
@@ -135,9 +155,10 @@ def _api(
     is_each_named_once: bool = False,
     item_weight: int = 0,
 ) -> Api:
-    """Return a row; a handler that is imported on demand is named by its module.
+    """Return a row. ``handler`` is a function, or the name of a module to import on demand.
 
-    An API whose echo tells an error for each item is handled in pieces, between these items, unless its row says otherwise.
+    An API whose echo has an error for each item is handled in pieces, between these items, unless
+    its row says otherwise.
     """
     if isinstance(handler, str):
         handler = OnDemand(handler, f"handle_{key.name.lower().removeprefix('tidelog_')}")
@@ -268,7 +289,7 @@ _ROWS = (
         echo=echoing(Items(asked="transactional_ids", told="transaction_states", value="transactional_id")),
     ),
     _api(ApiKey.LIST_TRANSACTIONS, "transactions", _transaction(DESCRIBE)),
-    # What there is
+    # Versions, logins and the cluster
     _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH, max_elements=0),
     _api(ApiKey.SASL_HANDSHAKE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0),
     _api(ApiKey.SASL_AUTHENTICATE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0),
@@ -415,7 +436,7 @@ _ROWS = (
         (*_group(DESCRIBE), *_topic(DESCRIBE)),
         echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
     ),
-    # What brokers ask of share coordinators
+    # Requests of brokers to share coordinators
     _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
     _api(ApiKey.READ_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
     _api(ApiKey.WRITE_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
@@ -509,7 +530,7 @@ _ROWS = (
     _api(ApiKey.UNREGISTER_BROKER, "cluster", _cluster(ALTER), sides=BOTH),
     _api(ApiKey.ADD_RAFT_VOTER, "quorum", _cluster(ALTER), sides=BOTH),
     _api(ApiKey.REMOVE_RAFT_VOTER, "quorum", _cluster(ALTER), sides=BOTH),
-    # What nodes say to the controller
+    # Requests of nodes to the controller
     _api(ApiKey.ALTER_PARTITION, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     _api(ApiKey.BROKER_REGISTRATION, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     _api(ApiKey.BROKER_HEARTBEAT, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
@@ -517,7 +538,7 @@ _ROWS = (
     _api(ApiKey.CONTROLLER_REGISTRATION, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     _api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     _api(ApiKey.ENVELOPE, "envelope", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
-    # What replicas of the metadata log say to each other
+    # Requests between replicas of the metadata log
     _api(ApiKey.VOTE, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     _api(ApiKey.BEGIN_QUORUM_EPOCH, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     _api(ApiKey.END_QUORUM_EPOCH, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),

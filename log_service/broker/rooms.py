@@ -1,7 +1,8 @@
-"""Makes the parts of a running node, its rooms, and hands each what it needs.
+"""Makes the rooms of a running node, and connects them.
 
-``NodeFoundation`` is what has to be there before: who the node is, and its logs and its metadata log, opened. Nothing runs yet when
-``Rooms`` is returned: the broker starts its rooms in order.
+``NodeFoundation`` has the parts that must exist before: the node's identity, its logs and its
+opened metadata log. Nothing runs yet when ``Rooms`` is returned. The broker starts its rooms in
+order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +80,10 @@ ALL_BROKERS = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFoundation:
-    """What a node has before any of its rooms is made: its identity, its configuration, its opened logs, its way to the world."""
+    """The parts of a node that exist before its rooms.
+
+    They are its identity, its configuration, its opened logs and its connections.
+    """
 
     env: NodeEnv
     config: NodeConfig
@@ -90,17 +94,20 @@ class NodeFoundation:
     raft: RaftDriver
     logs: LogManager
     peers: "Callable[[], ConnectionPool]"
-    """Returns the connections to other brokers; a ``Destination`` has a purpose for each use."""
+    """Returns the pool of connections to brokers. A ``Destination`` has a purpose for each use."""
     controller_peers: "Callable[[], ConnectionPool]"
-    """Returns the connections to controllers."""
+    """Returns the pool of connections to controllers."""
     admit: "Callable[[Message, type[Message], Caller], Admission | None] | None" = None
-    """Looks at what this node's controller decides on for clients; None: there is no authorizer."""
+    """Authorizes requests of clients that this node's controller decides.
+
+    None if there is no authorizer.
+    """
     certificates: "Certificates | None" = None
     logins: "NodeLogins | None" = None
 
     @property
     def node_id(self) -> NodeId:
-        """Who the node is among others."""
+        """The node's id."""
         return NodeId(self.config.node_id)
 
     def image(self) -> MetadataImage:
@@ -108,7 +115,7 @@ class NodeFoundation:
         return self.loader.image
 
     def is_there(self, where: TopicPartition, topic_id: UUID) -> bool:
-        """Whether a partition that has a committed position exists, in the same topic where the topic's id was kept."""
+        """Whether a partition with a committed offset exists. A stored topic id must match."""
         topic = self.image().topics.by_name.get(where.topic)
         return topic is not None and where.partition in topic.partitions and (not topic_id.int or topic.topic_id == topic_id)
 
@@ -118,7 +125,7 @@ class NodeFoundation:
         return topic is not None and partition in topic.partitions
 
     def partition_count(self, topic_name: str) -> int:
-        """Return how many partitions a topic has, 0 while there is none of that name."""
+        """Return the number of partitions of a topic, 0 if there is none of that name."""
         topic = self.image().topics.by_name.get(topic_name)
         return 0 if topic is None else len(topic.partitions)
 
@@ -127,12 +134,13 @@ class NodeFoundation:
         return self.image().features.get(TRANSACTION_VERSION, 0)
 
     def is_known(self, log: FoundLog | LostLog) -> bool:
-        """Whether a log is of a partition that has a replica here.
+        """Whether a log belongs to a partition that has a replica here.
 
-        A failed sync, or a loss of power, may take the file with the topic's id. The name counts then where the log is blank, and on a
-        node alone, whose topics stay while it is down. In a cluster the topic may have been deleted meanwhile and created anew, and the
-        records would come up in the wrong one: such a log is a stray, as with Apache Kafka. The name counts, too, where the log is damaged:
-        its records come up nowhere.
+        A failed sync, or a loss of power, may destroy the file with the topic's id. The name counts
+        then if the log is blank, and on a single node, whose topics stay while it is down. In a
+        cluster the topic may have been deleted meanwhile and created anew, and the records would
+        appear in the wrong one. Such a log is a stray, as with Apache Kafka. The name also counts
+        if the log is damaged, because its records appear nowhere.
         """
         if isinstance(log, Log) and log.topic_id is None and log.log_end_offset and not self.config.is_alone:
             return False
@@ -140,7 +148,7 @@ class NodeFoundation:
         return registration is not None and self.config.node_id in registration.replicas
 
     def assigned_directory(self, log: FoundLog) -> UUID | None:
-        """Return the log directory in which the metadata has this node's replica of a log's partition; None where it names none."""
+        """Return the log directory that the metadata assigns to a log, None if there is none."""
         registration = self._registration_of(log)
         return None if registration is None else assigned_directory(registration, self.node_id)
 
@@ -157,7 +165,7 @@ class NodeFoundation:
         return dynamic_log_defaults(self.config.log, Layers(static=self.static_texts, cluster=cluster, broker=own))
 
     def directory_states(self) -> DirectoryStates:
-        """Return how the log directories are by now."""
+        """Return the current states of the log directories."""
         logs = self.logs
         offline = (logs.directory_ids.get(directory.path) for directory in logs.directories if directory.is_offline)
         cordoned = (logs.directory_ids.get(path) for path in logs.config.cordoned_log_dirs)
@@ -168,7 +176,7 @@ class NodeFoundation:
         )
 
     def leader_address(self) -> "Destination | None":
-        """Return where the leader of the quorum listens, None while there is none or it is this node."""
+        """Return the address of the quorum's leader, None if there is none or it is this node."""
         found = self.raft.leader_endpoint
         if found is None:
             return None
@@ -179,7 +187,7 @@ class NodeFoundation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rooms:
-    """What a running node is made of. ``background`` holds all that uses the logs."""
+    """The rooms of a running node. ``background`` holds everything that uses the logs."""
 
     background: trio.Nursery
     controller: ControllerDriver
@@ -203,7 +211,7 @@ class Rooms:
     lost_brokers: LostBrokers
 
     def node(self, foundation: NodeFoundation, controller_address: tuple[str, int] | None) -> Node:
-        """Return the rooms as handlers see them."""
+        """Return the rooms for handlers."""
         return Node(
             config=foundation.config,
             static_texts=foundation.static_texts,
@@ -241,9 +249,10 @@ class Rooms:
 
 
 def new_raft(env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapping[str, tuple[str, int]]) -> RaftDriver:
-    """Return the metadata log of this node, whose controller listens on ``own_addresses``; none of a node that is no controller.
+    """Return the metadata log of this node.
 
-    A node that is alone and listens nowhere as a controller has no way to others, and needs none.
+    ``own_addresses`` are those of its controller, empty for a node without one. A single node
+    without a controller listener has no connections to others, and needs none.
     """
     name = config.quorum.listener_name
     voters = (
@@ -263,7 +272,10 @@ def new_raft(env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapp
 
 
 def quorum_node(foundation: NodeFoundation, controller: ControllerDriver, controller_address: tuple[str, int] | None) -> QuorumNode:
-    """Return the node as handlers of the controller's listeners see it: a request there is for the controller of this node alone."""
+    """Return the node for handlers of the controller's listeners.
+
+    A request there is only for the controller of this node.
+    """
     return QuorumNode(
         config=foundation.config,
         static_texts=foundation.static_texts,
@@ -279,8 +291,9 @@ def quorum_node(foundation: NodeFoundation, controller: ControllerDriver, contro
 
 
 def new_controller(foundation: NodeFoundation, bootstrap: Sequence[MetadataRecord]) -> ControllerDriver:
-    """Return the controller of this node. It is told of the metadata log's records, so that it is made before the log is opened.
+    """Return the controller of this node.
 
+    It is made before the metadata log is opened, because it has to see the log's records.
     ``bootstrap`` are the first records of an empty log.
     """
     config = ControllerConfig(
@@ -300,7 +313,7 @@ def new_controller(foundation: NodeFoundation, bootstrap: Sequence[MetadataRecor
 
 
 def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, background: trio.Nursery) -> Rooms:
-    """Return all rooms of a node; what they do beside their callers runs in ``background``."""
+    """Return all rooms of a node. Their background work runs in ``background``."""
     env, config = foundation.env, foundation.config
     controller_channel = NodeToControllerChannel(
         local=controller,
@@ -409,7 +422,7 @@ def _new_directory_reports(
     replicas: ReplicaManager,
     background: trio.Nursery,
 ) -> DirectoryReports:
-    """Return what tells the controller in which directories the replicas are."""
+    """Return the reporter of the replicas' log directories."""
     reports = DirectoryReports(
         node_id=foundation.node_id,
         logs=foundation.logs,
@@ -427,7 +440,7 @@ def _new_directory_reports(
 def _new_share_states(
     foundation: NodeFoundation, topic_creation: TopicCreation, background: trio.Nursery
 ) -> tuple[ShareStateService, ShareStateRequests]:
-    """Return the states of share groups that this node coordinates, and what asks for states wherever they are."""
+    """Return the coordinator of share group states, and the client of all such coordinators."""
     env, config = foundation.env, foundation.config
     states = ShareStateService(
         clock=env.clock,
@@ -453,7 +466,7 @@ def _new_share_states(
 
 
 def _new_shares(foundation: NodeFoundation, persister: SharePersister, topic_creation: TopicCreation, background: trio.Nursery) -> Shares:
-    """Return what this node leads of share groups."""
+    """Return the share groups on the partitions that this node leads."""
     env, config = foundation.env, foundation.config
 
     async def create_topic(name: str) -> None:
@@ -484,7 +497,7 @@ def _new_shares(foundation: NodeFoundation, persister: SharePersister, topic_cre
 def _new_verifier(
     foundation: NodeFoundation, replicas: ReplicaManager, transactions: TransactionService, background: trio.Nursery
 ) -> TransactionVerifier:
-    """Return what asks transaction coordinators, this node's own among them."""
+    """Return the client of transaction coordinators, including this node's own."""
     return TransactionVerifier(
         node_id=foundation.node_id,
         listener_name=foundation.config.inter_broker_listener_name,
@@ -501,7 +514,10 @@ def _new_verifier(
 def _new_transactions(
     foundation: NodeFoundation, producer_ids: ProducerIds, replicas: ReplicaManager, groups: GroupService
 ) -> tuple[TransactionService, MarkerSender]:
-    """Return the transactions that this node coordinates, and what sends their markers: each tells the other."""
+    """Return the transactions that this node coordinates, and the sender of their markers.
+
+    Each of the two calls the other.
+    """
     env, config = foundation.env, foundation.config
 
     def write_here(request: "WriteTxnMarkersRequest", on_response: "OnResponse") -> None:

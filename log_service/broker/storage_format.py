@@ -1,10 +1,12 @@
-"""``tidelog storage format``: a node's directories before its first start, as ``kafka-storage format`` makes them.
+"""``tidelog storage format`` formats a node's directories before its first start.
 
-Decides which options fit a configuration, and with which features a new cluster begins. The checks are Apache Kafka's (StorageTool,
-Formatter). What is written is ``raft.format``'s to decide.
+It is like ``kafka-storage format``. Decides which options fit a configuration, and the features of
+a new cluster. The checks are Apache Kafka's (StorageTool, Formatter). ``raft.format`` decides the
+content of the files.
 
-A combination that cannot work is a ``ConfigError`` and leaves every directory as it was: voters of the configuration beside voters of the
-command, initial controllers without this node, a feature level that this version cannot keep.
+A combination that cannot work is a ``ConfigError`` and leaves every directory as it was: voters of
+the configuration beside voters of the command, initial controllers without this node, a feature
+level that this version does not support.
 """
 
 import re
@@ -31,13 +33,16 @@ from log_service.storage.partition_metadata import parse_uuid
 
 INITIAL_CONTROLLER = re.compile(r"(?P<id>\d{1,10})@(?P<host>\S+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
 FIRST_LEVEL_WITH_SCRAM = 11
-"""The metadata.version (3.5-IV2) from which on the metadata may hold SCRAM credentials."""
+"""The first metadata.version (3.5-IV2) whose metadata may hold SCRAM credentials."""
 RELEASES = frozenset({"4.3", "4.3-IV0"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatOptions:
-    """What the command line says. At most one of ``is_standalone``, ``initial_controllers`` and ``is_without_controllers`` is set."""
+    """Options of the command line.
+
+    At most one of ``is_standalone``, ``initial_controllers`` and ``is_without_controllers`` is set.
+    """
 
     cluster_id: str
     is_standalone: bool = False
@@ -47,7 +52,7 @@ class FormatOptions:
     release: str | None = None
     is_formatted_ignored: bool = False
     scram_users: tuple[ScramArgument, ...] = ()
-    """Users that the cluster begins with, with their passwords."""
+    """Users of the new cluster, with their passwords."""
 
 
 def format_node(env: NodeEnv, config: NodeConfig, options: FormatOptions) -> NodeIdentity:
@@ -167,7 +172,7 @@ def _first_records(config: NodeConfig, options: FormatOptions) -> list[MetadataR
 
 
 def _first_users(options: FormatOptions, get_bits: GetBits) -> list[MetadataRecord]:
-    """Return the records of the users that a cluster begins with."""
+    """Return the records of a new cluster's users."""
     named = [ScramUser(user.mechanism, user.name) for user in options.scram_users]
     for user in repeated(named):
         raise ConfigError(f"--add-scram names {user.name!r} twice for one mechanism; give it one password")

@@ -1,10 +1,11 @@
-"""Internal topics of Kafka Streams applications (KIP-1071): asks the controller for those that a group misses, beside its heartbeats.
+"""Internal topics of Kafka Streams applications, created beside a group's heartbeats (KIP-1071).
 
-Decides which topics are asked for now: not those that are asked for already, and not those that were refused a short while ago.
-Heartbeats do not wait for the controller: a later one finds the topic in the metadata, or tells why it could not be created. The
-controller decides everything else, on behalf of the client whose heartbeat it was.
+Decides which topics are requested from the controller now. Topics that are requested already, or
+were refused a short while ago, are left out. Heartbeats do not wait for the controller. A later one
+finds the topic in the metadata, or reports why it could not be created. The controller decides
+everything else, on behalf of the client that sent the heartbeat.
 
-Invariant: at most ``MAX_REFUSALS`` refusals are remembered; the one that came longest ago is forgotten first.
+Invariant: at most ``MAX_REFUSALS`` refusals are remembered. The oldest is dropped first.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,18 +24,21 @@ from log_service.protocol.messages.create_topics import CreatableTopic, Creatabl
 CREATE_TIMEOUT_MS = 30_000
 MAX_REFUSALS = 1_000
 DEFAULT_REPLICATION = -1
-"""Has the controller take the cluster's default."""
+"""Makes the controller take the cluster's default."""
 
 
 class _Refusal(NamedTuple):
-    """Why a topic could not be created, and until when it is left alone (monotonic milliseconds)."""
+    """Why a topic could not be created, and when its pause ends (monotonic milliseconds)."""
 
     reason: str
     until_ms: int
 
 
 class StreamsTopicCreation:
-    """Asks the controller for topics; ``start_task`` runs what no heartbeat waits for."""
+    """Asks the controller for topics.
+
+    ``start_task`` runs the requests, because no heartbeat waits for them.
+    """
 
     def __init__(self, controller: ControllerChannel, clock: Clock, start_task: Callable[..., None]) -> None:
         self._controller = controller
@@ -47,7 +51,7 @@ class StreamsTopicCreation:
         return f"<StreamsTopicCreation asked={sorted(self._asked)} refused={len(self._refusals)}>"
 
     def create(self, topics: Iterable[InternalTopic], client: Caller, retry_ms: int) -> None:
-        """Have topics created, and leave those that are refused alone for ``retry_ms``."""
+        """Have topics created. Refused ones are not requested again for ``retry_ms``."""
         now_ms = self._clock.monotonic_ms()
         wanted = [topic for topic in topics if topic.name not in self._asked and self._refusal(topic.name, now_ms) is None]
         if wanted:
@@ -55,7 +59,7 @@ class StreamsTopicCreation:
             self._start_task(self._ask, wanted, client, retry_ms)
 
     def refusals(self, names: Iterable[str]) -> dict[str, str]:
-        """Return why topics could not be created a short while ago, by name."""
+        """Return by name why topics could not be created a short while ago."""
         now_ms = self._clock.monotonic_ms()
         found = ((name, self._refusal(name, now_ms)) for name in names)
         return {name: refusal.reason for name, refusal in found if refusal is not None}

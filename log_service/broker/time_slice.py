@@ -1,11 +1,13 @@
-"""How soon the event loop's thread runs once bytes have woken it: on Linux it asks for short time slices.
+"""Short time slices for the event loop's thread on Linux, so that it runs soon after it is woken.
 
-Decides the length, and for which kernels there is something to ask. A woken thread that shares its processor with a busy one waits for the
-end of that one's slice, which a kernel notices at its ticks: up to 4 ms, a hundred times what a small request takes. From Linux 6.12 on a
-thread that wants to run often and briefly may say so (``sched_runtime`` of SCHED_OTHER) and then runs at once. It gets no more of the
-processor than before, and its priority stays what it was.
+Decides the length, and the kernels that support it. A woken thread that shares its processor with a
+busy one waits for the end of that one's slice. A kernel notices that end at its ticks, which takes
+up to 4 ms, a hundred times a small request. From Linux 6.12 on, a thread that wants to run often
+and briefly can request it (``sched_runtime`` of SCHED_OTHER) and then runs at once. It gets no more
+of the processor than before, and its priority does not change.
 
-Invariant: threads that are started later (the pool's, which compute) keep the system's own slices.
+Invariant: threads that are started later (those of the pool, which compute) keep the system's own
+slices.
 """
 
 import ctypes
@@ -15,18 +17,21 @@ import struct
 import sys
 
 SLICE_NS = 100_000
-"""The kernel's least."""
+"""The kernel's minimum."""
 
 RESET_ON_FORK = 1
 THIS_THREAD = 0
 SYSTEM_CALLS = {"x86_64": (314, 315), "aarch64": (274, 275)}
-"""The numbers of sched_setattr and sched_getattr, which C libraries do not know by name."""
+"""Numbers of sched_setattr and sched_getattr, for which C libraries have no functions."""
 
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runtime, deadline, period
 
 
 def shorten_time_slices() -> bool:
-    """Ask for short slices for the calling thread; say whether the system took the wish. Older kernels do, and change nothing."""
+    """Request short slices for the calling thread. Return whether the system accepted it.
+
+    Older kernels accept it and change nothing.
+    """
     calls = SYSTEM_CALLS.get(platform.machine()) if sys.platform == "linux" else None
     if calls is None or os.sched_getscheduler(THIS_THREAD) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:
         return False
@@ -36,7 +41,7 @@ def shorten_time_slices() -> bool:
 
 
 def time_slice_ns() -> int | None:
-    """Return the slices of the calling thread, None where the system does not tell them."""
+    """Return the time slice of the calling thread, None if the system does not report it."""
     calls = SYSTEM_CALLS.get(platform.machine()) if sys.platform == "linux" else None
     if calls is None:
         return None

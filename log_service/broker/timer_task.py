@@ -1,7 +1,9 @@
-"""The one task of a node that fires timers: it sleeps until the next deadline, or until an earlier one is set.
+"""The one task of a node that fires timers. It sleeps until the next deadline.
 
-Decides nothing. A callback that raises ends ``run`` with that exception, and so takes the node down, as any room does that fails: a timer
-that was lost would be a member that never expires, or a fetch that is never answered. While nothing is scheduled the task sleeps for ever.
+An earlier deadline wakes it. Decides nothing. A callback that raises ends ``run`` with that
+exception, and so ends the node, like the failure of any room. A lost timer would be a member that
+never expires, or a fetch that is never answered. While nothing is scheduled the task sleeps for
+ever.
 """
 
 import trio
@@ -11,7 +13,7 @@ from log_service.common.timers import TimerQueue
 
 
 class TimerTask:
-    """Runs one ``TimerQueue``; it owns the queue's ``on_earlier``."""
+    """Runs one ``TimerQueue`` and owns the queue's ``on_earlier``."""
 
     def __init__(self, timers: TimerQueue, clock: Clock) -> None:
         self._timers = timers
@@ -23,7 +25,7 @@ class TimerTask:
         self._is_changed.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Fire what becomes due, until cancelled or until a callback raises."""
+        """Fire due timers, until cancelled or until a callback raises."""
         task_status.started()
         while True:
             self._is_changed = trio.Event()

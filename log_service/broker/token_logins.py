@@ -1,7 +1,8 @@
-"""Logins by delegation tokens: finds a token in the newest metadata, and makes the credential that its login is checked against.
+"""Logins by delegation tokens: finds a token in the metadata and makes its SCRAM credential.
 
-A credential takes milliseconds to make: it is made in a thread when its token first logs in, and kept. A token that has expired is not
-found, so that its login is refused; Apache Kafka lets it in and closes the connection at the first request.
+A credential takes milliseconds to make. It is made in a thread when its token first logs in, and
+cached. An expired token is not found, so that its login is refused. Apache Kafka accepts it and
+closes the connection at the first request.
 """
 
 from collections import OrderedDict
@@ -17,11 +18,11 @@ from log_service.security.sasl.credentials import ScramCredential
 from log_service.security.sasl.scram_server import TokenLogin, TokenWanted
 
 MAX_KEPT_COUNT: Final = 1_000
-"""Credentials that are kept; the one that was used longest ago goes first."""
+"""Maximum of cached credentials. The least recently used one is dropped first."""
 
 
 class TokenLogins:
-    """What SCRAM logins ask for tokens; finds none where the cluster has no ``secret``."""
+    """Token lookup for SCRAM logins. It finds none if the cluster has no ``secret``."""
 
     def __init__(self, secret: SecretText | None, image: Callable[[], MetadataImage], *, clock: Clock, run_in_pool: RunInPool) -> None:
         self._secret = secret
@@ -34,7 +35,7 @@ class TokenLogins:
         return f"<TokenLogins kept={len(self._kept)}>"
 
     async def find(self, wanted: object) -> TokenLogin | None:
-        """Return a token as its login needs it, None where there is none of that id, or it has expired."""
+        """Return a token for its login, None if there is none of that id or it has expired."""
         assert isinstance(wanted, TokenWanted), wanted
         token = self._unexpired(wanted.token_id)
         if self._secret is None or token is None:

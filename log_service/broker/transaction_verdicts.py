@@ -1,9 +1,11 @@
-"""What a client is told of a transaction coordinator's verdict about its partitions (KIP-890).
+"""Error codes for clients from a transaction coordinator's verdict on their partitions (KIP-890).
 
-Decides what the version of a client's request lets the broker do, and which errors such a client can be told. Two requests write to a
-transaction by themselves: Produce to any partition, TxnOffsetCommit to one of ``__consumer_offsets``. Their leader asks the coordinator
-whether the partition is in the transaction; from version 12 and 5 on it has the partition added instead. Older clients do not know some
-codes, or give up on them: they are told others, on which they try again or fail in order.
+Decides what the broker may do by the version of a client's request, and which errors such a client
+understands. Two requests write to a transaction by themselves: Produce to any partition,
+TxnOffsetCommit to one of ``__consumer_offsets``. Their leader asks the coordinator whether the
+partition is in the transaction. From version 12 and 5 on, respectively, it has the partition added
+instead. Older clients do not know some codes, or give up on them. They get other codes, after which
+they retry or fail in order.
 """
 
 from enum import Enum
@@ -12,7 +14,7 @@ from log_service.common.errors import ErrorCode
 
 
 class Asker(Enum):
-    """What a client can do, by the version of its request."""
+    """The capability of a client, by the version of its request."""
 
     VERIFIES = "has announced its partitions"
     KNOWS_ABORTABLE = "and knows TRANSACTION_ABORTABLE"
@@ -20,12 +22,12 @@ class Asker(Enum):
 
     @classmethod
     def of_produce(cls, version: int) -> "Asker":
-        """Return what a producer of this version of Produce can do."""
+        """Return the capability of a producer with this version of Produce."""
         return cls.ADDS if version >= 12 else cls.KNOWS_ABORTABLE if version == 11 else cls.VERIFIES
 
     @classmethod
     def of_offset_commit(cls, version: int) -> "Asker":
-        """Return what a producer of this version of TxnOffsetCommit can do."""
+        """Return the capability of a producer with this version of TxnOffsetCommit."""
         return cls.ADDS if version >= 5 else cls.KNOWS_ABORTABLE if version == 4 else cls.VERIFIES
 
 
@@ -40,10 +42,10 @@ _TRANSIENT = frozenset(
 
 
 def heard(code: ErrorCode, asker: Asker) -> ErrorCode:
-    """Return what the coordinator's error of a partition, or of all, means to the request that asked."""
+    """Return the error of a request for the coordinator's error of a partition, or of all."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # the brokers' own affair: to the client nothing was verified
+    if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # internal to the brokers: to the client nothing was verified
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.TRANSACTION_ABORTABLE and asker is Asker.VERIFIES:
         return ErrorCode.INVALID_TXN_STATE
@@ -51,7 +53,10 @@ def heard(code: ErrorCode, asker: Asker) -> ErrorCode:
 
 
 def told_to_producer(code: ErrorCode, asker: Asker) -> ErrorCode:
-    """Return what a Produce response says. NOT_ENOUGH_REPLICAS has every client try again, and none look for another leader."""
+    """Return the error code of a Produce response.
+
+    NOT_ENOUGH_REPLICAS makes every client retry, and none look for another leader.
+    """
     if code in _TRANSIENT or (code is ErrorCode.CONCURRENT_TRANSACTIONS and asker is not Asker.ADDS):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return code

@@ -1,17 +1,23 @@
-"""Asks transaction coordinators about partitions before the first batch of a transaction is appended to them (KIP-890).
+"""Verifies partitions with transaction coordinators before a transaction's first batch (KIP-890).
 
-Decides who is asked and in which order. What an append has to show then is the log's (``storage.verifications``), what the client is told
-of a refusal the handlers' (``transaction_verdicts``).
+Decides which coordinator is asked, and in which order. The log decides what an append has to
+present then (``storage.verifications``). The handlers decide the client's error after a refusal
+(``transaction_verdicts``).
 
-A coordinator of this node mostly responds at once, and then the request acts at once. Else it waits. A producer sends its batches one
-behind the other without waiting for responses. So the requests of one transactional id stand in a line while the coordinator is being asked
-for the first of them: the ones behind it find the transaction open, and are appended in their order. All that is to be asked of one
-coordinator while a request to it is on its way goes out together, in the next one.
+A coordinator of this node mostly responds at once, and the request acts at once. Otherwise the
+request waits. A producer sends its batches one after the other without waiting for responses.
+Therefore the requests of one transactional id wait in a line while the coordinator is asked for the
+first of them. The later ones find the transaction open, and are appended in order. All questions to
+one coordinator that arrive while a request to it is in flight go out together, in the next one.
 
-Invariants: at most one request per coordinator is in flight, and at most one question per transactional id. A line is as long as the
-requests that connections may have in flight, and all lines together hold ``MAX_HELD_BYTES`` at most: what comes beyond is refused, and its
-client tries again. A request's act runs exactly once, also where no coordinator can be reached. A request waits once in all for the end of
-the transaction before: here, in a line or at a coordinator of this node, ``retry_max_ms`` from when it came.
+Invariants:
+
+- At most one request per coordinator is in flight, and at most one question per transactional id.
+- A line is as long as the requests that connections may have in flight. All lines together hold
+  ``MAX_HELD_BYTES`` at most. Further requests are refused, and their clients retry.
+- A request's act runs exactly once, even if no coordinator can be reached.
+- A request waits once in all for the end of the previous transaction: here, in a line or at a
+  coordinator of this node, for ``retry_max_ms`` from its arrival.
 """
 
 from collections import deque
@@ -50,7 +56,10 @@ if TYPE_CHECKING:
 FIRST_VERSION_FOR_BROKERS = 4
 PURPOSE = "transactions"
 MAX_HELD_BYTES = 128 << 20
-"""Of records that wait for coordinators. One request is always let in, however large it is."""
+"""Bound for records that wait for coordinators.
+
+One request is always accepted, however large it is.
+"""
 
 Codes = dict[TopicPartition, ErrorCode]
 Errors = Mapping[TopicPartition, ErrorCode]
@@ -60,14 +69,19 @@ class AskLocally(Protocol):
     """A coordinator of this process. See ``TransactionService.settle_partitions``."""
 
     def __call__(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool, patience_ms: int) -> None:
-        """Add partitions, or look whether they are there. ``tell`` hears a code for each, once, now or later."""
+        """Add partitions, or check that they are in the transaction.
+
+        ``tell`` is called once with a code for each, now or later.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a request wants to write in a transaction: to each partition a batch that begins with that sequence.
+    """The batches that a request wants to write in a transaction.
 
-    ``held_bytes`` is what the request keeps in memory while it waits; ``keep`` is called before it waits, to copy what would not last.
+    ``sequences`` has the first sequence of the batch for each partition. ``held_bytes`` is the
+    memory that the request holds while it waits. ``keep`` is called before it waits, to copy data
+    that would not last.
     """
 
     transactional_id: str
@@ -81,7 +95,7 @@ class Question:
 
 @dataclass(slots=True)
 class Verdict:
-    """What the appends have to show, by partition; or why there must be none."""
+    """The verifications that the appends have to present, by partition, or the errors instead."""
 
     shown: dict[TopicPartition, Verification] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
@@ -96,7 +110,10 @@ Act = Callable[[Verdict], None]
 
 
 class _Asked:
-    """A question that is on its way to a coordinator, or settled: then ``errors`` are the partitions that must not be written to."""
+    """A question to a coordinator, in flight or settled.
+
+    Once it is settled, ``errors`` are the partitions that must not be written to.
+    """
 
     def __init__(self, question: Question, partitions: Collection[TopicPartition], began_ns: int) -> None:
         self.partitions = PartitionsOfTransaction(
@@ -111,20 +128,23 @@ class _Asked:
         self.done = trio.Event()
 
     def settle(self, codes: Errors) -> None:
-        """Take what the coordinator says of the partitions."""
+        """Take the coordinator's codes of the partitions."""
         self.errors = {where: code for where, code in codes.items() if code is not ErrorCode.NONE}
         self.done.set()
 
     def settle_all(self, code: ErrorCode) -> None:
-        """Take what holds for all partitions: what the coordinator says of the transaction, or why it says nothing."""
+        """Take one code for all partitions.
+
+        It is the coordinator's code for the transaction, or the reason for its missing response.
+        """
         self.settle(dict.fromkeys(self.partitions.partitions, code))
 
 
 @dataclass(slots=True)
 class _Standing:
-    """A request in a line, which waits for the end of the transaction before until ``deadline_ms``.
+    """A request in a line. It waits for the end of the previous transaction until ``deadline_ms``.
 
-    ``begun`` is what was begun of it before it had to wait: its verdict so far, and what was asked for it.
+    ``begun`` is the state from before it had to wait: its verdict so far, and its question.
     """
 
     question: Question
@@ -135,7 +155,10 @@ class _Standing:
 
 
 class TransactionVerifier:
-    """What one node asks. ``ask_locally`` is this node's own coordinator, None where it has none."""
+    """The verifier of one node.
+
+    ``ask_locally`` is this node's own coordinator, None if it has none.
+    """
 
     def __init__(
         self,
@@ -166,17 +189,21 @@ class TransactionVerifier:
         self.times = LatencyMeter(clock.monotonic_ms())
         """How long coordinators took to respond, and how often they were asked."""
         self.failure_count = 0
-        """Partitions that must not be written to by what coordinators said, or because none said anything."""
+        """Count of partitions that were refused, by a coordinator or for lack of its response."""
         self.is_enabled = config.is_enabled
-        """Whether partitions are verified for producers that have announced them; may change while the node runs."""
+        """Whether partitions are verified for producers that have announced them.
+
+        May change while the node runs.
+        """
 
     def __repr__(self) -> str:
         return f"<TransactionVerifier lines={len(self._lines)} busy={len(self._busy)}>"
 
     def verify(self, question: Question, act: Act, deferred: Deferred) -> None:
-        """Have ``act`` append, or refuse, what the coordinator's verdict says: at once where that is known at once, else in its turn.
+        """Let ``act`` append or refuse by the coordinator's verdict.
 
-        ``act`` completes ``deferred``; where it fails, the connection of the request closes.
+        It runs at once if the verdict is known at once, otherwise in its turn. ``act`` completes
+        ``deferred``. If it fails, the connection of the request closes.
         """
         line = self._lines.get(question.transactional_id)
         verdict, unasked = Verdict(), list[TopicPartition]()
@@ -221,7 +248,7 @@ class TransactionVerifier:
     # Deciding
 
     def _begin(self, question: Question) -> Verdict:
-        """Note in the logs which producer is asked about, where its transaction is not open."""
+        """Note in partition logs which producer is verified, unless its transaction is open."""
         verdict, is_version_2 = Verdict(), question.asker is Asker.ADDS
         if not is_version_2 and not self.is_enabled:
             verdict.shown = dict.fromkeys(question.sequences, UNCHECKED)
@@ -238,7 +265,11 @@ class TransactionVerifier:
         return verdict
 
     async def _verdict_of(self, standing: _Standing) -> Verdict:
-        """Wait for the coordinator; one that still ends the transaction before is asked again for a while, where it adds partitions."""
+        """Wait for the coordinator's verdict.
+
+        A coordinator that is to add partitions and still ends the previous transaction is asked
+        again for a while.
+        """
         question, asked = standing.question, None
         if standing.begun is not None:
             verdict, asked = standing.begun
@@ -256,7 +287,7 @@ class TransactionVerifier:
         return self._settled(question, verdict, asked)
 
     def _settled(self, question: Question, verdict: Verdict, asked: _Asked | None) -> Verdict:
-        """Return the verdict with what the coordinator said."""
+        """Return the verdict with the coordinator's response."""
         if asked is not None:
             self._note(asked)
             verdict.errors.update({where: heard(code, question.asker) for where, code in asked.errors.items()})
@@ -271,13 +302,13 @@ class TransactionVerifier:
     # Asking
 
     def _ask(self, standing: _Standing, partitions: Collection[TopicPartition]) -> _Asked:
-        """Ask the coordinator; one of this node may have settled the question on return."""
+        """Ask the coordinator. One of this node may have settled the question on return."""
         asked = _Asked(standing.question, partitions, self._clock.monotonic_ns())
         self._send(standing.question.transactional_id, asked, max(standing.deadline_ms - self._clock.monotonic_ms(), 0))
         return asked
 
     def _send(self, transactional_id: str, asked: _Asked, patience_ms: int) -> None:
-        """Have the leader of the transactional id's partition of ``__transaction_state`` settle what is asked."""
+        """Send a question to the leader of the id's partition of ``__transaction_state``."""
         image = self._image()
         state = image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
         registration = None if state is None else state.partitions.get(hashed_partition(transactional_id, len(state.partitions)))
@@ -299,7 +330,7 @@ class TransactionVerifier:
             self._start_task(self._send_all, leader)
 
     async def _send_all(self, leader: "Destination") -> None:
-        """Send what waits for a coordinator, until nothing does."""
+        """Send the waiting questions of a coordinator until there are none."""
         try:
             while questions := self._waiting.pop(leader, None):
                 try:
@@ -317,7 +348,8 @@ class TransactionVerifier:
         """Return a coordinator's response.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, it is a broker that cannot be asked; NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+            KafkaError: UNSUPPORTED_VERSION, it is a broker that cannot be asked; NETWORK_EXCEPTION,
+                REQUEST_TIMED_OUT.
         """
         from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse  # noqa: PLC0415 - as above
 
@@ -328,7 +360,7 @@ class TransactionVerifier:
 
 
 def _must_ask_again(question: Question, asked: _Asked) -> bool:
-    """Whether a coordinator that is to add partitions is still ending the transaction before."""
+    """Whether a coordinator that is to add partitions is still ending the previous transaction."""
     return question.asker is Asker.ADDS and ErrorCode.CONCURRENT_TRANSACTIONS in asked.errors.values()
 
 

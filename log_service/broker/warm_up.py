@@ -1,9 +1,11 @@
-"""Compiles and imports what clients need before they need it.
+"""Compiles and imports code before clients need it.
 
-Codecs are compiled at first use, a millisecond or two each, and most handlers are imported at first use, some milliseconds each, so that a
-node starts quickly. A client would wait for that; so it is done in the background as soon as the listeners are up, a piece at a time:
-first the codecs of what every client asks, the newest version first, then the handlers of what producers and consumers ask, with their
-messages. What other nodes and operators ask is left out: most nodes are never asked it, and it would take memory in each of them.
+Codecs are compiled at first use, in a millisecond or two each. Most handlers are imported at first
+use, in some milliseconds each, so that a node starts quickly. A client would wait for that.
+Therefore it is done in the background as soon as the listeners are up, a piece at a time. First
+come the codecs of requests that every client sends, the newest version first. Then come the
+handlers for producers and consumers, with their messages. Handlers for other nodes and operators
+are left out, because most nodes never need them and they would take memory in each of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +40,7 @@ WARM_APIS = (
 
 
 async def warm_up(apis: Mapping[ApiKey, Api]) -> None:
-    """Compile and import, letting everything else go first."""
+    """Compile and import in small pieces. All other tasks go first."""
     for piece in (*_codecs(apis), *_imports(apis)):
         await trio.lowlevel.checkpoint()
         piece()
