@@ -326,7 +326,7 @@ class Broker:
         await self._bind_metrics()
         await self._register(foundation, rooms.lifecycle)
         is_only_broker = rooms.controller.is_active and set(self.image.cluster.brokers) == {foundation.node_id}
-        if is_only_broker:  # no other broker could be told of it, and its partitions get their leader before they are opened
+        if is_only_broker:  # no other broker has to know, and its partitions get a leader before they are opened
             await rooms.lifecycle.unfence()
         else:
             await rooms.lifecycle.catch_up()
@@ -383,7 +383,7 @@ class Broker:
 
     async def _register(self, foundation: NodeFoundation, lifecycle: BrokerLifecycle) -> None:
         if self._disk_failure is not None:
-            raise self._disk_failure  # the controller would refuse a broker without log directories, which tells less
+            raise self._disk_failure  # a clearer error than the controller's refusal of a broker without log directories
         await lifecycle.register(
             cluster_id=foundation.identity.cluster_id,
             incarnation_id=random_id(self.env.rng.getrandbits),
@@ -422,7 +422,7 @@ class Broker:
         self._loader.add_publisher(rooms.share_states)
         self._loader.add_publisher(rooms.shares)
         self._loader.add_publisher(rooms.telemetry)
-        self._loader.add_publisher(rooms.lost_brokers)  # the last: clients that it answers find this node as the image has it
+        self._loader.add_publisher(rooms.lost_brokers)  # the last one, so that its clients find this node in the image's state
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the controller's listeners.
@@ -496,7 +496,7 @@ class Broker:
         config = self._config
         if not any(listener.security.sasl for listener in (*config.listeners, *config.controller_listeners)):
             return None
-        from log_service.broker.logins import NodeLogins  # noqa: PLC0415 - a node without logins does not import what they take
+        from log_service.broker.logins import NodeLogins  # noqa: PLC0415 - a node without logins does not import them
 
         return NodeLogins(self.env, config, lambda: self._loader.image)
 

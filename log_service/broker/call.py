@@ -74,7 +74,7 @@ class Deferred:
         on_discard, self._on_discard, self.on_responded = self._on_discard, None, None
         if on_discard is not None:
             on_discard()
-        self._call.charge(None)  # a client that does not wait for the response has asked for as much
+        self._call.charge(None)  # a client that leaves early is charged all the same
 
     def complete(self, response: Message) -> None:
         """Send a response now.
@@ -137,7 +137,7 @@ class Deferred:
             release_slices(chunks)
 
     def _complete(self, chunks: list[Chunk]) -> None:
-        on_responded, self._on_discard, self.on_responded = self.on_responded, None, None  # they may lead back to this
+        on_responded, self._on_discard, self.on_responded = self.on_responded, None, None  # they may refer back to this
         self.response.complete(chunks)
         if on_responded is not None:
             on_responded()

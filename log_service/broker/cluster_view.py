@@ -184,7 +184,7 @@ def partition_error(image: MetadataImage, partition: PartitionRegistration, list
 
 
 def reached_leader(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> int:
-    """Return the partition's leader, -1 where clients of a listener cannot reach it."""
+    """Return the partition's leader, -1 if clients of a listener cannot reach it."""
     return NO_NODE if partition_error(image, partition, listener_name) else partition.leader
 
 

@@ -77,7 +77,7 @@ class LargeRequests:
                     await self._respond(work, read)
             except _FailedError:
                 work.deferred.complete_encoded([NO_RESPONSE])
-            except Exception as error:  # noqa: BLE001 - it is no such message, or found a bug of ours: its own connection pays
+            except Exception as error:  # noqa: BLE001 - an invalid message, or a bug of ours: its own connection pays
                 work.deferred.fail(error)
 
     @asynccontextmanager

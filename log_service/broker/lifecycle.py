@@ -67,7 +67,7 @@ LEAVING_PAUSE_MS = 20
 Later pauses double, up to the heartbeat interval.
 """
 LEAVING_DEADLINE_MS = 30_000
-"""How long a leaving broker waits for the controller's permission. Then it stops without."""
+"""How long a leaving broker waits for the controller's permission, before it stops without."""
 LEAVING_SILENCE_MS = 5_000
 """How long a leaving broker waits for one response of the controller.
 
@@ -261,7 +261,7 @@ class BrokerLifecycle:
                 told = self._with_addresses(error)
                 if error.code in FATAL or trio.current_time() >= deadline:
                     raise told from error.__cause__
-                if str(told) != said:  # it tries every heartbeat interval, and says each reason once
+                if str(told) != said:  # it retries every heartbeat interval, and logs each reason once
                     said = str(told)
                     logger.warning("The controller does not take this broker yet, which tries again: %s", told)
             await trio.sleep(min(self._interval_s, max(deadline - trio.current_time(), 0)))
@@ -327,7 +327,7 @@ class BrokerLifecycle:
     def meet_controller(self) -> None:
         """Send a heartbeat to a new controller now.
 
-        One in flight still waits for the previous controller or for a retry.
+        One in flight is cancelled, because it waits for the previous controller or for a retry.
         """
         self._beating.cancel()
         self.hurry()

@@ -123,7 +123,7 @@ class Offer:
             if name == Mechanism.PLAIN:
                 self._plain_users = entry.plain_users()
             elif name == Mechanism.OAUTHBEARER:
-                from log_service.broker.oauth_logins import OAuthOffer  # noqa: PLC0415 - what it takes is imported where it is offered
+                from log_service.broker.oauth_logins import OAuthOffer  # noqa: PLC0415 - only a listener that offers it imports it
 
                 assert mechanism.oauth is not None, "the configuration has read its keys"
                 self.oauth = OAuthOffer(listener.name, mechanism.oauth, entry, env)

@@ -531,7 +531,7 @@ def _new_transactions(
         listener_name=config.inter_broker_listener_name,
         pool=foundation.peers,
         write_here=write_here,
-        on_written=lambda written: transactions.markers_written(written),  # noqa: PLW0108 - it is made below
+        on_written=lambda written: transactions.markers_written(written),  # noqa: PLW0108 - ``transactions`` is made below
     )
     transactions = TransactionService(
         clock=env.clock,

@@ -60,7 +60,8 @@ def format_node(env: NodeEnv, config: NodeConfig, options: FormatOptions) -> Nod
 
     Raises:
         ConfigError: the options do not fit the configuration; nothing was written.
-        StorageError: a directory is formatted, belongs to another node or cluster, or cannot be used.
+        StorageError: a directory is formatted, belongs to another node or cluster, or cannot be
+            used.
     """
     _validate(config, options)
     voters = _initial_voters(config, options.initial_controllers) if options.initial_controllers is not None else ()
