@@ -143,7 +143,7 @@ class NodeToControllerChannel:
             if caller is None or error.code is not ErrorCode.NETWORK_EXCEPTION:
                 raise
             text = f"the active controller was lost while it decided, and may have done so: {error}"
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error  # a client's own connection is well
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error  # the client's own connection is fine
 
     async def _decide_here(self, request: Message, response_type: type[R], caller: Caller | None) -> R:
         """Have the controller of this node decide a request, as far as the client is authorized."""
@@ -193,7 +193,7 @@ class NodeToControllerChannel:
 
     async def _until_moved(self, found: "Destination", asking: trio.CancelScope) -> None:
         """Give up on a node that no longer leads."""
-        while self.find() == found:  # noqa: ASYNC110 - the quorum does not call
+        while self.find() == found:  # noqa: ASYNC110 - the quorum has no callback
             await trio.sleep(LOOK_MS / 1_000)
         asking.cancel()
 
