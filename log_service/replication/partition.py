@@ -6,14 +6,11 @@ waiting. A caller that appends or syncs notifies the replica manager, and the re
 notifies the waiting requests. Only a sync waits for the disk. Appends and reads never yield to
 other tasks.
 
-Invariants:
-
-- With ``flush.messages=1`` the high watermark never passes the synced end, so that an acknowledged
-  record survives a loss of power. One sync serves every append before it.
-- A leader names no end of the log until its high watermark has reached the start of its epoch,
-  because an earlier leader may have exposed more (KIP-207).
-- A failed sync is final. The log directory is offline from then on, and every request for a
-  partition in it gets KAFKA_STORAGE_ERROR.
+Invariants: with ``flush.messages=1`` the high watermark never passes the synced end, so that an
+acknowledged record survives a loss of power. One sync serves every append before it. A leader names
+no end of the log until its high watermark has reached the start of its epoch, because an earlier
+leader may have exposed more (KIP-207). A failed sync is final. The log directory is offline from
+then on, and every request for a partition in it gets KAFKA_STORAGE_ERROR.
 """
 
 from collections.abc import Callable, Iterator
@@ -203,10 +200,7 @@ class Partition:
             self.state.hold_stable_by(unstable)
 
     def _note_log_start(self) -> None:
-        """Recompute the last stable offset after the log start moved.
-
-        An open transaction may have begun before the new log start.
-        """
+        """Take over a later log start. An open transaction may have begun before it."""
         if self.state.unstable is not None:
             self.state.hold_stable_by(self.state.unstable)
 
@@ -276,7 +270,7 @@ class Partition:
         return self._append_unstable(log, validated, now_ms, lambda header: check_client_batch(producers, header, shown))
 
     def _checked(self, records: Batch, now_ms: int, *, needs_all: bool, room: TurnRoom | None) -> tuple[Log, ValidatedBatches]:
-        """Count an append, and return its log and its checked batches.
+        """Count an append and return its log and checked batches.
 
         Raises as ``append_as_leader``.
         """
@@ -295,9 +289,7 @@ class Partition:
             raise
 
     def check_in_steps(self, records: bytearray | memoryview, now_ms: int, allowance: Allowance) -> Steps[ValidatedBatches]:
-        """Return the check of a batch in steps, for the pool.
-
-        It uses the log's current configuration.
+        """Return the check of a batch in steps, for the pool, by the log's current configuration.
 
         Raises:
             KafkaError: as ``served_log``. The steps raise as ``validate_in_steps``.
@@ -315,9 +307,7 @@ class Partition:
         return result
 
     def begin_verification(self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int) -> Verification:
-        """Return the verification that the first batch of a producer's transaction has to present.
-
-        Return ``ONGOING`` if the transaction is open already.
+        """Return the verification of a transaction's first batch, ``ONGOING`` if it is open.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch; as ``served_log``.
@@ -326,9 +316,7 @@ class Partition:
         return begin_verification(producers, producer_id, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms)
 
     def append_marker(self, marker: EndOfTransaction, now_ms: int) -> AppendResult:
-        """Append the end of a producer's transaction.
-
-        It needs ``min.insync.replicas`` as acks=all does.
+        """Append the end of a transaction. It needs ``min.insync.replicas`` as acks=all does.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; NOT_ENOUGH_REPLICAS;
@@ -375,10 +363,7 @@ class Partition:
         return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def acknowledgement(self, leader_epoch: int, required_offset: int, *, needs_all: bool) -> ErrorCode | None:
-        """Return the result of an append, None while it is open.
-
-        See ``PartitionState.acknowledgement``.
-        """
+        """Return an append's result, None while open. See ``PartitionState.acknowledgement``."""
         code = self.state.acknowledgement(leader_epoch, required_offset, needs_all=needs_all)
         return ErrorCode.KAFKA_STORAGE_ERROR if code is None and self.is_offline else code
 
@@ -389,9 +374,7 @@ class Partition:
         return log is not None and not log.home.is_offline and not log.is_closed and log.is_sync_due
 
     async def sync(self) -> bool:
-        """Sync the log.
-
-        Return whether more records count on this replica or the high watermark moved.
+        """Sync the log. Return whether more records count here or the high watermark moved.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed and the directory is offline.
@@ -400,10 +383,7 @@ class Partition:
         return self.note_synced()
 
     def note_synced(self) -> bool:
-        """Take over the log's synced end, even if another task synced it.
-
-        Return the same as ``sync``.
-        """
+        """Take over the log's synced end, set by any task. Return the same as ``sync``."""
         return self.log is not None and self.state.note_sync(self.log.syncs.recovery_point)
 
     # Following
@@ -431,9 +411,7 @@ class Partition:
         return result
 
     def follow_leader(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Take over the leader's high watermark and log start.
-
-        Return whether the high watermark moved.
+        """Take over these offsets of the leader. Return whether the high watermark moved.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, the leader's log starts above this replica's high
@@ -460,9 +438,7 @@ class Partition:
             self.state.note_truncation(log.log_end_offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drop this follower's whole log and restart it at ``offset``.
-
-        The leader has nothing older.
+        """Drop this follower's log and restart it at ``offset``. The leader has nothing older.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -491,7 +467,7 @@ class Partition:
         )
 
     def log_for_follower(self, broker_id: int, current_leader_epoch: int) -> Log:
-        """Return the log for a fetch by one of this leader's followers.
+        """Return the log for a follower's fetch from this leader.
 
         Raises as ``read_for_follower``.
         """
@@ -539,10 +515,7 @@ class Partition:
         return log.read(start_offset, max_bytes=max_bytes, upper_offset=limit, is_one_batch_guaranteed=is_one_batch_guaranteed)
 
     def place_of(self, offset: int) -> ReadPlace | None:
-        """Return the place of ``offset`` in the active segment.
-
-        Return None if it lies in an older segment or the log cannot be read.
-        """
+        """Return the place of ``offset``, None if not in the active segment or not readable."""
         log = self.log
         if log is None or offset < (segment := log.segments.active).base_offset:
             return None
@@ -553,10 +526,7 @@ class Partition:
         return ReadPlace(segment, segment.size_bytes if place is None else place.position)
 
     def readable_bytes(self, start: ReadPlace, end_offset: int) -> int | None:
-        """Return the number of bytes from ``start`` to ``end_offset``.
-
-        Return None if they are no longer all in the active segment.
-        """
+        """Return the byte count from ``start`` to ``end_offset``, None if outside that segment."""
         log = self.log
         if log is None or start.segment is not log.segments.active:
             return None
@@ -566,9 +536,7 @@ class Partition:
         return None if end is None else end.position - start.position
 
     def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of transactions that were aborted.
-
-        These are the ones that may have records in ``found``, a result of ``read``.
+        """Return (producer id, first offset) of aborted transactions that may be in ``found``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -576,10 +544,7 @@ class Partition:
         return self._online_log().aborted_in(start_offset, found)
 
     def _check_appended(self, log: Log, start_offset: int) -> None:
-        """Raise OFFSET_OUT_OF_RANGE unless the log holds the offset.
-
-        An offset at or above the high watermark is no error, because it can be read soon.
-        """
+        """Raise OFFSET_OUT_OF_RANGE unless the log holds the offset, committed or not."""
         if log.log_start_offset <= start_offset <= log.log_end_offset:
             return
         known = f"{log.log_start_offset} to {log.log_end_offset}"
@@ -588,9 +553,7 @@ class Partition:
     def diverging_epoch(
         self, last_fetched_epoch: int, fetch_offset: int, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True
     ) -> tuple[int, int] | None:
-        """Return (epoch, end offset) where a reader's log diverged (KIP-320, KIP-595).
-
-        Return None if it did not diverge.
+        """Return (epoch, end offset) where a reader's log diverged, or None (KIP-320, KIP-595).
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here, or its offset is
@@ -653,10 +616,7 @@ class Partition:
 
     @property
     def is_end_known(self) -> bool:
-        """Whether the high watermark has reached the start of the leader epoch (KIP-207).
-
-        Consumers may have read up to there from an earlier leader.
-        """
+        """Whether the high watermark has reached the start of the leader epoch (KIP-207)."""
         return self.state.is_end_known
 
     def _check_end_known(self) -> None:
@@ -669,9 +629,7 @@ class Partition:
         return self.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
 
     def read_batches(self) -> Iterator[bytes]:
-        """Yield the whole log in chunks of whole batches, up to its end.
-
-        A coordinator also loads records above the high watermark.
+        """Yield the whole log in chunks of whole batches, also above the high watermark.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -683,16 +641,13 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The least log start offset of this leader and its live followers.
-
-        It is -1 if one of these followers has not fetched yet.
-        """
+        """The least log start of this leader and live followers, -1 if one has not fetched yet."""
         return min(self.log_start_offset, self.state.low_watermark)
 
     def delete_records(self, offset: int) -> int:
-        """Delete the records before ``offset`` and return the new log start offset (KIP-107).
+        """Delete records before ``offset`` (-1: high watermark).
 
-        Offset -1 stands for the high watermark.
+        Return the new log start (KIP-107).
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION if the topic
@@ -712,9 +667,7 @@ class Partition:
         return log.log_start_offset
 
     def apply_retention(self, now_ms: int) -> RetentionOutcome:
-        """Delete segments by age, by size or below the log start offset.
-
-        No segment that reaches past the high watermark is deleted.
+        """Delete segments below the high watermark by age, by size or by the log start offset.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -239,7 +239,10 @@ class ReplicaManager:
         now_ms: int,
         room: TurnRoom | None = None,
     ) -> AppendResult:
-        """Append a batch of a producer's transaction, as ``append`` does. Raises as ``Partition.append_in_transaction``."""
+        """Append a batch of a producer's transaction, as ``append`` does.
+
+        Raises as ``Partition.append_in_transaction``.
+        """
         result = partition.append_in_transaction(records, shown, now_ms, needs_all=acks == ACKS_ALL, room=room)
         if result.must_sync:
             self.syncs.request(partition)
@@ -340,7 +343,7 @@ class ReplicaManager:
     def _announce_change(self, partition: Partition, change: Change) -> None:
         """Notify listeners and waiting requests of a change of the partition's state."""
         if change is not Change.NOTHING:
-            is_led = change is Change.LED  # what "in" asks is a call of the enum's
+            is_led = change is Change.LED  # ``in`` would cost a call of the enum
             if not is_led and Change.LOST in change:
                 self._tell(lambda listener: listener.on_lost(partition))
             if is_led or Change.LED in change:
@@ -532,7 +535,7 @@ class ReplicaManager:
             partition = self._open(topic, index, registration, is_new=is_new)
         before = None if partition.is_leader else (partition.leader, partition.leader_epoch)
         change = partition.apply(registration, self._clock.monotonic_ms())
-        if len(registration.replicas) > 1 or self.remote.has_fetched:  # the last replica may have been fetched so far
+        if len(registration.replicas) > 1 or self.remote.has_fetched:  # a partition with one replica left may have been fetched so far
             self.remote.place(partition, before)
         if partition.is_leader and partition.is_sync_due:
             self.syncs.request(partition)
@@ -591,7 +594,7 @@ class ReplicaManager:
             partition = self.partitions.get((topic.name, index))
             if partition is not None:
                 partition.reconfigure(config, self._clock.monotonic_ms())
-                self.announce((partition,))  # an append may wait for this replica alone, whose records count now
+                self.announce((partition,))  # an append may wait for this replica alone, and its records may count now
                 self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:
