@@ -2,8 +2,8 @@
 
 Decides when a listener gets new keys and authorities. This node's own connections over that
 listener get them too. A change is checked twice: before the request goes to the controller, so that
-its sender gets the error, and when it arrives with the metadata. Then the old ones stay if the new
-ones are unusable. Open connections keep what they agreed on.
+its sender gets the error, and when it arrives with the metadata. If the new ones are unusable at
+that time, the old ones stay. Open connections keep the parameters that they agreed on.
 
 Stores are read and tried in the pool for work that may wait for the disk. A key store on a slow
 file system therefore delays no request.

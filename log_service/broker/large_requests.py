@@ -6,7 +6,7 @@ progress at most. More of them wait undecoded. A request that cannot be cut is h
 as small ones are. The work ends when the client leaves.
 
 Invariants: pieces are handled in the order of the request, each after the response to the one
-before. The request's frame is held until then.
+before. The request's frame is held until its whole response is complete.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence

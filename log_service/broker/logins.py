@@ -3,9 +3,9 @@
 They are made from the configuration and the newest metadata. Decides which JAAS texts prevent a
 start: invalid ones and those of another mechanism. Users of PLAIN are in the JAAS text of the
 listener, which may change while the node runs. Users of SCRAM are in the metadata. A change of a
-JAAS text is validated before it is made, and again when it arrives with the metadata. Then the
-previous users stay if it is unusable. Apache Kafka takes any such text, and applies it at its next
-start. Completed logins stay valid.
+JAAS text is validated before it is made, and again when it arrives with the metadata. If it is
+unusable at that time, the previous users stay. Apache Kafka takes any such text, and applies it at
+its next start. Completed logins stay valid.
 """
 
 import hmac
