@@ -137,11 +137,13 @@ def test_a_map_of_rooms_is_whole() -> None:
 
 
 PLAIN_ROOMS = (
+    "broker",
     "client",
     "cluster_operations",
     "cluster_plans",
     "common",
     "config",
+    "controller",
     "coordinator",
     "metadata",
     "metrics",
@@ -151,6 +153,7 @@ PLAIN_ROOMS = (
     "quota",
     "raft",
     "records",
+    "replication",
     "rpc",
     "security",
     "state_machine",
