@@ -1,4 +1,5 @@
-"""The controller's decisions: plain functions from the metadata and a request to records and a response.
+"""The controller's decisions are plain functions. They turn metadata and a request into records and
+a response.
 
 A rule reads no clock, opens no file and keeps nothing. What it needs beside the metadata is an argument.
 

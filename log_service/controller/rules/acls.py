@@ -144,7 +144,8 @@ def _place_of(creation: AclCreation) -> Place:
 
 
 def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> tuple[Sequence[MetadataRecord], DeleteAclsResponse]:
-    """Delete what every filter of the request finds; an ACL that two filters find is told twice and deleted once.
+    """Delete the ACLs that match the filters of the request. An ACL that two filters match is told
+    twice and deleted once.
 
     Raises:
         KafkaError: INVALID_REQUEST, too many would go.

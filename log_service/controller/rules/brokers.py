@@ -130,7 +130,10 @@ def _missing(feature: str) -> ErrorCode:
 
 
 def _clean_up(partitions: Partitions, node_id: NodeId, *, is_clean: bool) -> None:
-    """Take what the process before had: it stopped, and where it did so uncleanly, it may have lost records."""
+    """Take the leadership of a broker's previous process.
+
+    After an unclean stop it may have lost records.
+    """
     if keeps_eligible_leaders(partitions.image.features) and not is_clean:
         partitions.take_from_unclean(node_id)
     else:
@@ -155,7 +158,10 @@ def fence_brokers(partitions: Partitions, *brokers: BrokerRegistration) -> list[
 
 
 class BrokerState(Enum):
-    """Where a broker stands. ``MAY_STOP`` is fenced, and the broker is told that it may stop."""
+    """The state of a broker in its life cycle.
+
+    ``MAY_STOP`` is fenced, and the broker is told that it may stop.
+    """
 
     FENCED = auto()
     UNFENCED = auto()
@@ -165,7 +171,8 @@ class BrokerState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataProgress:
-    """How far brokers are in the metadata log: where the sender's registration lies, and how far the furthest behind of the active ones is.
+    """The progress of brokers in the metadata log. It has the offset of the sender's registration,
+    and the lowest offset of active brokers.
 
     ``leaves_at`` is the offset that those have to reach before the sender may stop, None where it is not leaving.
     """
@@ -176,7 +183,7 @@ class MetadataProgress:
 
 
 class HeartbeatDecision(NamedTuple):
-    """What a heartbeat leads to."""
+    """The effects of a heartbeat."""
 
     records: list[MetadataRecord]
     response: BrokerHeartbeatResponse
@@ -248,7 +255,10 @@ def _moves(partitions: Partitions, broker: BrokerRegistration, state: BrokerStat
 
 
 def _note_directories(partitions: Partitions, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> list[MetadataRecord]:
-    """Return the records of log directories that went offline (KIP-858), and of those that take no new partitions (KIP-1066)."""
+    """Return the records of a broker's log directories.
+
+    They went offline (KIP-858) or are cordoned (KIP-1066).
+    """
     records: list[MetadataRecord] = []
     lost = [directory_id for directory_id in broker.log_dirs if directory_id in set(request.offline_log_dirs)]
     if lost:

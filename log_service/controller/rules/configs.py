@@ -1,4 +1,5 @@
-"""AlterConfigs and IncrementalAlterConfigs: changes of dynamic configuration of topics, brokers, groups and client metrics.
+"""Decides on AlterConfigs and IncrementalAlterConfigs. They change the configuration of topics,
+brokers, groups and client metrics.
 
 The controller decides on each resource of a request by itself: it makes all changes of the resource, or none. The levels of loggers are not
 decided here: they are no metadata, each broker keeps its own. KIP-133, KIP-339.
@@ -55,7 +56,7 @@ ResourceResponse = TypeVar("ResourceResponse")
 
 
 class Operation(IntEnum):
-    """What a change does to a key, by Kafka's numbers."""
+    """Operations on a key, by Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -79,7 +80,7 @@ class Change(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What a configuration belongs to."""
+    """A thing that has a configuration."""
 
     type: int
     name: str
@@ -139,7 +140,7 @@ def alter_configs(
 def _decide(
     image: MetadataImage, asked: Sequence[_Asked], judged: _Judged, respond: Callable[..., ResourceResponse]
 ) -> tuple[list[MetadataRecord], list[ResourceResponse]]:
-    """Return the records of the resources that may change, and a response about each resource of the request."""
+    """Return the records of the resources that may change, and a response for each resource."""
     records: list[MetadataRecord] = []
     responses: list[ResourceResponse] = []
     named_twice = repeated([each.resource for each in asked])
@@ -158,7 +159,10 @@ def _decide(
 
 
 def _topics_with_another_min_isr(records: Sequence[MetadataRecord]) -> list[str]:
-    """Return the topics whose ELR were chosen by another min.insync.replicas than holds now; the empty name is all topics."""
+    """Return the topics whose ELR were chosen by another min.insync.replicas.
+
+    The empty name means all topics.
+    """
     return [
         record.resource_name if record.resource_type == ResourceType.TOPIC else ""
         for record in records
@@ -218,7 +222,10 @@ def _check_broker(image: MetadataImage, name: str) -> None:
 
 
 def _check_min_isr(resource: Resource, text: str | None) -> None:
-    """Refuse what would let controllers disagree on a topic's min.insync.replicas, by which they choose ELR (KIP-966)."""
+    """Refuse changes by which controllers would disagree on min.insync.replicas.
+
+    They choose ELR by it (KIP-966).
+    """
     if resource.name:
         text = f"{MIN_ISR} of one broker cannot be changed while the cluster keeps eligible leader replicas; set it for topic or cluster"
     elif text is None:
@@ -229,7 +236,10 @@ def _check_min_isr(resource: Resource, text: str | None) -> None:
 
 
 def _check_cordon(image: MetadataImage, before: str | None, text: str | None, *, is_judged: bool) -> None:
-    """Refuse what brokers of the cluster's metadata.version do not know, and directories that no broker has looked for."""
+    """Refuse cordons that this metadata.version does not know.
+
+    Refuse directories that no broker has, too.
+    """
     if not keeps_cordons(image.features):
         level = image.features.get(METADATA_VERSION, 0)
         raise KafkaError(
@@ -307,7 +317,10 @@ def _key_of(resource: Resource, name: str) -> ConfigKey | None:
 
 
 def _default_list(resource: Resource, name: str, key: ConfigKey, static_texts: Mapping[str, str]) -> str:
-    """Return what a list that was never set is appended to: the file's value, or the default; no other dynamic value counts."""
+    """Return the list to append to where the key was never set.
+
+    It is the file's value, or the default. No other dynamic value counts.
+    """
     if resource.type == ResourceType.TOPIC:
         return format_value(holding(name, Layers(static=static_texts)).value)
     synonym = broker_synonym(name) if resource.type == ResourceType.GROUP else name

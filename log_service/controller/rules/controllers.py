@@ -1,4 +1,4 @@
-"""ControllerRegistration: a controller of the quorum says where it listens and which feature levels it keeps (KIP-919).
+"""ControllerRegistration announces a controller's listeners and feature levels (KIP-919).
 
 The active controller takes every registration that the cluster's metadata.version can hold; a later one replaces the one before.
 """

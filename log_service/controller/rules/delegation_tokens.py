@@ -1,4 +1,5 @@
-"""Delegation tokens: CreateDelegationToken, RenewDelegationToken and ExpireDelegationToken, and the removal of those that have expired.
+"""Delegation tokens are created, renewed and expired by request, and removed when their time is
+over.
 
 A token stands for its owner until it expires; its owner and its renewers may move that moment, never beyond the token's longest life. The
 rules come in the order of Apache Kafka's, and so do their codes. KIP-48, KIP-373, KIP-900.
@@ -34,7 +35,10 @@ MAX_REMOVED_COUNT: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTokenRules:
-    """What rules about tokens ask for: the node's configuration, who asks, the time, the id of a new token, and tokens by their HMACs."""
+    """The arguments of rules about tokens.
+
+    They are the node's configuration, the caller, the time, a new token's id, and tokens by HMAC.
+    """
 
     config: TokenConfig
     caller: Caller

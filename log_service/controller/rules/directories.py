@@ -72,7 +72,10 @@ def _assign(partitions: Partitions, broker: BrokerRegistration, topic_id: TopicI
 
 
 def _has_lost_last_log(partition: PartitionRegistration, broker: BrokerRegistration) -> bool:
-    """Whether only the last known leader could be elected, and its log was in a directory that it has no more: any other log is better."""
+    """Whether only the last known leader could be elected, and the directory of its log is gone.
+
+    Any other log is better.
+    """
     known = partition.directory_of(broker.node_id)
     has_log = known is None or known.int < FIRST_FREE_DIRECTORY_ID or known in broker.log_dirs
     has_eligible = partition.has_leader or partition.isr or partition.eligible_leader_replicas

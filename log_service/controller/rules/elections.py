@@ -32,14 +32,17 @@ MAX_ELECTIONS_PER_RUN = 1_000
 
 
 class ElectionType(IntEnum):
-    """Who may lead, by Kafka's numbers."""
+    """The replicas that may lead, by Kafka's numbers."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 def elect_leaders(partitions: Partitions, request: ElectLeadersRequest) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
-    """Decide on every partition of the request; on all where it names none, leaving out those that need no election."""
+    """Decide on every partition of the request.
+
+    Where it names none, decide on all, and leave out those that need no election.
+    """
     if request.topic_partitions == []:
         return [], ElectLeadersResponse()
     if request.election_type not in tuple(ElectionType):
@@ -135,7 +138,10 @@ def has_preferred_leader(partition: PartitionRegistration) -> bool:
 
 
 def balance_leaders(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) -> bool:
-    """Give partitions back to their preferred leaders, ``limit`` of them at most; whether there may be more to do."""
+    """Give at most ``limit`` partitions back to their preferred leaders.
+
+    Return whether there may be more.
+    """
     for topic, index, partition in partitions.iterate():
         if len(partitions.records) >= limit:
             return True
@@ -145,7 +151,10 @@ def balance_leaders(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) 
 
 
 def elect_uncleanly(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) -> bool:
-    """Elect a leader for partitions without one where their topics allow an unclean election; whether there may be more to do."""
+    """Elect leaders uncleanly where topics allow it and partitions have none.
+
+    Return whether there may be more.
+    """
     for topic, index, partition in partitions.iterate():
         if len(partitions.records) >= limit:
             return True

@@ -30,7 +30,7 @@ from log_service.protocol.stored.metadata_records import ConfigRecord, FeatureLe
 
 
 class UpgradeType(IntEnum):
-    """Which way a level may go, by Kafka's numbers."""
+    """The direction in which a level may change, by Kafka's numbers."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

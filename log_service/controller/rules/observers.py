@@ -1,4 +1,4 @@
-"""Which changes of ``tidelog.observer`` and ``tidelog.observer.promotion`` the controller takes.
+"""Decides on changes of ``tidelog.observer`` and ``tidelog.observer.promotion``.
 
 Decides that a broker becomes an observer only where no partition needs it: it leads none, and each has enough other replicas in sync. The
 leaders take it out of the in-sync sets then, as they take out one that lags. Knows nothing of other configuration.
@@ -17,7 +17,8 @@ _VALUES = {OBSERVER: ("true", "false"), OBSERVER_PROMOTION: ("by-hand", UNDER_MI
 
 
 def validate_observer_change(partitions: Partitions, broker_name: str, changed: Mapping[str, str | None]) -> None:
-    """Check the keys of observers among what a broker's configuration is changed to; ``broker_name`` is empty for all brokers.
+    """Check the observer keys of a broker's new configuration. ``broker_name`` is empty for all
+    brokers.
 
     Raises:
         KafkaError: INVALID_CONFIG, a value, or the broker that it is set for, is wrong, or the cluster does not have the feature;

@@ -1,4 +1,4 @@
-"""One change of one partition: the only place where a record about leaders, in-sync sets and replicas of an existing partition is made.
+"""Makes every record that changes an existing partition: its leader, in-sync set or replicas.
 
 A rule says in a ``Target`` what it wants of the partition. This module ends a reassignment that has become complete, counts the eligible
 leader replicas, elects a leader, and returns the record of all that, or None where nothing changes. It knows one partition, no cluster: who
@@ -27,7 +27,11 @@ NO_CHANGE = PartitionChangeRecord()
 
 
 class Election(Enum):
-    """Who may become leader. ``UNCLEAN`` loses records where no replica has them all; ``PREFERRED`` tries the first replica first."""
+    """The replicas that may become leader.
+
+    ``UNCLEAN`` loses records where no replica has them all; ``PREFERRED`` tries the first replica
+    first.
+    """
 
     PREFERRED = auto()
     CLEAN = auto()
@@ -36,7 +40,10 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPolicy:
-    """What holds for the partitions of a topic: how many replicas have to be in sync, whether ELR are kept, and who may lead."""
+    """The rules for a topic's partitions.
+
+    They are min.insync.replicas, whether ELR are kept, and which replicas may lead.
+    """
 
     min_isr: int
     keeps_eligible: bool
@@ -44,7 +51,8 @@ class PartitionPolicy:
 
 
 class Target(NamedTuple):
-    """What a partition shall be like. ``directories`` names the log directories of replicas that are elsewhere by now.
+    """The wanted state of a partition. ``directories`` names the log directories of replicas that
+    are elsewhere by now.
 
     ``unclean_shutdown`` is the broker that has just stopped without writing everything down.
     """
@@ -81,7 +89,8 @@ def change_of(
     observers: frozenset[int] = frozenset(),
     awaited: frozenset[NodeId] = frozenset(),
 ) -> PartitionChangeRecord | None:
-    """Return the record from the partition as it is to ``target``, without its name; None where nothing changes.
+    """Return the record from the partition as it is to ``target``, without its name. Return None
+    where nothing changes.
 
     ``awaited`` are brokers that may not lead yet, and soon either may or are gone: no unclean election comes before that is clear.
     """
@@ -135,7 +144,10 @@ def finished_if_done(target: Target, observers: frozenset[int] = frozenset()) ->
 def _eligible(
     partition: PartitionRegistration, placement: Target, unclean_shutdown: NodeId | None, policy: PartitionPolicy
 ) -> tuple[NodeId, ...]:
-    """Return who holds every committed record without being in sync: all that were in sync since the set became too small."""
+    """Return the replicas that hold every committed record without being in sync.
+
+    They were in sync since the set became too small.
+    """
     if len(placement.isr) >= policy.min_isr:
         return ()
     candidates = {*partition.eligible_leader_replicas, *partition.isr} - set(placement.isr)
@@ -154,7 +166,10 @@ def _elect(
     may_lead: Callable[[NodeId], bool],
     awaited: frozenset[NodeId],
 ) -> _Elected:
-    """Return the leader, the present one where it may stay; ``NO_LEADER`` where no broker that may lead is there."""
+    """Return the leader, the present one where it may stay.
+
+    Return ``NO_LEADER`` where no broker may lead.
+    """
     electable = placement.isr or eligible
     candidates = (partition.leader, *placement.replicas)
     if policy.election is Election.PREFERRED:

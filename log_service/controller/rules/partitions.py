@@ -1,4 +1,5 @@
-"""The partitions of one decision: which brokers may lead them, what holds for their topics, and the changes made so far.
+"""The partitions of one decision. It holds the brokers that may lead, the topics' policies, and the
+changes so far.
 
 Decides what becomes of partitions when brokers go and return, and what a new partition is like; ``partition_change`` decides on each single
 change. Knows no request.
@@ -39,7 +40,10 @@ def is_active(image: MetadataImage, node_id: NodeId) -> bool:
 
 
 def default_directory(image: MetadataImage, node_id: NodeId) -> UUID:
-    """Return the log directory that a new replica goes to: the broker's only one, else unassigned, for the broker to choose."""
+    """Return the log directory of a new replica.
+
+    It is the broker's only one, else unassigned, for the broker to choose.
+    """
     broker = image.cluster.brokers.get(node_id)
     if broker is None or len(broker.log_dirs) > 1:
         return UNASSIGNED_DIRECTORY
@@ -47,7 +51,8 @@ def default_directory(image: MetadataImage, node_id: NodeId) -> UUID:
 
 
 def placeable_brokers(image: MetadataImage) -> list[BrokerRegistration]:
-    """Return the brokers that new replicas may be placed on, by node id: fenced ones, too, but none that leaves or takes no replicas.
+    """Return the brokers for new replicas, by node id. Fenced ones count, too, but none that leaves
+    or takes no replicas.
 
     Observers get replicas only where someone names them.
     """
@@ -74,7 +79,10 @@ def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
 
 
 def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> PartitionRegistration | None:
-    """Return a partition on those brokers, led by the first active one that is no observer; None where there is none."""
+    """Return a partition on those brokers.
+
+    The first active one that is no observer leads. Return None where there is none.
+    """
     observers = observers_of(image).node_ids
     isr = tuple(node_id for node_id in replicas if is_active(image, node_id) and node_id not in observers)
     if not isr:
@@ -220,7 +228,8 @@ class Partitions:
     # Brokers come and go
 
     def take_from(self, *node_ids: NodeId) -> None:
-        """Take brokers that go out of every in-sync set, all of them in one change, and give what they lead to others. They may stay ELR.
+        """Take leaving brokers out of every in-sync set, in one change. Their leaderships move to
+        others. They may stay ELR.
 
         A partition of such a broker alone that has no leader stays as it is: a broker that stops in order has given up all of them, and
         the next process of it registers. Where an eligible broker goes that was waited for, an unclean election may be due.
@@ -232,7 +241,10 @@ class Partitions:
                 self._take_out(topic, index, partition, *node_ids)
 
     def take_from_unclean(self, node_id: NodeId) -> None:
-        """Take a broker that stopped uncleanly out of every in-sync set and ELR: it may have lost records (KIP-966)."""
+        """Take a broker that stopped uncleanly out of every in-sync set and ELR.
+
+        It may have lost records (KIP-966).
+        """
         for topic, index, partition in self.iterate():
             if node_id in partition.isr or node_id in partition.eligible_leader_replicas or partition.leader == node_id:
                 isr = tuple(each for each in partition.isr if each != node_id)
@@ -279,7 +291,10 @@ class Partitions:
 
     @cached_property
     def awaited(self) -> frozenset[NodeId]:
-        """The brokers that are not elected before the controller hears of them, and that it fences if it does not."""
+        """The brokers that are not elected before a heartbeat.
+
+        The controller fences them if none comes.
+        """
         return self.presumed & self._active
 
     @cached_property
@@ -292,7 +307,7 @@ class Partitions:
         return self._values({})
 
     def _values(self, texts: Mapping[str, str]) -> tuple[int, bool]:
-        """Return how many replicas have to be in sync, and whether leaders are elected uncleanly, for a topic with those texts."""
+        """Return min.insync.replicas, and whether leaders are elected uncleanly, for a topic with those texts."""
         configs = self.image.configs
         layers = Layers(
             topic=texts,

@@ -1,4 +1,5 @@
-"""Where the replicas of new partitions go: striped over the racks, and over the brokers of each rack (Kafka's placement of KRaft).
+"""Places the replicas of new partitions. It stripes them over racks, and over the brokers of each
+rack, as Kafka's KRaft does.
 
 Decides by going round: the next partition begins at the next rack. Its leader is the next active broker of the first rack from there that
 has one; the other replicas go round the racks from the same place, in each rack active brokers before fenced ones. After as many partitions

@@ -99,7 +99,10 @@ def _reverted(partition: PartitionRegistration, named: str, *, is_unclean_allowe
 
 
 def list_partition_reassignments(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    """Return the moves that are under way, of the partitions that are asked for; what does not exist is left out."""
+    """Return the reassignments that are under way, of the requested partitions.
+
+    Partitions that do not exist are left out.
+    """
     if request.topics is None:
         asked = [(name, sorted(topic.partitions)) for name, topic in sorted(image.topics.by_name.items())]
     else:

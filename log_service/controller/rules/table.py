@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """What the controller has to know of its node. ``static_texts`` are the keys of its file, by name.
+    """The controller's view of its node. ``static_texts`` are the keys of its file, by name.
 
     ``leader_balance_interval_ms`` is how often partitions go back to their preferred leaders, ``unclean_election_interval_ms`` how often
     partitions without a leader get one uncleanly where their topics allow it; None is never. ``death_grace_ms`` is for how long a broker
@@ -56,7 +56,7 @@ class ControllerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What rules may ask for beside the metadata.
+    """The arguments of rules beside the metadata.
 
     The node's configuration, new ids, whether a broker has a live session, which brokers are only presumed to be there, and who pays for
     partitions that are created and deleted.
@@ -80,7 +80,7 @@ class Surroundings:
 
     @property
     def topic_rules(self) -> TopicRules:
-        """What rules about topics ask for."""
+        """Return the arguments of rules about topics."""
         return TopicRules(
             defaults=self.config.topics, static_texts=self.config.static_texts, new_id=self.new_id, charge=self.charge_partitions
         )

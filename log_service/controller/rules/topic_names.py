@@ -21,7 +21,10 @@ def validate_topic_name(name: str) -> None:
 
 
 class TakenNames:
-    """The names of topics by what they collide on: those that exist, and those that a request has just created."""
+    """Names of topics by the key on which they collide.
+
+    They exist, or the same request has just created them.
+    """
 
     def __init__(self, topics: TopicsImage) -> None:
         self._existing = topics.by_colliding_key

@@ -49,7 +49,8 @@ ChargePartitions = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
-    """What a decision about topics needs beside the image: defaults, the file's texts, where new ids come from, and who pays.
+    """The arguments of decisions about topics beside the image. They are defaults, the file's
+    texts, new ids, and the quota that pays.
 
     ``charge`` counts new partitions against the client's quota; it raises THROTTLING_QUOTA_EXCEEDED where that is used up (KIP-599).
     """
