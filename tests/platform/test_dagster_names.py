@@ -47,6 +47,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "dagster._core.storage.tags.WILL_RETRY_TAG": "a sensor waits for the retry",
         "dagster._core.types.loadable_target_origin.LoadableTargetOrigin": "names the module that the code server loads",
         "dagster._core.utils.FuturesAwareThreadPoolExecutor": "the executor that the code server takes",
+        "dagster._core.workspace.context.WorkspaceRequestContext": "pages of users who may only read show their buttons as off",
         "dagster._daemon.cli.main": "the daemon, with other pauses between looks",
         "dagster._daemon.daemon.DagsterDaemon": "each step of its loop is watched, and each pause is as long as is of use",
         "dagster._grpc.__generated__.dagster_api_pb2.ReloadCodeReply": "what a reload is answered with",
