@@ -285,7 +285,7 @@ BUGS: Sequence[ClusterBug] = (
         name="no epoch is checked in AlterPartition",
         replacements=((alter_partition, "_check_epochs", _check_no_epochs), (alter_partition, "_check_eligible", _check_no_epochs)),
         aim=aims.LATE_CHANGES,
-        shown_by=(7, 13, 27),
+        shown_by=(13, 27),
     ),
     ClusterBug(
         name="in-sync replicas grow too early",
@@ -385,7 +385,7 @@ BUGS: Sequence[ClusterBug] = (
         replacements=((page_cache, "is_same_page_cache", _take_any_page_cache), (LogManager, "_has_lost", _miss_nothing)),
         fits=is_unsynced,
         aim=aims.SEVERAL_DEATHS,
-        shown_by=(13, 17, 21),
+        shown_by=(17, 21),
     ),
     ClusterBug(
         name="missing logs not looked for",
@@ -403,7 +403,7 @@ BUGS: Sequence[ClusterBug] = (
         name="leaders stay in a directory that failed",
         replacements=((Partitions, "take_directory", _take_nothing),),
         aim=aims.FAILING_DIRECTORIES,
-        shown_by=(8,),
+        shown_by=(10,),
     ),
     ClusterBug(
         name="copy of a replica in place before its rest",
@@ -415,7 +415,7 @@ BUGS: Sequence[ClusterBug] = (
         name="coordinator that resigns forgets who waits",
         replacements=((Runtime, "close", _forget_who_waits),),
         aim=aims.MOVING_COORDINATORS,
-        shown_by=(2, 4),
+        shown_by=(4,),
     ),
     ClusterBug(
         name="reads above the high watermark",

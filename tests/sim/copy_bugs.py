@@ -167,7 +167,7 @@ BUGS: Sequence[ClusterBug] = (
         name="markers not taken over when positions are loaded",
         replacements=((shards, "_replay_markers", _replay_no_markers),),
         aim=aims.COPY_LOOP,
-        shown_by=(4,),
+        shown_by=(2,),
     ),
     ClusterBug(
         name="fresh transaction times out with the one before",

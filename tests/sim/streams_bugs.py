@@ -101,7 +101,7 @@ BUGS: Sequence[ClusterBug] = (
         name="what has to be given up is not stored",
         replacements=((streams_records, "_assignment_value", _store_what_stays),),
         aim=aims.TASK_HANDOVERS,
-        shown_by=(0,),
+        shown_by=(2,),
     ),
     ClusterBug(
         name="epochs lost on failover",
