@@ -56,7 +56,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fresh:
-    """The new state of a listener."""
+    """The state of a listener after a change: checked, and not yet installed."""
 
     loaded: Loaded
     server: Contexts | None

@@ -272,7 +272,7 @@ class BrokerLifecycle:
         return KafkaError(error.code, f"{error}{looks_at}") if looks_at and error.code is ErrorCode.NOT_CONTROLLER else error
 
     def _looks_at(self) -> str:
-        """Return the end of a sentence with the controllers' configured addresses, or ""."""
+        """Return "; it looks at ADDRESSES", to append to an error, empty without controllers."""
         quorum = self._config.quorum
         addresses = ", ".join(f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters)
         return f"; it looks at {addresses}" if addresses else ""

@@ -69,7 +69,7 @@ def require_node(data: Path, node_id: int) -> NodeSpec:
     """Return a node of the installation.
 
     Raises:
-        ClickException: nothing runs there, or no such node.
+        ClickException: no cluster runs there, or it has no such node.
     """
     try:
         return required_cluster(data).node(node_id)

@@ -101,11 +101,12 @@ class ListenerKeys(NamedTuple):
 
 
 def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[ListenerConfig, ...]:
-    """Return the listeners for clients and other brokers, in file order; none without the role.
+    """Return the listeners for clients and other brokers, in file order, empty if no broker runs.
 
     Raises:
-        ConfigError: there is none, a port is given twice, a listener cannot be protected as its
-            keys say, or an advertised address is none to connect to.
+        ConfigError: a broker names no listener, a controller alone names one, a port is given
+            twice, a listener cannot be protected as its keys say, or clients cannot connect to an
+            advertised address.
     """
     _validate_ports(keys.listeners)
     brokers = [end_point for end_point in keys.listeners if end_point.name not in keys.controller_names]

@@ -138,10 +138,10 @@ class MirrorSettings:
 
 
 def loop_of(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tuple[str, ...]:
-    """Return the flows that would carry ``topic`` of the source of ``flow`` back to that source.
-    There are none where it does not return.
+    """Return the names of the flows, in order, that bring ``topic`` back to the source of ``flow``.
 
-    With the default policy nothing comes back, because names tell. With the identity policy names do not tell.
+    The result is empty if the topic does not come back. Only the identity policy can loop, because
+    the default one puts the source's name into the topic's.
     """
     return _path_back(flows, flow.source.alias, flow, topic, ())
 

@@ -36,7 +36,10 @@ def compile_encoder(cls: type[Message], version: int) -> Encoder:
 
 
 class _EncoderCompiler:
-    """Writes the source. ``_run`` holds the fixed values that wait to be packed together, as (format, expression)."""
+    """Writes the Python source of one encoder.
+
+    ``_run`` holds the fixed values that wait to be packed together, as (format, expression).
+    """
 
     def __init__(self, cls: type[Message], version: int) -> None:
         self._cls = cls

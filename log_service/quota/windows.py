@@ -104,7 +104,10 @@ class SampledRate:
         return total * 1_000 / span_ms, span_ms
 
     def _add_up(self, now_ms: int) -> None:
-        """Add up the samples that count; those that are too old begin anew, empty. It holds until the next one is too old."""
+        """Empty the expired samples and sum the others, except the current one.
+
+        The sum holds until the next sample expires.
+        """
         expiry_ms = self._windows.count * self._windows.size_ms
         current = self._samples[self._current]
         self._others_total, self._oldest_ms, until_ms = 0.0, now_ms, now_ms + expiry_ms

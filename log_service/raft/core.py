@@ -231,7 +231,7 @@ class RaftCore:
             replica.reply(reply_to, response)
 
     def _take_response(self, peer_id: NodeId, response: Response) -> bool:
-        """Take a response that is expected; says whether the peer may be sent to again at once."""
+        """Take an expected response. Return whether the next request to the peer may go at once."""
         replica, is_well = self._replica, False
         match response:
             case VoteResponse():

@@ -437,9 +437,9 @@ class ReplicaManager:
         return changed
 
     def _is_new(self, before: MetadataImage, topic: TopicImage, index: int) -> bool:
-        """Whether a partition was created while the node ran, so that it has no earlier epoch here.
+        """Whether a partition, or this node's replica of it, is new since the last image.
 
-        The first image does not tell which partitions are new.
+        The first image cannot tell, so nothing is new then.
         """
         if before is EMPTY_IMAGE:
             return False

@@ -178,7 +178,7 @@ class FutureLogs:
         return await self._files.run_in_pool(read)
 
     def _replace(self, log: Log, copy: Log) -> Log:
-        """Do the last step without waiting."""
+        """Copy the rest and put the copy in the log's place, in one turn of the event loop."""
         files, topic_partition = self._files, log.topic_partition
         for chunk in log.read_batches(copy.log_end_offset):
             copy.append_as_follower(chunk)

@@ -1,8 +1,8 @@
 """Reading of ranges: by the run process or by Spark's workers, and ahead of the next plan.
 
 Decides by the number of offsets who reads. The next range is read while Spark works on the last
-one. This is a guess without risk. A batch that was read ahead is used only if the next plan asks
-for exactly its ranges, else it is thrown away. A failure to read ahead is raised by the real read.
+one. A wrong guess costs only the reading: a batch that was read ahead is used only if the next plan
+asks for exactly its ranges. A failed read ahead is dropped, and the range is read again.
 Invariant: at most one batch is read ahead, so memory and disk hold at most two.
 """
 

@@ -43,7 +43,7 @@ class AuditTrail:
         return self._file is not None
 
     def note(self, entry: AuditEntry) -> None:
-        """Queue a decision for each destination."""
+        """Queue a decision for the file, and for the topic if the topic takes it."""
         if self._file is not None:
             self.queues[FILE].put_nowait(entry)
         if self._topic is not None and is_for_topic(entry, self._topic):

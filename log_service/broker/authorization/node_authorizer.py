@@ -1,9 +1,8 @@
 """The authorizer of a node, for the pipelines of its listeners and for its own controller.
 
-Decides which gate a request goes through. Most producers send one batch for one topic. For those
-the gate of Produce is skipped, because a single decision is enough. For a request that was
-recognized by its bytes, the decision is kept with the known request. It holds for the hosts that it
-was made for, until the ACLs change.
+Decides which gate a request goes through. A Produce to one topic without a transaction needs one
+decision. If it is allowed, the gate is skipped. For a request that was recognized by its bytes,
+that permission is kept per host until the ACLs change.
 
 Follows the ACLs of the metadata. The index of a published image is in use before the response to
 the change is sent. The ACLs count as known once an image has everything that is known to be

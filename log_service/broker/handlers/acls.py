@@ -67,7 +67,7 @@ def _describe(found: Iterable[Acl]) -> DescribeAclsResponse:
 
 
 def handle_create_acls(node: QuorumNode, call: Call, request: CreateAclsRequest) -> Deferred:
-    """Have the controller decide."""
+    """Check the numbers of the ACLs, then have the controller create them."""
     for each in request.creations:
         _check_numbers(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
     _check_authorizer(node)
@@ -75,7 +75,7 @@ def handle_create_acls(node: QuorumNode, call: Call, request: CreateAclsRequest)
 
 
 def handle_delete_acls(node: QuorumNode, call: Call, request: DeleteAclsRequest) -> Deferred:
-    """Have the controller decide."""
+    """Check the numbers of the filters, then have the controller delete the ACLs."""
     for each in request.filters:
         _check_numbers(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
     _check_authorizer(node)

@@ -2,8 +2,8 @@
 
 Behaviour: the broker appends every partition by itself, and each gets its own result. The last
 batch for a repeated partition counts. acks=0 gets no response. An error closes the connection then,
-because such a producer can notice nothing else. acks=1 waits until this replica has the records: at
-once, or after the sync if the topic syncs first (``flush.messages=1``). acks=-1 needs
+because such a producer can notice nothing else. acks=1 responds after the append, or after the sync
+if the topic syncs first (``flush.messages=1``). acks=-1 needs
 ``min.insync.replicas`` before anything is appended, and waits until the high watermark has passed
 the records. A wait ends with NOT_LEADER_OR_FOLLOWER when the leader epoch of the append ends, with
 NOT_ENOUGH_REPLICAS_AFTER_APPEND if the in-sync replicas became too few meanwhile, and with

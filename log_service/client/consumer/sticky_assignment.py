@@ -208,8 +208,8 @@ class StickyAssignment:
     def _pass_round(self) -> bool:
         """Move partitions round a cycle of members if that lowers the total cost.
 
-        Each member gives one partition to the next, or nothing to a member that has more. In the
-        latter case those two change loads. Without such a cycle the cost is minimal
+        Each member gives one partition to the next, or nothing to a member that has more. Where
+        nothing is given, the two members swap their counts. Without such a cycle the cost is minimal
         (cycle-cancelling, Klein 1967). Returns whether there was a cycle.
         """
         gifts = {giver: self._all_gifts(giver) for giver in self._held}

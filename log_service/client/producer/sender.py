@@ -216,8 +216,9 @@ class Sender:
     def _drop_doomed(self) -> None:
         """Drop the batches of a transaction that will not be committed.
 
-        Version 2 ends it under a new epoch that the leaders know, so no response is awaited. With
-        version 1, a leader could take a late batch for one of the next transaction.
+        Waiting batches are always dropped. Those in flight are dropped with version 2, whose abort
+        begins a new epoch, and after a fatal error. With version 1 their responses are awaited,
+        because a leader could count a late batch to the next transaction.
         """
         transactions = self._transactions
         if transactions is None or not transactions.is_doomed or self._accumulator.is_empty:

@@ -78,7 +78,10 @@ def _registration(
     next_epoch: BrokerEpoch,
     known: BrokerRegistration | None,
 ) -> BrokerRegistration:
-    """Return the registration; ``known`` is the one that the same process made before."""
+    """Return the registration.
+
+    ``known`` is this process's earlier one, whose epoch and state stay. It is None for a new process.
+    """
     return BrokerRegistration(
         node_id=NodeId(request.broker_id),
         epoch=next_epoch if known is None else known.epoch,
@@ -130,9 +133,9 @@ def _missing(feature: str) -> ErrorCode:
 
 
 def _clean_up(partitions: Partitions, node_id: NodeId, *, is_clean: bool) -> None:
-    """Take the leadership of a broker's previous process.
+    """Take a broker's previous process out of every in-sync set.
 
-    After an unclean stop it may have lost records.
+    With ELR, an unclean stop also takes it out of the ELR, because it may have lost records.
     """
     if keeps_eligible_leaders(partitions.image.features) and not is_clean:
         partitions.take_from_unclean(node_id)

@@ -201,7 +201,10 @@ def _note_isr(
     eligible: tuple[NodeId, ...],
     policy: PartitionPolicy,
 ) -> None:
-    """Note the in-sync set, the ELR and the last known leader. Without ELR the last member stays in the set when it is gone."""
+    """Write the changed in-sync set, ELR and last known leader into ``record``.
+
+    Without ELR an empty in-sync set is not written, so the last member stays.
+    """
     if isr != partition.isr and (isr or policy.keeps_eligible):
         record.isr = list(isr)
     if set(eligible) != set(partition.eligible_leader_replicas):

@@ -39,7 +39,7 @@ class TakenNames:
         return taken if taken != name else None
 
     def take(self, name: str) -> None:
-        """Count a name that was just given."""
+        """Mark the name of a topic that this request created as taken."""
         key = colliding_key(name)
         if key is not None:
             self._created[key] = name

@@ -52,9 +52,9 @@ def server_context(config: TlsConfig, read: Read) -> Contexts:
     """Return the context of a listener.
 
     Raises:
-        ConfigError: a store cannot be read, or holds not what a listener needs; the certificate has
-            expired, or does not fit its key; a suite is not known; clients have to show
-            certificates and nothing is said of whom to trust.
+        ConfigError: a store cannot be read, or lacks what a listener needs; the certificate has
+            expired, or does not fit its key; a suite is not known; client certificates are asked
+            for and there is no trust store.
     """
     keys, trust = read_keys(config, read), read_trust(config, read)
     if not keys:

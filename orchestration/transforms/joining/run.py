@@ -290,10 +290,10 @@ def _planned(
     """Return the next ranges of one topic, and their reader.
 
     The reader uses the archive, too, if retention has removed records of the ranges from the log. A
-    batch is joined in the memory of the run, so the memory bounds the ranges.
+    batch is joined in the run's memory, so it has at most ``arrow_records`` offsets.
 
     :raises NotReadyError: there is no such topic.
-    :raises ProgressError: the log was truncated or cleaned below the committed offsets.
+    :raises ProgressError: the log was truncated, or records were removed before they were read.
     """
     topic = table.topic(side).name
     state = topic_state(topic, context, snapshot)

@@ -114,9 +114,9 @@ class SqlStore:
         yield SqlWriter(store=self, version=version + 1)
 
     def take(self, connection: sa.Connection, version: int, **values: Any) -> None:
-        """Move from ``version`` to the next one.
+        """Raise this follower's version by one and store ``values``.
 
-        :raises CommitConflictError: another writer has done so.
+        :raises CommitConflictError: another run raised it first.
         """
         own = (_followers.c.follower == self.follower) & (_followers.c.version == version)
         if connection.execute(_followers.update().where(own).values(version=version + 1, **values)).rowcount != 1:
