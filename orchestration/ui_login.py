@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
+from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import parse_qs, quote
 
@@ -31,6 +32,9 @@ SESSION = "tidelog.session"
 """Key of the session in an ASGI scope."""
 MAX_FORM_BYTES = 8192
 MAX_QUERY_BYTES = 1 << 22
+MAX_QUERY_TOKENS = 20_000
+"""Of a reader's query, which is parsed on the event loop."""
+IPV6_NETWORK_BITS = 64
 MAX_NEXT_CHARACTERS = 2000
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">{head}
@@ -101,7 +105,7 @@ class LoginUi:
         if not user or not password:
             return form_page(wanted, user, "Give user and password.", 400)
         try:
-            token, rights = await self.sessions.log_in(user, SecretText(password), request.client.host if request.client else "")
+            token, rights = await self.sessions.log_in(user, SecretText(password), address_of(request))
         except BusyError:
             return form_page(wanted, user, "Too many logins wait: try again in some seconds.", 429)
         except UnreachableError:
@@ -127,7 +131,7 @@ class LoginUi:
     async def _serve(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "POST" and session.rights is not UiRights.CHANGE:
             body = await _body(Request(scope, receive), MAX_QUERY_BYTES)
-            if body is None or not scope["path"].endswith(GRAPHQL) or not is_only_query(body):
+            if body is None or scope["path"] != GRAPHQL or not is_only_query(body):
                 refused = {
                     "errors": [{"message": f"{session.user} may only read: alter_configs on the group {UI_GROUP} lets a user change."}]
                 }
@@ -159,6 +163,18 @@ class LoginUi:
             return message if await is_open() else {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
 
         await self.app({**scope, SESSION: session}, receive_alive, send_alive)
+
+
+def address_of(request: Request) -> str:
+    """Return the client's address, of IPv6 its network of 64 bits, empty where none is told.
+
+    A header may tell it where the server trusts the peer, and such a text may be anything.
+    """
+    try:
+        address = ip_address(request.client.host if request.client else "")
+    except ValueError:
+        return ""
+    return str(address) if address.version == 4 else str(ip_network((address, IPV6_NETWORK_BITS), strict=False).network_address)
 
 
 def cookie_name(scope: Scope) -> str:
@@ -238,7 +254,7 @@ def is_only_query(body: bytes) -> bool:
     """Say whether a GraphQL request reads, and changes nothing."""
     try:
         asked: Any = json.loads(body)
-        document = parse(asked["query"])
+        document = parse(asked["query"], max_tokens=MAX_QUERY_TOKENS)
     except (ValueError, TypeError, KeyError, RecursionError, GraphQLError):
         return False
     operations = [each for each in document.definitions if isinstance(each, OperationDefinitionNode)]

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,7 +32,10 @@ FAILURE_DELAY_S = 1.0
 MAX_SESSIONS = 1000
 MAX_LOGINS = 64
 """Logins that wait for their turn or their answer at the same time."""
+MAX_LOGINS_OF_ADDRESS = 8
 ASKING_THREADS = 4
+RECHECKING_THREADS = 2
+"""Apart from those of logins, so that a flood of these keeps no session that has lost its right."""
 TOKEN_BYTES = 32
 logger = logging.getLogger("tidelog.ui")
 
@@ -72,8 +75,9 @@ class Sessions:
         self._clock = clock
         self._sessions = OrderedDict[bytes, Session]()
         self._guesses = Guesses()
-        self._pending = 0
+        self._pending = Counter[str]()
         self._threads = ThreadPoolExecutor(ASKING_THREADS, thread_name_prefix="ui-login")
+        self._rechecking = ThreadPoolExecutor(RECHECKING_THREADS, thread_name_prefix="ui-recheck")
 
     async def log_in(self, user: str, password: SecretText, address: str) -> tuple[str, UiRights]:
         """Return the token of a new session, and its rights; no token where the UI may not be read.
@@ -82,17 +86,17 @@ class Sessions:
         :raises UnreachableError: the cluster did not answer.
         """
         wait_ms = self._guesses.turn_ms(address, user, self._now_ms())
-        if wait_ms is None or self._pending >= MAX_LOGINS:
+        if wait_ms is None or self._pending.total() >= MAX_LOGINS or self._pending[address] >= MAX_LOGINS_OF_ADDRESS:
             raise BusyError
-        self._pending += 1
+        self._pending[address] += 1
         try:
             await asyncio.sleep(wait_ms / 1000)
-            rights = await self._ask(user, password)
+            rights = await self._ask(user, password, self._threads)
             if rights is UiRights.UNKNOWN:
                 self._guesses.note_failure(address, user, self._now_ms())
                 await asyncio.sleep(FAILURE_DELAY_S)
         finally:
-            self._pending -= 1
+            self._pending -= Counter([address])
         if rights is not UiRights.UNKNOWN:
             self._guesses.note_success(address, user)
         logger.warning("login of %s from %s: %s", escaped(user), escaped(address), rights.value)
@@ -135,7 +139,7 @@ class Sessions:
 
     async def _check_again(self, session: Session) -> None:
         try:
-            rights = await self._ask(session.user, session.password)
+            rights = await self._ask(session.user, session.password, self._rechecking)
         except UnreachableError:
             return
         else:
@@ -146,10 +150,10 @@ class Sessions:
         finally:
             session.checked_s, session.recheck = self._clock(), None
 
-    async def _ask(self, user: str, password: SecretText) -> UiRights:
+    async def _ask(self, user: str, password: SecretText, threads: ThreadPoolExecutor) -> UiRights:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._threads, self._users.rights_of, user, password)
+            return await loop.run_in_executor(threads, self._users.rights_of, user, password)
         except (KafkaError, ConfigError) as error:
             logger.warning("the cluster does not say whether %s may use the UI: %s", escaped(user), escaped(str(error)))
             raise UnreachableError from error

@@ -273,6 +273,8 @@ ABOUT_ACCESS = frozenset(
         "sasl.jaas.config",
         "sasl.kerberos.principal.to.local.rules",
         "sasl.server.callback.handler.class",
+        "ssl.allow.dn.changes",
+        "ssl.allow.san.changes",
         "ssl.client.auth",
         "ssl.principal.mapping.rules",
         "ssl.truststore.certificates",
@@ -288,6 +290,7 @@ Every key of OAUTH_PREFIX does so, too.
 """
 
 OAUTH_PREFIX = "sasl.oauthbearer."
+LISTENER_PREFIX = "listener.name."
 
 LISTENER_KEY = re.compile(
     r"listener\.name\.(?P<listener>[^.]*)\.(?:(?:plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.)?(?P<key>.+)"

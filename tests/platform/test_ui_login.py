@@ -11,6 +11,7 @@ from dagster._core.test_utils import instance_for_test
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import EmptyWorkspaceTarget
 from dagster_webserver import cli
+from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
 
 from log_service.client import BlockingAdmin, ConfigError
@@ -19,7 +20,7 @@ from log_service.common.secrets import SecretText
 from orchestration import ui_sessions
 from orchestration.settings import ui_login
 from orchestration.ui_guard import GuardedUi
-from orchestration.ui_login import LoginUi, is_only_query, local_path
+from orchestration.ui_login import LoginUi, address_of, is_only_query, local_path
 from orchestration.ui_sessions import Sessions
 from orchestration.ui_users import UI_GROUP, ClusterUsers, UiRights
 from orchestration.webserver import CREATE, guard
@@ -229,6 +230,25 @@ def test_a_link_from_elsewhere_is_loaded_once_more_with_the_cookie(client: TestC
 )
 def test_a_login_leads_to_no_other_site(elsewhere: str) -> None:
     assert local_path(elsewhere) == "/"
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [("192.0.2.7", "192.0.2.7"), ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"), ("x" * 60_000, ""), ("", "")],
+)
+def test_an_address_that_a_header_tells_is_an_address(told: str, expected: str) -> None:
+    """A server that trusts its peer takes any text of X-Forwarded-For, and each new one would be another guesser."""
+    assert address_of(Request({"type": "http", "client": (told, 1)})) == expected
+
+
+def test_a_query_in_the_address_is_no_way_around(client: TestClient) -> None:
+    """Dagster reads the address where the content type is none that it knows, and it knows small letters alone."""
+    log_in(client, "rea")
+    headers = {"Origin": SITE, "Content-Type": "APPLICATION/JSON"}
+    response = client.post("/graphql", params={"query": MUTATION % "true"}, content='{"query": "{ __typename }"}', headers=headers)
+    assert response.status_code == 415
+    other = client.post("/report_asset_check/graphql", json={"query": "{ __typename }"}, headers={"Origin": SITE})
+    assert other.status_code == 403
 
 
 def test_only_queries_are_queries() -> None:

@@ -68,3 +68,10 @@ def test_each_key_of_tokens_is_about_access() -> None:
     tokens = [name for name in SERVER_KEYS if name.startswith("sasl.oauthbearer.")]
     assert tokens
     assert access_keys(tokens) == tokens
+
+
+@pytest.mark.parametrize("key", ["plain.sasl.jaas.config", "ssl.truststore.location", "oauthbearer.sasl.oauthbearer.jwks.endpoint.url"])
+def test_a_key_of_a_listener_whose_name_has_dots_is_about_access(key: str) -> None:
+    """Listeners may be called EXT.A: their keys are none that the declarations know, and act all the same."""
+    name = f"listener.name.ext.a.{key}"
+    assert access_keys([name, "listener.name.ext.a.max.connections", f"other.{key}"]) == [name]
