@@ -20,6 +20,7 @@ from log_service.broker.call import NO_RESPONSE, Call, Deferred, Nothing, PieceC
 from log_service.broker.pieces import Levels, Piece, join, levels_of, require_names_once, split
 from log_service.common.env import RunInPool
 from log_service.common.errors import KafkaError
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import encode_response
 from log_service.protocol.schema import Message
@@ -56,7 +57,7 @@ class LargeRequests:
         self._run_in_pool = run_in_pool
         self._now_ns = now_ns
         self._turn = trio.Lock()
-        self._places: dict[str, trio.Semaphore] = {}
+        self._places: dict[tuple[str, ApiKey], trio.Semaphore] = {}  # by API: a follower's fetch waits behind no produce
 
     def __repr__(self) -> str:
         return f"<LargeRequests users={len(self._places)}>"
@@ -73,7 +74,7 @@ class LargeRequests:
     async def _run(self, work: "_Work", read: Read) -> None:
         with work.scope:
             try:
-                async with self._place_of(work.call.connection.principal.name):
+                async with self._place_of((work.call.connection.principal.name, work.call.route.api.key)):
                     await self._respond(work, read)
             except _FailedError:
                 work.deferred.complete_encoded([NO_RESPONSE])
@@ -81,7 +82,7 @@ class LargeRequests:
                 work.deferred.fail(error)
 
     @asynccontextmanager
-    async def _place_of(self, user: str) -> AsyncIterator[None]:
+    async def _place_of(self, user: tuple[str, ApiKey]) -> AsyncIterator[None]:
         places = self._places.setdefault(user, trio.Semaphore(MAX_UNDER_WAY))
         try:
             async with places:

@@ -86,12 +86,13 @@ class ProduceLines:
 
         Return its result, None once the request is dropped.
         """
-        while not standing.is_dropped:
+        while True:
             async with self._turn:
+                if standing.is_dropped:
+                    return None
                 found = await run_in_pool(partial(_take_step, steps))
             if found is not None:
                 return found
-        return None
 
     async def _work_off(self, connection_id: int, line: deque[Standing]) -> None:
         try:
@@ -103,6 +104,7 @@ class ProduceLines:
                 except Exception as error:  # noqa: BLE001 - a bug of ours, or a request without a response: its own connection pays
                     standing.deferred.fail(error)
                 line.popleft()
+                standing.outlives_client = False  # a coordinator may still be asked, and its client may leave then
                 if standing.is_left:
                     self._left_bytes -= standing.held_bytes
         finally:

@@ -58,6 +58,10 @@ class Allowance:
             text = f"the request has more than {MAX_ITEMS} records and headers: send smaller requests"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
+    def take_headers(self, count: int) -> None:
+        """Count headers that are walked one by one. Raises as ``take_items``."""
+        self.take_items(count)
+
     def take_work(self, cost: int) -> None:
         """Count other work, in units of ``TurnRoom``."""
 
@@ -90,6 +94,10 @@ class TurnRoom(Allowance):
         self.left -= cost
         if self.left < 0:
             raise NoRoomError
+
+    def take_headers(self, count: int) -> None:
+        """Take room for headers that are walked one by one. Raises as ``take_work``."""
+        self.take_work(count * UNITS_PER_ITEM_ALONE)
 
     def take_items(self, count: int) -> None:
         """Take room for records or headers. Raises as ``take_work``."""

@@ -8,7 +8,7 @@ Invariants: whatever the bytes, reading ends, allocates no more than the bytes h
 ``KafkaError`` INVALID_RECORD.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -224,11 +224,12 @@ def skip_in_steps(plain: Buffer, position: int, end: int, index: int, count: int
         raise malformed(index, f"its fields take {position - end} bytes more than its length says")
 
 
-def check_only_record(buffer: Buffer, position: int) -> None:
+def check_only_record(buffer: Buffer, position: int, take_headers: Callable[[int], None]) -> None:
     """Check the record between ``position`` and the end of ``buffer``, in place.
 
     Its value may have any size. The record must be well-formed, end at its length and at the end of
-    the buffer, and have offset delta 0.
+    the buffer, and have offset delta 0. ``take_headers`` hears how many headers are to be checked,
+    and may raise.
 
     Raises:
         KafkaError: INVALID_RECORD.
@@ -258,6 +259,7 @@ def check_only_record(buffer: Buffer, position: int) -> None:
         count, position = read_varint(buffer, position)
         if not 0 <= count <= max(end - position, 0) // 2:
             raise malformed(0, f"it announces {count} headers")
+        take_headers(count)
         position = skip_headers(buffer, position, end, 0, count)
     except IndexError:
         raise malformed(0, "the batch ends inside it") from None

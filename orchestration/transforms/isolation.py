@@ -100,7 +100,7 @@ class Isolation:
         """
         if self._failure_of(()) is not None:
             raise error
-        self._search(list(self.ranges), error, is_sure=True)
+        self._search(list(self.ranges), error, is_sure=False)
         failed: dict[int, list[int]] = {}
         for one in self._found:
             failed.setdefault(one.partition, []).append(one.offset)

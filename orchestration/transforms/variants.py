@@ -57,7 +57,7 @@ def without_variants(frame: Any, kept: Collection[str]) -> Any:
     for one in frame.schema:
         column = sql.col(f"`{one.name}`")
         if one.name in kept:
-            column = sql.coalesce(column, sql.parse_json(sql.lit("null")))
+            column = sql.coalesce(column, sql.parse_json(sql.lit("null"))) if isinstance(one.dataType, types.VariantType) else column
         elif has_variant(one.dataType):
             column = as_text(column, one.dataType)
         columns.append(column.alias(one.name))

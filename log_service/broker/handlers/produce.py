@@ -190,7 +190,7 @@ def respond(
                 partition, leader_epoch, appended = outcome
                 result = _appended_result(wanted.index, appended)
                 moved.append(partition)
-                if not partition.state.is_safe_at_once:
+                if leader_epoch != partition.leader_epoch or not partition.state.is_safe_at_once:  # turns may lie between
                     required_offset, needs_all = appended.last_offset + 1, request.acks == ACKS_ALL
                     waiting.append(_Waiting(partition, leader_epoch, required_offset, result, needs_all=needs_all))
             results.append(result)

@@ -190,3 +190,24 @@ def test_no_step_of_a_check_makes_an_object_for_each_record() -> None:
         sys.setprofile(None)
     assert len(counts) > 400_000 // 16_384
     assert max(counts) < 5_000
+
+
+def test_records_of_an_earlier_leader_epoch_are_not_acknowledged() -> None:
+    """Turns lie between an append and the response: this node may have been elected anew meanwhile, without the records."""
+
+    async def story(node: Story, calls: list[int]) -> None:
+        await node.create_topic("a", partitions=2)
+        appended = node.broker.replicas.partitions["a", 0]
+        producer = await node.connect()
+        data = [PartitionProduceData(index=0, records=batch(b"x")), PartitionProduceData(index=1, records=tiny_records())]
+        request = ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="a", partition_data=data)])
+        await producer.send(request, 9)
+        while not calls:
+            await trio.sleep(0.001)
+        assert end_offset(node, "a") == 1
+        appended.state.leader_epoch += 2
+        response = await producer.receive()
+        codes = [each.error_code for each in response.responses[0].partition_responses]
+        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
+
+    with_pool_turns(story)

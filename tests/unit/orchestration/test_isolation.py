@@ -69,6 +69,23 @@ def test_offsets_without_record_are_no_records() -> None:
     assert work.run()[1] == [(4, 2_000)]
 
 
+def test_a_batch_of_one_record_is_computed_again_before_the_record_is_blamed() -> None:
+    """A full disk or a lost worker fails a batch once, whatever its records are."""
+    only = OffsetRanges(topic="orders", topic_id="T", ranges=(OffsetRange(partition=0, start=7, end=8),))
+    computed = Isolation(name="t", ranges=only, compute=lambda _ranges, _failed: pa.table({"place": ["7"]}), limit=1, is_declared=True)
+    with pytest.raises(ExecutionError, match="all of it"):
+        failing_without_records(only).run(ExecutionError("all of it"))
+    with pytest.raises(TransformError, match="for no record alone"):
+        computed.run(ExecutionError("all of it"))
+
+
+def failing_without_records(ranges: OffsetRanges) -> Isolation:
+    def compute(_ranges: Sequence[OffsetRange], _failed: Places) -> pa.Table:
+        raise ExecutionError("all of it")
+
+    return Isolation(name="t", ranges=ranges, compute=compute, limit=1, is_declared=True)
+
+
 def test_what_fails_together_alone_or_without_records_is_no_record_s_fault() -> None:
     with pytest.raises(TransformError, match=r"fails for the offsets .* of the topic orders, and for no record alone"):
         Records(lambda given: len(given) > 50).run()
