@@ -92,6 +92,34 @@ def test_a_run_tells_what_it_committed_and_where(world: World) -> None:
     assert len(world.instance.fetch_materializations(KEY, limit=10).records) == count
 
 
+def test_a_tombstone_whose_key_no_row_can_have_is_a_dead_letter(world: World) -> None:
+    """The driver, or the table of deleted keys, refused it, in each run at the same record."""
+    materialize(world, accounts_topic)
+    append_account(world.log, 0, "a", 1)
+    append_account(world.log, 0, "y" * 300, None)
+    result = materialize(world, accounts_sql)
+    assert result.success, failure_of(result)
+    assert accounts(world) == [("a", 1, "OPEN")]
+    assert world.warehouse.query("SELECT _offset, rule, reason FROM dead_letters").to_pylist() == [
+        {"_offset": 1, "rule": "storable", "reason": "id is a key and longer than 255 letters"}
+    ]
+
+
+def test_a_number_inside_a_value_that_json_has_none_for_is_a_dead_letter(world: World) -> None:
+    @spark_sql_table(topic=ACCOUNTS, key="id", table="accounts_nested", name="accounts_nested")
+    def nested(records: Any) -> Any:
+        return newest_accounts(records).selectExpr("*", "array(IF(balance = 1, double('NaN'), 1.0D)) AS shares")
+
+    materialize(world, accounts_topic)
+    for identity, balance in [("good", 0), ("odd", 1)]:
+        append_account(world.log, 0, identity, balance)
+    result = materialize(world, nested)
+    assert result.success, failure_of(result)
+    assert world.warehouse.query("SELECT _offset, rule, reason FROM dead_letters").to_pylist() == [
+        {"_offset": 1, "rule": "storable", "reason": "the column shares is NaN or infinite, which JSON has no number for"}
+    ]
+
+
 def test_a_far_time_that_the_function_computes_is_a_dead_letter_and_stops_nothing(world: World) -> None:
     """Python has no year 57971, and the driver no text for it: each run failed at the same record."""
 

@@ -16,6 +16,7 @@ from orchestration.sql_types import KEY_LENGTH
 from orchestration.tables import TABLE_NAME
 from orchestration.transforms.declarations import TopicTable
 from orchestration.values.times import untellable_rows
+from orchestration.values.unwritten import unwritten_rows
 
 Kind = Literal["sql", "duckdb"]
 STORED_RULE = "storable"
@@ -69,8 +70,8 @@ def validate_apart(tables: Iterable[DatabaseTable]) -> None:
 def not_storable(rows: pa.Table, keys: tuple[str, ...], dialect: str) -> tuple[Rejection, ...]:
     """Return the rejections of records whose rows the database cannot hold.
 
-    These have times beyond the years 1 to 9999, texts with the letter NUL, or texts that are too
-    long for a key.
+    These have times beyond the years 1 to 9999, texts with the letter NUL, texts that are too long
+    for a key, or NaN or infinity inside a value that is kept as JSON.
     """
     found: dict[tuple[int, int], Rejection] = {}
     if dialect != "duckdb":
@@ -78,6 +79,10 @@ def not_storable(rows: pa.Table, keys: tuple[str, ...], dialect: str) -> tuple[R
             place = (rows["_partition"][number].as_py(), rows["_offset"][number].as_py())
             reason = f"{name} is a time beyond the years 1 to 9999"
             found.setdefault(place, Rejection(partition=place[0], offset=place[1], reason=reason, rule=STORED_RULE))
+        nested = [field.name for field in rows.schema if pa.types.is_nested(field.type)]
+        for number, why in unwritten_rows(rows.select(nested)).items():
+            place = (rows["_partition"][number].as_py(), rows["_offset"][number].as_py())
+            found.setdefault(place, Rejection(partition=place[0], offset=place[1], reason=f"the column {why}", rule=STORED_RULE))
     for name in rows.column_names:
         if not (pa.types.is_string(rows[name].type) or pa.types.is_large_string(rows[name].type)):
             continue

@@ -152,9 +152,15 @@ class StoringAttempt:
         return account, progress, TopicState(topic_id=topic_id, log=log, snapshot=account, committed=progress.checkpoints)
 
     def storable(self, computed: ComputedBatch) -> ComputedBatch:
-        """Reject records whose rows the database cannot hold."""
-        found = not_storable(computed.rows, self.table.latest_by, self.work.store.dialect)
-        return replace(computed, rows=without_rejected(computed.rows, found), rejections=(*computed.rejections, *found))
+        """Reject records whose rows, or keys to delete, the database cannot hold."""
+        keys, dialect, deletions = self.table.latest_by, self.work.store.dialect, computed.deletions
+        found = {(one.partition, one.offset): one for one in not_storable(computed.rows, keys, dialect)}
+        if deletions is not None:
+            found = {(one.partition, one.offset): one for one in not_storable(deletions, keys, dialect)} | found
+            deletions = without_rejected(deletions, tuple(found.values()))
+        refused = tuple(found.values())
+        rows = without_rejected(computed.rows, refused)
+        return replace(computed, rows=rows, deletions=deletions, rejections=(*computed.rejections, *refused))
 
     def changes(
         self, computed: ComputedBatch, state: TopicState, *, log_starts: Mapping[int, int], replaced: Replaced | None = None
