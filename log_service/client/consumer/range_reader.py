@@ -183,20 +183,28 @@ async def _fetch_once(
 def _cut(
     response: PartitionData, topic_partition: TopicPartition, position: int, end: int, aborted: AbortedFilter | None, *, check_crcs: bool
 ) -> tuple[Buffer, int]:
-    """Return the whole batches of a response in the range, and the position behind them."""
+    """Return the whole batches of a response in the range, and the position behind them.
+
+    A batch ends before the next one begins, whatever its header claims, because nothing has checked
+    the header yet.
+    """
     records: Any = response.records
     view = memoryview(records)
     if aborted is not None:
         aborted.add(response.aborted_transactions)
     kept: list[tuple[int, int]] = []
     started = position
-    for at, header in iterate_headers(view, is_torn_tail_ok=True):
+    headers = list(iterate_headers(view, is_torn_tail_ok=True))
+    for number, (at, header) in enumerate(headers, 1):
         if header.base_offset >= end:
             position = end
             break
-        if header.next_offset <= position:
+        next_offset = header.next_offset
+        if number < len(headers) and headers[number][1].base_offset > header.base_offset:
+            next_offset = min(next_offset, headers[number][1].base_offset)
+        if next_offset <= position:
             continue
-        position = header.next_offset
+        position = next_offset
         if check_crcs and not is_crc_valid(view[at : at + header.size_bytes]):
             raise CorruptBatch(f"{topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
         if aborted is None or aborted.is_visible(
