@@ -23,7 +23,7 @@ from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.quiet_log import QuietLogger
 from log_service.protocol.schema import Message
 from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, Security, open_connection
-from log_service.rpc.misfits import ENDS_BEFORE_QUESTION, QUESTION_INTERVAL_MS, Question, question_after, question_to
+from log_service.rpc.misfits import ENDS_BEFORE_QUESTION, QUESTION_INTERVAL_MS, Question, question_after, question_to, require_tls
 
 R = TypeVar("R", bound=Message)
 
@@ -46,7 +46,8 @@ class _Opening:
 class NodeChannel:
     """The way to one destination; ``opened_total`` and ``failed_total`` count attempts to connect.
 
-    ``is_refused`` says that no process listened there at the last attempt.
+    ``is_proven`` says that a node of the pool has spoken as it does. ``is_refused`` says that no
+    process listened there at the last attempt.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class NodeChannel:
         *,
         security: Security | None,
         on_lost: OnLost | None = None,
+        is_proven: Callable[[], bool] = lambda: False,
     ) -> None:
         self.destination = destination
         self._on_lost = on_lost
+        self._is_proven = is_proven
         self.opened_total = 0
         self.failed_total = 0
         self.is_refused = False
@@ -155,6 +158,8 @@ class NodeChannel:
         question, now_ms = self._question, self._env.clock.monotonic_ms()
         if question is None or not self._settings.is_asking or self._ended_count < ENDS_BEFORE_QUESTION:
             return
+        if question is require_tls and self._is_proven():
+            return  # a node that is gone ends handshakes, too, and nothing is to be sent in the clear for it
         if now_ms >= self._asked_again_at_ms:
             self._asked_again_at_ms = now_ms + QUESTION_INTERVAL_MS
             await question(self._env, self.destination, self._settings, self._security)
@@ -261,7 +266,15 @@ class ConnectionPool:
         """Return the way to a destination; nothing is opened."""
         channel = self._channels.get(destination)
         if channel is None:
-            channel = NodeChannel(self._env, destination, self._settings, self._nursery, security=self._security, on_lost=self._on_lost)
+            channel = NodeChannel(
+                self._env,
+                destination,
+                self._settings,
+                self._nursery,
+                security=self._security,
+                on_lost=self._on_lost,
+                is_proven=lambda: self.opened_total > 0,
+            )
             self._channels[destination] = channel
         return channel
 

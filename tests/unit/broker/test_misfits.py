@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from log_service.client import Admin, ErrorCode, KafkaError
+from log_service.rpc.connection import Destination
 from tests.helpers.authority import Authority
 from tests.unit.broker.configured_brokers import configured
 from tests.unit.broker.context import HOST, PORT, Story
@@ -73,5 +74,22 @@ def test_a_client_hears_soon_what_the_listener_speaks(tmp_path: Path, listener: 
                 await admin.list_topics()
             assert error.value.code in {ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE}
             assert trio.current_time() - began < SOON_S
+
+    configured(story, properties(authority))
+
+
+def test_a_client_that_has_spoken_tls_asks_no_other_node_in_the_clear(tmp_path: Path) -> None:
+    """A node that is gone may end handshakes behind a proxy, and stays among the brokers for a while."""
+    authority = Authority(tmp_path)
+
+    async def story(node: Story) -> None:
+        server = f"{HOST}:{PORTS['SSL']}"
+        async with Admin(server, env=node.world.client_env(), **settings("SSL", authority)) as admin:
+            await admin.list_topics()
+            other = admin.cluster.pool.channel(Destination(host=HOST, port=PORTS["PLAINTEXT"]))
+            for _ in range(5):
+                with pytest.raises(KafkaError) as error:
+                    await other.connect()
+                assert WITHOUT_TLS not in str(error.value)
 
     configured(story, properties(authority))
