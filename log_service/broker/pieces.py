@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.repeated import repeated
 from log_service.protocol.schema import Message
 
 
@@ -107,12 +108,8 @@ def require_names_once(request: Any, levels: Levels) -> None:
     Raises:
         KafkaError: INVALID_REQUEST, it does.
     """
-    seen = set()
-    for item in getattr(request, levels[0].asked):
-        name = levels[0].asked_name(item)
-        if name in seen:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is named twice in a request of many")
-        seen.add(name)
+    for name in repeated([levels[0].asked_name(item) for item in getattr(request, levels[0].asked)]):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is named twice in a request of many")
 
 
 def join(told: Sequence[tuple[Piece, Any]], levels: Levels) -> Message:

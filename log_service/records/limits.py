@@ -101,9 +101,7 @@ class TurnRoom(Allowance):
 
     def take_items(self, count: int) -> None:
         """Take room for records or headers. Raises as ``take_work``."""
-        self.left -= count * (UNITS_PER_ITEM_ALONE if count < MIN_COUNT_AT_ONCE else UNITS_PER_ITEM)
-        if self.left < 0:
-            raise NoRoomError
+        self.take_work(count * (UNITS_PER_ITEM_ALONE if count < MIN_COUNT_AT_ONCE else UNITS_PER_ITEM))
 
     def open(self, codec: int, compressed: Buffer) -> Buffer:
         """Return the decompressed bytes if there is room.

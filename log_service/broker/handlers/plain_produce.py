@@ -30,13 +30,13 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceRe
         if any(looks_transactional(wanted.records) for topic in topics for wanted in topic.partition_data):
             text = "a batch is part of a transaction, and the request names no transactional id"
             return refuse_produce(call, KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text))
-    appends = Appends(node, terms_of(request, call.version), topics)
+    appends = PlainAppends(node, terms_of(request, call.version), topics)
     if not node.produce_lines.is_busy(call.connection) and appends.append_some(TurnRoom()):
         return respond(node, call, request, appends.outcomes)
     return append_later(node, call, request, appends)
 
 
-def append_later(node: Node, call: Call, request: ProduceRequest, appends: "Appends") -> Deferred:
+def append_later(node: Node, call: Call, request: ProduceRequest, appends: "PlainAppends") -> Deferred:
     """Append the remaining batches of a request in its turn."""
     appends.announce()
 
@@ -51,7 +51,7 @@ def append_later(node: Node, call: Call, request: ProduceRequest, appends: "Appe
     return node.produce_lines.stand(call, request, work, outlives_client=request.acks == ACKS_NONE)
 
 
-class Appends:
+class PlainAppends:
     """The appends of one request, both done and remaining."""
 
     __slots__ = ("_announced_count", "_checked", "_node", "_now_ms", "_terms", "outcomes")

@@ -25,7 +25,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 
 from log_service.broker.call import Call, Deferred, Nothing, Route
-from log_service.broker.handlers.plain_produce import Appends, append_later
+from log_service.broker.handlers.plain_produce import PlainAppends, append_later
 from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, Terms, append_batch, respond, terms_of
 from log_service.broker.node import Node
 from log_service.common.access import Principal
@@ -147,7 +147,7 @@ def _append_later(node: Node, call: RepeatedCall) -> Deferred:
     """Append the batch in its turn, like that of any other request."""
     known = call.known
     topics = [replace(known.topic, partition_data=[PartitionProduceData(index=known.index, records=call.records)])]
-    return append_later(node, call, replace(known.request, topic_data=topics), Appends(node, known.terms, topics))
+    return append_later(node, call, replace(known.request, topic_data=topics), PlainAppends(node, known.terms, topics))
 
 
 class RepeatedProduces:
