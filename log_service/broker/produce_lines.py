@@ -130,9 +130,17 @@ def keep_records(connection: ConnectionContext, request: ProduceRequest) -> int:
         for wanted in topic.partition_data:
             if wanted.records is not None:
                 held_bytes += len(wanted.records)
-                if not is_kept:
-                    wanted.records = memoryview(bytearray(wanted.records))
+    if not is_kept:
+        copy_records(request)
     return held_bytes
+
+
+def copy_records(request: ProduceRequest) -> None:
+    """Copy the records of a request out of the connection's buffer, which takes the next request."""
+    for topic in request.topic_data:
+        for wanted in topic.partition_data:
+            if wanted.records is not None:
+                wanted.records = memoryview(bytearray(wanted.records))
 
 
 def _take_step(steps: Steps[ValidatedBatches]) -> ValidatedBatches | KafkaError | None:

@@ -31,7 +31,7 @@ from log_service.broker.handlers.produce import (
     terms_of,
 )
 from log_service.broker.node import Node
-from log_service.broker.produce_lines import Standing
+from log_service.broker.produce_lines import Standing, copy_records
 from log_service.broker.transaction_verdicts import Asker, told_to_producer
 from log_service.broker.transaction_verifier import Question, Verdict
 from log_service.common.errors import ErrorCode, KafkaError
@@ -106,14 +106,11 @@ def _nothing() -> None:
 
 
 def _keep_records(request: ProduceRequest, checked: Checked) -> None:
-    """Copy the records out of the connection's buffer.
+    """Copy the request and its checked batches out of the connection's buffer.
 
     The buffer takes the next request while the coordinator is asked.
     """
-    for topic in request.topic_data:
-        for wanted in topic.partition_data:
-            if wanted.records is not None:
-                wanted.records = memoryview(bytearray(wanted.records))
+    copy_records(request)
     for where, batch in checked.items():
         if isinstance(batch, ValidatedBatches):
             checked[where] = batch._replace(buffer=bytearray(batch.buffer))
