@@ -32,7 +32,10 @@ Reading = Callable[[OffsetRange], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteLimits:
-    """What a run may open in all, and what one record may have: key, value and headers. None of a run: whatever its ranges have."""
+    """Bounds the bytes that a run opens in all, and the bytes of one record.
+
+    A record's bytes are its key, value and headers. ``run_bytes`` None sets no bound for the run.
+    """
 
     run_bytes: int | None = DEFAULT_RUN_BYTES
     record_bytes: int = DEFAULT_RECORD_BYTES
@@ -47,9 +50,10 @@ def opened_bytes(batch: pa.RecordBatch) -> int:
 
 
 def bounded(batch: pa.RecordBatch, topic: str, record_bytes: int) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """Return the batch with what is too large cut short, and for each record why it is refused, null where it is not.
+    """Return the batch with too large fields cut short, and the refusals of its records.
 
-    The second is None where all records are small enough. Nothing of what is returned keeps the bytes that were cut off in memory.
+    A refusal is the reason, null where a record is accepted. The refusals are None where all
+    records are small enough. The result does not keep the bytes that were cut off in memory.
     """
     if opened_bytes(batch) <= record_bytes:
         return batch, None
@@ -109,7 +113,10 @@ class BudgetedRead:
 
     @property
     def taken(self) -> OffsetRanges:
-        """What was read: each range from its start, some not to their end, some not at all."""
+        """Return the offsets that were read.
+
+        Each range is read from its start, some not to their end, some not at all.
+        """
         return OffsetRanges(topic=self._ranges.topic, topic_id=self._ranges.topic_id, ranges=tuple(sorted(self._taken)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:

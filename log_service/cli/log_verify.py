@@ -64,7 +64,7 @@ def read_batches(content: bytes, base_offset: int, batches: Batches, partition: 
 
 
 def unreadable(header: BatchHeader, batch: Buffer) -> str | None:
-    """Return why no client can read the records of a batch whose checksum holds, None where they can be read."""
+    """Return why no client can read a batch whose checksum holds, None where it is readable."""
     try:
         check_stored(header, batch)
     except KafkaError as error:
@@ -87,7 +87,10 @@ def offset_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[
 
 
 def time_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[str]:
-    """Yield the entries of a time index that do not rise, or that name a time which no record up to the offset has."""
+    """Yield the wrong entries of a time index.
+
+    They do not rise, or name a time that no record up to the offset has.
+    """
     ends = [header.last_offset for _, header in batches]
     highest: list[int] = []
     for _, header in batches:

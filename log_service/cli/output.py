@@ -1,4 +1,6 @@
-"""What everything printed has in common: aligned tables that fit a terminal, JSON for programs, sizes and times that people read.
+"""Formats what the commands print.
+
+There are tables that fit a terminal, JSON for programs, and sizes and times for people.
 
 Names come from clients: a client that may join a group may name it so that a terminal would obey the name. Control characters in tables,
 sentences and JSON are written as escapes. Records alone are printed as they are.
@@ -183,7 +185,7 @@ def print_rows(
 
 
 def narrowed(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], column: str, width: int) -> Sequence[Mapping[str, Any]]:
-    """Return rows with one column cut as far as the table is too wide for ``width``, never below a few letters."""
+    """Return rows with one column cut so that the table fits ``width``. A few letters always stay."""
     if column not in columns:
         return rows
     widths = {name: max(len(name), *(len(readable(row.get(name))) for row in rows)) for name in columns}
@@ -240,7 +242,10 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON of several lines, in which letters of all languages stand as they are, and control characters as escapes."""
+    """Return a value as JSON of several lines.
+
+    Letters of all languages stand as they are, control characters as escapes.
+    """
     text = json.dumps(value, indent=2, default=str, ensure_ascii=False)
     return "\n".join(line if line.isprintable() else "".join(map(_in_json, line)) for line in text.split("\n"))
 

@@ -177,7 +177,10 @@ def together(brokers: Sequence[Component], platform: Sequence[Component]) -> lis
 
 
 def patient(components: list[Component], start_timeout: int | None) -> list[Component]:
-    """Return the components with the start deadline that is asked for, also by the project's .env, which is read late."""
+    """Return the components with the start deadline that the user set.
+
+    It may stand in the project's .env, which is read late.
+    """
     if start_timeout is None and os.environ.get(START_TIMEOUT_SETTING):
         start_timeout = SECONDS.convert(os.environ[START_TIMEOUT_SETTING], None, None)
     return components if start_timeout is None else [replace(each, start_deadline_s=float(start_timeout)) for each in components]
@@ -223,7 +226,10 @@ def upkeep_of(data: Path, host: str, protection: InstallationProtection | None) 
 def broker_components(
     factory: NodeFactory, cluster: ClusterSpec | None, protection: InstallationProtection | None = None
 ) -> list[Component]:
-    """Return the components that are brokers (the user's own, one alone, or all nodes of a cluster), and the project's mirror."""
+    """Return the brokers among the components, and the project's mirror.
+
+    The brokers are the user's own, one alone, or all nodes of a cluster.
+    """
     if factory.context.is_broker_external:
         brokers = [external_broker(factory.context)]
     elif cluster is None:
@@ -243,7 +249,7 @@ def platform_components(context: ServiceContext) -> list[Component]:
 
 @contextmanager
 def left_as_it_was(data: Path) -> Iterator[None]:
-    """Where the start is refused, remove the data directory that the refused start has made."""
+    """Remove the data directory that a refused start has made."""
     is_new = not data.exists()
     try:
         yield
