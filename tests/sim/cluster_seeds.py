@@ -48,7 +48,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "changing voters": (2,),
     "slow followers": (0, 1, 7),
     "slow syncs": (1,),
-    "late changes": (2, 7),
+    "late changes": (2, 7, 13),
     "several deaths": (13,),
     "lost disks": (4,),
     "short snapshots": (1,),
