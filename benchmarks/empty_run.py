@@ -23,7 +23,8 @@ from benchmarks.stream_project.assets import READINGS
 from benchmarks.table import OURS, Row
 from log_service.supervisor import state
 from orchestration.demo.production import create_topics
-from orchestration.instance import PROJECT_LOCATION, UNFINISHED, dagster_home, open_instance
+from orchestration.home import UNFINISHED, dagster_home
+from orchestration.instance import PROJECT_LOCATION, open_instance
 from orchestration.tables import Lake
 
 RUNS = 5

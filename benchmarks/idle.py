@@ -21,7 +21,8 @@ from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, PERCENT, Row, value_at_most
 from log_service.client import BlockingProducer
 from log_service.supervisor import state
-from orchestration.instance import dagster_home, open_instance
+from orchestration.home import dagster_home
+from orchestration.instance import open_instance
 from orchestration.new_project import write_project
 from orchestration.services import CODE, DAEMON
 from orchestration.tables import Lake

@@ -15,10 +15,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
+from dagster import DagsterInstance, DagsterRun, RunsFilter
 
 from log_service.client import ConfigError
 from log_service.common.private_files import private_directory
+from orchestration.home import ALIVE, UNFINISHED, dagster_home
 from orchestration.postgres_url import check_postgres
 from orchestration.projects import ProjectError, find_project
 from orchestration.settings import HOME_VARIABLE, SettingsError, instance_home, load_settings, named_in_environment
@@ -31,13 +32,13 @@ EARLIER_CONFIGURATIONS = frozenset(
         "3f5ce9c6708d80be3e49c2b1505236e36516f200f31c29c9bdf3d286ddd65745",
         "bf4ca130adb122445a0f132b8625b3a5ef02c8c7ba2599aea6dddf0790dc9659",
         "8cc9f7d566cd93262af23bb54437a57c0ce46d1b9654806f4355a51163807f1b",
+        "7cce648b2503f3726340967321c5665bd41f6680db659d3505ddf613f8d0b705",
+        "35ba1331f93de161115862cf54f75e93e27a6e9b405298a240ec2a576baa019d",
     }
 )
 """SHA-256 of each dagster.yaml that an earlier release wrote: a file that is unchanged since is replaced."""
 DEAD_RUN = "The process of this run is gone; what it had committed stays, and the next run carries on from there."
 POLL_S = 0.2
-ALIVE = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
-UNFINISHED = (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.QUEUED, *ALIVE)
 
 DAGSTER_YAML = """\
 # Written by tidelog where there is none; yours to change.
@@ -119,11 +120,6 @@ storage:
 POSTGRES_YAML = DAGSTER_YAML.replace(SQLITE_STORAGE, POSTGRES_STORAGE)
 POSTGRES_SETTING = "TIDELOG_POSTGRES_URL"
 POSTGRES_PACKAGES = ("dagster_postgres", "psycopg")
-
-
-def dagster_home(data_directory: Path) -> Path:
-    """Return the instance's directory inside an installation's."""
-    return data_directory / "dagster"
 
 
 def write_configuration(home: Path, *, is_postgres: bool = False) -> None:

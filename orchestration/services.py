@@ -20,7 +20,8 @@ from log_service.supervisor.components import DECLARED_TOPICS_FILE
 from log_service.supervisor.spec import Component, GrpcReadiness, HeartbeatReadiness, HttpReadiness, ServiceContext
 from orchestration.code_socket import code_socket
 from orchestration.daemon_heartbeat import heartbeat_file
-from orchestration.instance import dagster_home, write_workspace
+from orchestration.home import dagster_home
+from orchestration.instance import write_workspace
 from orchestration.settings import UI_HOSTS, UI_LOGIN, SettingsError, load_settings, process_environment, ui_hosts, ui_login
 from orchestration.spark.java import JavaError
 from orchestration.spark.server import SPARK_RELEASE_SESSION, SparkServer, release_of_no_session

@@ -84,7 +84,8 @@ def run_job(definitions: "dg.Definitions", name: str, op: str, config: Mapping[s
     """
     import dagster as dg  # noqa: PLC0415 - with the command, not with its help
 
-    from orchestration.instance import dagster_home, open_instance  # noqa: PLC0415
+    from orchestration.home import dagster_home  # noqa: PLC0415
+    from orchestration.instance import open_instance  # noqa: PLC0415
 
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     home = dagster_home(settings.data_directory)

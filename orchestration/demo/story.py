@@ -24,8 +24,9 @@ from orchestration.demo.production import create_topics, produce
 from orchestration.demo.report import Outcome
 from orchestration.demo.source import data_sets
 from orchestration.demo.verification import TopicProof, prove_topic
+from orchestration.home import UNFINISHED, dagster_home
 from orchestration.inputs import MART_PREFIX
-from orchestration.instance import UNFINISHED, dagster_home, open_instance
+from orchestration.instance import open_instance
 from orchestration.lag import TopicLag
 from orchestration.log_client import LogClient, LogServiceError
 from orchestration.settings import Settings

@@ -26,7 +26,7 @@ from time import monotonic
 
 import dagster as dg
 
-from orchestration.instance import UNFINISHED
+from orchestration.home import UNFINISHED
 from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import backoff_s

@@ -28,7 +28,7 @@ from orchestration.archive import Archive
 from orchestration.archive.planning import due_offsets, is_sweep_due, is_tidying_due
 from orchestration.archive.run import swept_at
 from orchestration.checkpoints import Checkpoint
-from orchestration.instance import UNFINISHED
+from orchestration.home import UNFINISHED
 from orchestration.lag import TopicLag, lag_behind, seconds_behind
 from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.projects import DEFINITIONS

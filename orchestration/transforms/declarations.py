@@ -19,7 +19,6 @@ from orchestration.quality.conditions import validate_condition
 from orchestration.quality.rules import validate_rules
 from orchestration.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
 from orchestration.topics import TopicSpec, validate_topic
-from orchestration.transforms.isolation import validate_max_failed
 
 GROUP_PREFIX = "tidelog."
 POOL_PREFIX = "table_"
@@ -29,6 +28,8 @@ DEFAULT_HISTORY_FROM = date(2020, 1, 1)
 
 It is fixed because a declaration asks no broker how far its topic goes back.
 """
+MOST_FAILED = 1_000
+"""Most failing records that are searched for in one batch. Each costs some twenty Spark jobs."""
 
 Transform = Callable[..., Any]
 """``DataFrame -> DataFrame``, or several DataFrames in the order of the declared tables."""
@@ -200,6 +201,21 @@ def validate_limits(name: str, minimum_interval_s: int | None, records_per_run: 
         raise ValueError(f"minimum_interval_s of {name} is {minimum_interval_s}: give seconds, or 0 for a table that follows its topic")
     if records_per_run is not None and records_per_run < 1:
         raise ValueError(f"records_per_run of {name} is {records_per_run}: a run reads at least 1 record; leave it out for the default")
+
+
+def validate_max_failed(name: str, max_failed: float | None) -> None:
+    """Refuse a value that is neither a count of records nor a share of them.
+
+    :raises ValueError: the value is unfit.
+    """
+    if max_failed is None:
+        return
+    is_fit = 1 <= max_failed <= MOST_FAILED if type(max_failed) is int else type(max_failed) is float and 0 < max_failed <= 1
+    if not is_fit:
+        raise ValueError(
+            f"max_failed of {name} is {max_failed!r}: give how many records of a batch may fail, from 1 to {MOST_FAILED}, or which share "
+            "of them, as 0.01"
+        )
 
 
 def validate_day(name: str, day: object) -> None:

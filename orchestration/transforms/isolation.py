@@ -17,11 +17,10 @@ import pyarrow as pa
 
 from orchestration.dead_letters import Rejection
 from orchestration.offsets import OffsetRange, OffsetRanges, Places
+from orchestration.transforms.declarations import MOST_FAILED
 from orchestration.transforms.errors import ExecutionError, TransformError
 
 FAILED_RULE = "transform"
-MOST_FAILED = 1_000
-"""Most failing records that are searched for in one batch. Each costs some twenty Spark jobs."""
 MAX_SENTENCE = 400
 SHOWN_PLACES = 10
 NOTHING: Places = {}
@@ -33,21 +32,6 @@ Compute = Callable[[Sequence[OffsetRange], Places], pa.Table]
 
 Raises ``ExecutionError`` if Spark fails on one.
 """
-
-
-def validate_max_failed(name: str, max_failed: float | None) -> None:
-    """Refuse a value that is neither a count of records nor a share of them.
-
-    :raises ValueError: the value is unfit.
-    """
-    if max_failed is None:
-        return
-    is_fit = 1 <= max_failed <= MOST_FAILED if type(max_failed) is int else type(max_failed) is float and 0 < max_failed <= 1
-    if not is_fit:
-        raise ValueError(
-            f"max_failed of {name} is {max_failed!r}: give how many records of a batch may fail, from 1 to {MOST_FAILED}, or which share "
-            "of them, as 0.01"
-        )
 
 
 def allowed(max_failed: float | None, records: int) -> int:

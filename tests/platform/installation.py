@@ -14,7 +14,8 @@ import dagster as dg
 import psutil
 
 from log_service.supervisor import state
-from orchestration.instance import UNFINISHED, dagster_home, open_instance
+from orchestration.home import UNFINISHED, dagster_home
+from orchestration.instance import open_instance
 from orchestration.services import free_port
 from tests.helpers.java_archives import quicken_spark
 

@@ -15,11 +15,11 @@ from dagster._core.run_coordinator import DefaultRunCoordinator
 
 from log_service.client import ConfigError
 from orchestration import instance as instance_module
+from orchestration.home import dagster_home
 from orchestration.instance import (
     DAGSTER_YAML,
     DEAD_RUN,
     POSTGRES_YAML,
-    dagster_home,
     fail_dead_runs,
     open_instance,
     write_configuration,

@@ -17,7 +17,8 @@ import sqlalchemy as sa
 
 from log_service.client import BlockingProducer
 from orchestration.connection import connect
-from orchestration.instance import dagster_home, open_instance, write_configuration
+from orchestration.home import dagster_home
+from orchestration.instance import open_instance, write_configuration
 from orchestration.maintenance.history import Limits, prune
 from orchestration.new_project import write_project
 from orchestration.resources.database import open_engine

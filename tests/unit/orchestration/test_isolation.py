@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from orchestration.offsets import OffsetRange, OffsetRanges, Places
+from orchestration.transforms.declarations import MOST_FAILED, validate_max_failed
 from orchestration.transforms.errors import ExecutionError, TransformError
-from orchestration.transforms.isolation import MOST_FAILED, Isolation, allowed, halves, sentence, validate_max_failed
+from orchestration.transforms.isolation import Isolation, allowed, halves, sentence
 
 Place = tuple[int, int]
 RANGES = (
