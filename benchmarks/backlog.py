@@ -27,13 +27,13 @@ from benchmarks.broker_process import BenchmarkError, BrokerProcess, cpu_s, free
 from benchmarks.by_hand import Outcome
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_least, at_most
-from orchestration.connection import connect
 from orchestration.demo.source import data_sets
-from orchestration.services import memory_environment
+from orchestration.installation.services import memory_environment
+from orchestration.log.connection import connect
 from orchestration.settings import load_settings
 from orchestration.spark.server import SparkServer
 from orchestration.spark.token import kept_token
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 
 BY_HAND = "by hand"
 OUR_WAYS = COPIED, FILTERED, LATEST, BACKFILLED = "copied", "filtered", "latest", "backfilled"

@@ -17,17 +17,19 @@ from typing import Any
 import pyspark.sql.connect.session  # noqa: F401 - an installation's runs are forked from a process that has imported it
 
 from benchmarks.by_hand import arrow_schema, measured
-from orchestration.connection import connect
-from orchestration.offsets import OffsetRanges
+from orchestration.lake.tables import PROVENANCE, Lake
+from orchestration.log.connection import connect
+from orchestration.offsets.ranges import OffsetRanges
 from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session, shared_scratch
-from orchestration.tables import PROVENANCE, Lake
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.following import follow
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import Replayed, run_replay
-from orchestration.transforms.topic_run import RunContext
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.replay.steps import Replayed
+from orchestration.transforms.run.context import RunContext
+from orchestration.transforms.run.following import follow
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 
 TABLE = "copied"
 FOLLOW_S = 3_600.0
@@ -87,7 +89,7 @@ def copy_topic(way: str, address: str, topic: TopicSpec, directory: Path) -> int
                 replayed.add(result)
             assert replayed.rows == lake.existing(TABLE).row_count
         else:
-            for result in follow(table_of(topic, way), context, follow_s=FOLLOW_S):
+            for result in follow(table_of(topic, way), context, run=run_topic_table, follow_s=FOLLOW_S):
                 if not result.backlog:
                     break
     rows = lake.existing(TABLE).row_count

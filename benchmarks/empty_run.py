@@ -23,9 +23,9 @@ from benchmarks.stream_project.assets import READINGS
 from benchmarks.table import OURS, Row
 from log_service.supervisor import state
 from orchestration.demo.production import create_topics
-from orchestration.home import UNFINISHED, dagster_home
-from orchestration.instance import PROJECT_LOCATION, open_instance
-from orchestration.tables import Lake
+from orchestration.installation.instance import PROJECT_LOCATION, open_instance
+from orchestration.lake.tables import Lake
+from orchestration.project.home import UNFINISHED, dagster_home
 
 RUNS = 5
 JOB = "new_records_job"

@@ -23,7 +23,7 @@ from benchmarks.rounds import Bench, Sides, say
 from benchmarks.stream_project.assets import READINGS
 from benchmarks.table import OURS, Row, value_at_most
 from orchestration.demo.production import create_topics
-from orchestration.tables import Lake
+from orchestration.lake.tables import Lake
 
 PROJECT = Path(__file__).parent / "stream_project"
 TABLE = "readings"

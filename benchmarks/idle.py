@@ -21,11 +21,11 @@ from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, PERCENT, Row, value_at_most
 from log_service.client import BlockingProducer
 from log_service.supervisor import state
-from orchestration.home import dagster_home
-from orchestration.instance import open_instance
-from orchestration.new_project import write_project
-from orchestration.services import CODE, DAEMON
-from orchestration.tables import Lake
+from orchestration.installation.instance import open_instance
+from orchestration.installation.services import CODE, DAEMON
+from orchestration.lake.tables import Lake
+from orchestration.project.home import dagster_home
+from orchestration.project.new import write_project
 
 TOPIC, TABLE = "orders", "clean_orders"
 ORDERS = 100

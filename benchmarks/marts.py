@@ -23,8 +23,8 @@ from deltalake import write_deltalake
 from benchmarks.measured import peak_memory_bytes
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_most
-from orchestration.tables import Lake
-from orchestration.warehouse import Warehouse
+from orchestration.lake.tables import Lake
+from orchestration.warehouse.store import Warehouse
 
 BY_HAND = "DuckDB by hand"
 TABLE, MART = "readings", "celsius_by_sensor"

@@ -14,7 +14,7 @@ from benchmarks.table import OURS, Row
 from log_service.client import BlockingProducer
 from orchestration.demo.production import create_topics
 from orchestration.demo.source import DataSet, data_sets
-from orchestration.tables import Lake
+from orchestration.lake.tables import Lake
 
 TABLE = "clean_flights"
 FLIGHT_COUNT = 336_776

@@ -15,7 +15,7 @@ from benchmarks.backlog import BY_HAND, LATEST, READINGS, RECORD_BYTES, Load, St
 from benchmarks.broker_process import running_broker
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_least
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 
 CHANGE_COUNT = 2_000_000
 CHANGES_PER_KEY = 5

@@ -1,4 +1,4 @@
-from .aggregates import (
+from .rows.aggregates import (
     Aggregate as Aggregate,
     AggregateError as AggregateError,
     count as count,
@@ -6,16 +6,16 @@ from .aggregates import (
     smallest as smallest,
     total as total,
 )
-from .archive import Archive as Archive, archive_table as archive_table
-from .archive.assets import ArchiveConfig as ArchiveConfig, archive_asset as archive_asset
-from .ask import IncompleteAnswerWarning as IncompleteAnswerWarning, ask as ask
+from .transforms.archiving import Archive as Archive, archive_table as archive_table
+from .transforms.archiving.assets import ArchiveConfig as ArchiveConfig, archive_asset as archive_asset
+from .calls.ask import IncompleteAnswerWarning as IncompleteAnswerWarning, ask as ask
 from .assembly import assemble as assemble
-from .cluster import cluster_asset as cluster_asset, cluster_jobs as cluster_jobs, cluster_sensor as cluster_sensor
+from .infrastructure.cluster import cluster_asset as cluster_asset, cluster_jobs as cluster_jobs, cluster_sensor as cluster_sensor
 from .components import MartComponent as MartComponent, SqlTransformComponent as SqlTransformComponent, TopicComponent as TopicComponent
-from .dead_letters import DeadLetters as DeadLetters
+from .letters.table import DeadLetters as DeadLetters
 from .definitions import defs as defs
 from .formats import SchemaFileError as SchemaFileError, avro_schema as avro_schema, protobuf_schema as protobuf_schema
-from .keeping_up import decide_keeps_up as decide_keeps_up
+from .held.lag_objective import decide_keeps_up as decide_keeps_up
 from .maintenance import (
     Limits as Limits,
     compaction_asset as compaction_asset,
@@ -25,8 +25,8 @@ from .maintenance import (
     retention_asset as retention_asset,
     standard_maintenance as standard_maintenance,
 )
-from .marts import mart as mart, mart_key as mart_key
-from .mirrors import mirror_assets as mirror_assets, mirror_sensor as mirror_sensor
+from .marts.mart import mart as mart, mart_key as mart_key
+from .infrastructure.mirrors import mirror_assets as mirror_assets, mirror_sensor as mirror_sensor
 from .quality import (
     Expectation as Expectation,
     Rule as Rule,
@@ -37,8 +37,8 @@ from .quality import (
     quarantine as quarantine,
     warn as warn,
 )
-from .queues import QueueSpec as QueueSpec, queue_asset as queue_asset, queue_sensor as queue_sensor
-from .replay import ReplayRefusedError as ReplayRefusedError, replay as replay
+from .infrastructure.queues import QueueSpec as QueueSpec, queue_asset as queue_asset, queue_sensor as queue_sensor
+from .calls.replay import replay as replay
 from .resources import (
     DatabaseResource as DatabaseResource,
     LakeResource as LakeResource,
@@ -47,7 +47,7 @@ from .resources import (
     WarehouseResource as WarehouseResource,
     default_resources as default_resources,
 )
-from .schedules import HOURLY as HOURLY, NIGHTLY as NIGHTLY, asset_schedule as asset_schedule
+from .maintenance.schedules import HOURLY as HOURLY, NIGHTLY as NIGHTLY, asset_schedule as asset_schedule
 from .sensing import (
     Alert as Alert,
     GroupLag as GroupLag,
@@ -74,9 +74,9 @@ from .sensing import (
 from .settings import Settings as Settings, SettingsError as SettingsError, load_settings as load_settings
 from .sources import folder_source as folder_source, source_feeds as source_feeds, sql_source as sql_source
 from .spark.session import close_session as close_session, open_session as open_session
-from .sql import SqlError as SqlError, sql_table as sql_table
-from .tables import Lake as Lake, TableSnapshot as TableSnapshot
-from .topics import TopicSpec as TopicSpec, topic_asset as topic_asset
+from .marts.reference import SqlError as SqlError, sql_table as sql_table
+from .lake.tables import Lake as Lake, TableSnapshot as TableSnapshot
+from .topics.spec import TopicSpec as TopicSpec, topic_asset as topic_asset
 from .transforms import (
     DatabaseTableConfig as DatabaseTableConfig,
     DerivedTable as DerivedTable,
@@ -101,5 +101,5 @@ from .transforms import (
     table_key as table_key,
     topic_feeds as topic_feeds,
 )
-from .transforms.replay_run import Replayed as Replayed
-from .warehouse import MartBuild as MartBuild, Warehouse as Warehouse, WarehouseError as WarehouseError
+from .transforms.replay.steps import Replayed as Replayed, ReplayRefusedError as ReplayRefusedError
+from .warehouse.store import MartBuild as MartBuild, Warehouse as Warehouse, WarehouseError as WarehouseError

@@ -1,15 +1,21 @@
-"""A process of the platform: ``python -m orchestration NAME ARGUMENTS`` is ``python -m orchestration.NAME ARGUMENTS``, started sooner.
+"""Start a process of the platform sooner: ``python -m orchestration NAME ARGUMENTS``.
 
-NAME is one of ``PROCESSES``. Decides nothing but how its module is imported (``orchestration.importing``).
+NAME is one of ``PROCESSES``. Decides only how the module is imported (``project.importing``).
 """
 
 import sys
 from importlib import import_module
 
-from orchestration.importing import kept_imports
+from orchestration.project.importing import kept_imports
 
-PROCESSES = ("code_server", "daemon", "declare", "instance", "webserver")
-"""Modules of this package; each has a ``main`` that reads the arguments of the process."""
+PROCESSES = {
+    "code_server": "orchestration.installation.code_server",
+    "daemon": "orchestration.installation.daemon.process",
+    "declare": "orchestration.installation.declare",
+    "instance": "orchestration.installation.instance",
+    "webserver": "orchestration.installation.webserver",
+}
+"""The module of each process. Its ``main`` reads the arguments of the process."""
 
 
 def main() -> None:
@@ -22,7 +28,7 @@ def main() -> None:
         sys.exit(f"python -m orchestration needs the name of a process, one of {', '.join(PROCESSES)}, and not {name!r}")
     del sys.argv[1]
     with kept_imports():
-        process = import_module(f"orchestration.{name}")
+        process = import_module(PROCESSES[name])
     process.main()
 
 

@@ -18,20 +18,16 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from orchestration.archive.assets import archive_asset
-from orchestration.dead_letter_asset import DEAD_LETTERS_KEY, dead_letters_asset
 from orchestration.maintenance import is_maintenance, standard_maintenance
-from orchestration.marts import validate_inputs
-from orchestration.projects import SENSORS
+from orchestration.marts.mart import validate_inputs
+from orchestration.project.location import SENSORS
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
 from orchestration.sources.assets import SourceFeed, source_feeds
-from orchestration.topics import TOPIC_PREFIX, topic_specs
-from orchestration.transforms import TopicFeed, topic_feeds
-from orchestration.transforms.history import history_definitions
-from orchestration.transforms.joining.history import join_replay_jobs
-from orchestration.transforms.to_database.history import database_history_definitions
-from orchestration.transforms.to_topic.history import letters_replay_jobs
+from orchestration.topics.spec import TOPIC_PREFIX, topic_specs
+from orchestration.transforms.archiving.assets import archive_asset
+from orchestration.transforms.kinds import TopicFeed, kinds_of, topic_feeds
+from orchestration.transforms.shown.letters import DEAD_LETTERS_KEY, dead_letters_asset
 
 ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
 JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
@@ -58,14 +54,14 @@ def assemble(
     upkeep, upkeep_schedules = ([], []) if has_upkeep else standard_maintenance()
     defined = [one for one in assets if isinstance(one, dg.AssetsDefinition)]
     archives = missing_archives(defined)
-    histories, replays = history_definitions(defined)
-    stored, stored_replays = database_history_definitions(defined)
+    kinds = kinds_of([*defined, *archives])
+    added = [kind.definitions() for kind in kinds]
     feeds = topic_feeds(defined)
-    followed = [feed.table for feed in feeds if feed.archive is None]
+    followed = [kind.name for kind in kinds if kind.has_dead_letters]
     sources = source_feeds(defined)
     assets = fed(assets, feeds, sources)
     letters = [dead_letters_asset(followed)] if followed else []
-    made = [*assets, *archives, *upkeep, *histories, *stored, *letters]
+    made = [*assets, *archives, *upkeep, *(asset for one in added for asset in one.assets), *letters]
     validate_inputs(defined, {DEAD_LETTERS_KEY, *(key for one in made for key in _keys(one))})
     own = dg.Definitions(
         assets=made,
@@ -77,10 +73,7 @@ def assemble(
         schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
         jobs=[
             *(one for one in found if isinstance(one, JOB_TYPES)),
-            *replays,
-            *stored_replays,
-            *join_replay_jobs(defined),
-            *letters_replay_jobs(defined),
+            *(job for one in added for job in one.jobs),
         ],
         resources=default_resources(),
         executor=dg.in_process_executor,

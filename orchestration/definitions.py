@@ -9,8 +9,8 @@ from pathlib import Path
 
 from orchestration.assembly import assemble
 from orchestration.components.loading import load_components
-from orchestration.projects import find_project, import_project
-from orchestration.topics import forget_declared_topics
+from orchestration.project.location import find_project, import_project
+from orchestration.topics.spec import forget_declared_topics
 
 forget_declared_topics()
 _project = find_project(*map(Path, sys.path[:1]), Path.cwd())

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from log_service.cluster_plans.health import DISK_FULL_PERCENT
 from log_service.common.secrets import SecretText
-from orchestration.byte_limits import DEFAULT_RECORD_BYTES, DEFAULT_RUN_BYTES, ByteLimits
+from orchestration.offsets.byte_limits import DEFAULT_RECORD_BYTES, DEFAULT_RUN_BYTES, ByteLimits
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 DEFAULT_DATA_DIRECTORY = ".tidelog"

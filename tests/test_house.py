@@ -272,7 +272,7 @@ OTHERS_STATE: dict[tuple[str, str], str] = {
     ("log_service/client/producer/accumulator.py", "batch.is_closed"): "batches are the accumulator's to fill, one record at a time",
     ("log_service/client/producer/accumulator.py", "queue.waiting[-1].is_closed"): "batches are the accumulator's to fill",
     (
-        "orchestration/daemon_pace.py",
+        "orchestration/installation/daemon/pace.py",
         "daemon._threadpool_executor",
     ): "Dagster has no other place for what makes its ticks",
 }

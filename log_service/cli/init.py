@@ -19,4 +19,4 @@ def init(directory: str) -> None:
     if find_spec("dagster") is None:
         raise ConfigError("a project needs the platform: pip install 'tidelog[platform]'")
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "orchestration.new_project", directory])  # noqa: S606
+    os.execv(sys.executable, [sys.executable, "-m", "orchestration.project.new", directory])  # noqa: S606

@@ -12,14 +12,14 @@ import click
 
 from log_service.cli.output import counted, for_terminal, json_option, print_json, print_rows
 from log_service.cli.times import as_time
-from orchestration.importing import kept_imports
+from orchestration.project.importing import kept_imports
 
 if TYPE_CHECKING:
-    from orchestration.dead_letters import DeadLetters
-    from orchestration.fix_trial import RecordPlace
-    from orchestration.fixes import Fix
-    from orchestration.letter_places import Place
-    from orchestration.offsets import OffsetRange
+    from orchestration.calls.fix_trial import RecordPlace
+    from orchestration.letters.fixes import Fix
+    from orchestration.letters.places import Place
+    from orchestration.letters.table import DeadLetters
+    from orchestration.offsets.ranges import OffsetRange
     from orchestration.settings import Settings
 
 WHERE = "[TOPIC/]PARTITION:OFFSET"
@@ -36,7 +36,7 @@ class PlaceParameter(click.ParamType["Place"]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> "Place":
         """Return the place."""
-        from orchestration.letter_places import Place, PlaceError  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.letters.places import Place, PlaceError  # noqa: PLC0415 - with the command, not with its help
 
         if isinstance(value, Place):
             return value
@@ -67,7 +67,7 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
             summary = [row for row in letters.summary() if rule in {None, row["rule"]}]
             print_rows(summary, COUNTED, as_json=as_json, empty="no table has rejected anything", flexible=("reason",))
             return
-        from orchestration.letter_places import names_of_topics  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.letters.places import names_of_topics  # noqa: PLC0415 - with the command, not with its help
 
         names = names_of_topics(letters, table)
         rows = [told(row, names) for row in letters.of_target(table, chosen_rule(rule), limit=limit)]
@@ -95,7 +95,7 @@ def show(*, table: str, place: "Place", as_json: bool) -> None:
     The topic is needed where a table rejected records of several, as a join does.
     """
     with opened_letters() as (letters, _):
-        from orchestration.letter_places import letter_at, names_of_topics  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.letters.places import letter_at, names_of_topics  # noqa: PLC0415 - with the command, not with its help
 
         row = told(letter_at(letters, table, place), names_of_topics(letters, table))
     if as_json:
@@ -146,8 +146,8 @@ def fix(
     with opened_letters() as (letters, settings):
         from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
         from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415
-        from orchestration.fixes import Fixes, fix_of, repaired, replay_ranges  # noqa: PLC0415
-        from orchestration.letter_places import letter_at  # noqa: PLC0415
+        from orchestration.letters.fixes import Fixes, fix_of, repaired, replay_ranges  # noqa: PLC0415
+        from orchestration.letters.places import letter_at  # noqa: PLC0415
 
         loaded_project()
         refuse_transforms(table, is_everything=True, is_of_dead_letters=True)
@@ -205,8 +205,8 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
     settings = found_settings()
     project_folder()
     with kept_imports():
-        from orchestration.dead_letters import DeadLetters  # noqa: PLC0415
-        from orchestration.tables import Lake  # noqa: PLC0415
+        from orchestration.lake.tables import Lake  # noqa: PLC0415
+        from orchestration.letters.table import DeadLetters  # noqa: PLC0415
 
     with explained():
         yield DeadLetters(Lake(settings.lake_root)), settings
@@ -217,8 +217,8 @@ def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> 
 
     None where the broker is away, as a replay says itself.
     """
-    from orchestration import connection  # noqa: PLC0415 - with the command, not with its help
-    from orchestration.log_client import LogServiceError  # noqa: PLC0415
+    from orchestration.log import connection  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.log.client import LogServiceError  # noqa: PLC0415
 
     topics = letters.topics_of(table)
     try:
@@ -245,7 +245,7 @@ def chosen_rule(rule: str | None) -> Any:
 
 def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
     """Return a dead letter as it is shown; ``names`` are those of ``names_of_topics``."""
-    from orchestration.letter_places import place_of  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.letters.places import place_of  # noqa: PLC0415 - with the command, not with its help
 
     return {
         "table": row["target"],
@@ -278,7 +278,7 @@ def edited(row: dict[str, Any]) -> str | None:
 
     :raises ClickException: the dead letter has only the beginning of the value.
     """
-    from orchestration.byte_limits import is_cut_short  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.offsets.byte_limits import is_cut_short  # noqa: PLC0415 - with the command, not with its help
 
     if is_cut_short(row["reason"]):
         raise click.ClickException(f"{row['reason']}: it cannot be edited; give a whole value with --value")
@@ -310,9 +310,9 @@ def tried(
 
     ``found`` are the table's dead letters.
     """
-    from orchestration.fix_trial import follower, rejected_again  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.calls.fix_trial import follower, rejected_again  # noqa: PLC0415 - with the command, not with its help
     from orchestration.spark.session import close_session, open_session  # noqa: PLC0415
-    from orchestration.transforms.failures import FINAL, PASSING  # noqa: PLC0415
+    from orchestration.transforms.shown.failures import FINAL, PASSING  # noqa: PLC0415
 
     declared = follower(table)
     if declared is None:
@@ -340,7 +340,7 @@ def show_fixes(
     nothing: str,
 ) -> None:
     """Print what would be fixed, and what of it would be rejected ``again``, as ``tried`` says it; ``nothing`` where nothing would."""
-    from orchestration.letter_places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.letters.places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
 
     before = {(row["_topic_id"], row["_partition"], row["_offset"]): row for row in found}
     names = names_of_topics(letters, table) if fixes else {}
@@ -368,7 +368,7 @@ def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] |
     """Replay ranges of a table, or with None what it rejected, by the project's job; what has no part, whole."""
     from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
     from orchestration.cli.surroundings import loaded_project, run_job  # noqa: PLC0415
-    from orchestration.transforms.without_replay import is_replayed_whole  # noqa: PLC0415
+    from orchestration.transforms.kinds import is_replayed_whole  # noqa: PLC0415
 
     definitions = loaded_project()
     refuse_transforms(table, is_everything=ranges is not None, is_of_dead_letters=True)

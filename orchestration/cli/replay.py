@@ -76,7 +76,9 @@ def replay(
     definitions = loaded_project()
     is_of_dead_letters = dead_letters and not offsets and from_ms is None and to_ms is None
     refuse_transforms(table, is_everything=everything, is_of_dead_letters=is_of_dead_letters)
-    known = known_tables()
+    from orchestration.transforms.kinds import replayable_names  # noqa: PLC0415
+
+    known = replayable_names()
     if table not in known:
         if why := why_built_anew(table, definitions.get_repository_def().assets_defs_by_key.values()):
             raise click.ClickException(why)
@@ -116,7 +118,7 @@ def refuse_transforms(name: str, *, is_everything: bool = False, is_of_dead_lett
 
     :raises ClickException: nothing, or only everything or only dead letters, can be replayed into ``name``.
     """
-    from orchestration.transforms.without_replay import why_no_replay  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.transforms.kinds import why_no_replay  # noqa: PLC0415 - with the command, not with its help
 
     why = why_no_replay(name, is_everything=is_everything, is_of_dead_letters=is_of_dead_letters)
     if why is not None:
@@ -128,7 +130,7 @@ def why_built_anew(name: str, assets: "Iterable[dg.AssetsDefinition]") -> str | 
 
     None where ``assets``, those of the project, have none of that name.
     """
-    from orchestration.marts import BUILT_ANEW  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.marts.mart import BUILT_ANEW  # noqa: PLC0415 - with the command, not with its help
 
     for asset in sorted(assets, key=lambda one: one.key):
         kind = BUILT_ANEW.get(asset.key.path[0])
@@ -142,16 +144,6 @@ def why_built_anew(name: str, assets: "Iterable[dg.AssetsDefinition]") -> str | 
             f"{asset.key.to_user_string()} is materialized in the Dagster UI"
         )
     return None
-
-
-def known_tables() -> list[str]:
-    """Return the names of what the project makes of topics and can replay, once it is loaded."""
-    from orchestration.transforms.declarations import declared_names  # noqa: PLC0415 - with the command, not with its help
-    from orchestration.transforms.joining.declarations import declared_joins  # noqa: PLC0415
-    from orchestration.transforms.to_database.declarations import declared_database_tables  # noqa: PLC0415
-    from orchestration.transforms.to_topic.declarations import declared_transforms  # noqa: PLC0415
-
-    return sorted([*declared_names(), *declared_joins(), *declared_database_tables(), *declared_transforms()])
 
 
 def iso(moment_ms: int | None) -> str | None:

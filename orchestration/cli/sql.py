@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from log_service.cli.output import json_option, print_json, print_rows
-from orchestration.importing import kept_imports
+from orchestration.project.importing import kept_imports
 
 TIMEOUT_MS = 10_000
 """Of each request to the log service: a person waits for the answer."""
@@ -52,8 +52,8 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
     settings = found_settings()
     project_folder()
     with kept_imports():
-        from orchestration.ask import IncompleteAnswerWarning, ask  # noqa: PLC0415
-        from orchestration.warehouse import UnknownRelationError, WarehouseError  # noqa: PLC0415
+        from orchestration.calls.ask import IncompleteAnswerWarning, ask  # noqa: PLC0415
+        from orchestration.warehouse.store import UnknownRelationError, WarehouseError  # noqa: PLC0415
 
     try:
         with explained(), warnings.catch_warnings(record=True) as told:
@@ -78,19 +78,19 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
 
 def declared_topics(question: str) -> list[Any]:
     """Return the topics that the project of this folder declares; none where the question is about none, or there is no project."""
-    from orchestration.topic_relations import topic_names  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.warehouse.topics_in_sql import topic_names  # noqa: PLC0415 - with the command, not with its help
 
     if not topic_names(question) or not is_project_here():
         return []
     from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415
-    from orchestration.topics import topic_specs  # noqa: PLC0415
+    from orchestration.topics.spec import topic_specs  # noqa: PLC0415
 
     return list(topic_specs(loaded_project().get_repository_def().assets_defs_by_key.values()))
 
 
 def is_project_here() -> bool:
     """Whether the current folder is a project."""
-    from orchestration.projects import ASSETS  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.project.location import ASSETS  # noqa: PLC0415 - with the command, not with its help
 
     return (Path.cwd() / ASSETS / "__init__.py").is_file()
 

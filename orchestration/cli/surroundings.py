@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestration.importing import kept_imports
+from orchestration.project.importing import kept_imports
 from orchestration.settings import Settings, SettingsError, export_environment, load_settings, process_environment
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def loaded_project() -> "dg.Definitions":
 
     :raises ClickException: there is none, or it cannot be loaded.
     """
-    from orchestration.projects import DEFINITIONS, root_cause  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.project.location import DEFINITIONS, root_cause  # noqa: PLC0415 - with the command, not with its help
 
     try:
         with kept_imports():
@@ -69,7 +69,7 @@ def loaded_project() -> "dg.Definitions":
 @contextmanager
 def explained() -> Iterator[None]:
     """Turn what the platform refuses into a sentence at the terminal."""
-    from orchestration.transforms.failures import FINAL, PASSING  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.transforms.shown.failures import FINAL, PASSING  # noqa: PLC0415 - with the command, not with its help
 
     try:
         yield
@@ -84,8 +84,8 @@ def run_job(definitions: "dg.Definitions", name: str, op: str, config: Mapping[s
     """
     import dagster as dg  # noqa: PLC0415 - with the command, not with its help
 
-    from orchestration.home import dagster_home  # noqa: PLC0415
-    from orchestration.instance import open_instance  # noqa: PLC0415
+    from orchestration.installation.instance import open_instance  # noqa: PLC0415
+    from orchestration.project.home import dagster_home  # noqa: PLC0415
 
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     home = dagster_home(settings.data_directory)

@@ -73,23 +73,23 @@ def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
     """
     import dagster as dg  # noqa: PLC0415 - with the command, not with its help
 
-    from orchestration import sql  # noqa: PLC0415
-    from orchestration.database_urls import shown_url  # noqa: PLC0415
-    from orchestration.table_owners import owner_of  # noqa: PLC0415
-    from orchestration.transforms.to_database.assets import opened  # noqa: PLC0415
-    from orchestration.transforms.to_database.declarations import declared_database_table, declared_database_tables  # noqa: PLC0415
+    from orchestration.databases.owners import owner_of  # noqa: PLC0415
+    from orchestration.databases.urls import shown_url  # noqa: PLC0415
+    from orchestration.marts import reference  # noqa: PLC0415
+    from orchestration.transforms.to_database.kind import declared_tables  # noqa: PLC0415
+    from orchestration.transforms.to_database.opening import opened  # noqa: PLC0415
     from orchestration.transforms.to_database.sql_store import refusals_translated  # noqa: PLC0415
 
     assets = definitions.get_repository_def().assets_defs_by_key
-    of_sql = {key.to_user_string(): key for key in assets if key.path[0] == sql.SQL_PREFIX and len(key.path) > 1}
-    of_topics = {f"lake/{name}": name for name in declared_database_tables()}
+    of_sql = {key.to_user_string(): key for key in assets if key.path[0] == reference.SQL_PREFIX and len(key.path) > 1}
+    of_topics = {f"lake/{name}": declared for name, declared in declared_tables().items()}
     asset = chosen(table, [*of_topics, *of_sql])
     with ExitStack() as stack:
         given = {name: one for name, one in (definitions.resources or {}).items() if name in PLACES}
         resources: Any = stack.enter_context(dg.build_resources(given))
         lake = resources.lake.open()
         if asset in of_topics:
-            declared = declared_database_table(of_topics[asset])
+            declared = of_topics[asset]
             store = stack.enter_context(opened(declared, resources.database, resources.warehouse, lake))
             has_account = lake.snapshot(declared.name) is not None
             yield Place(asset=asset, holder=store.holder, take=partial(store.take_over, is_of_this_lake=has_account))
@@ -100,7 +100,11 @@ def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
         snapshot = lake.snapshot(sources[0]) if sources else None
         owner, name = owner_of(lake.root, asset), key.path[-1]
         known = None if snapshot is None else snapshot.table_id
-        yield Place(asset=asset, holder=partial(sql.holder, engine, name, known, owner), take=partial(sql.take_over, engine, name, owner))
+        yield Place(
+            asset=asset,
+            holder=partial(reference.holder, engine, name, known, owner),
+            take=partial(reference.take_over, engine, name, owner),
+        )
 
 
 def chosen(table: str, known: list[str]) -> str:

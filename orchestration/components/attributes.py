@@ -14,7 +14,7 @@ import dagster as dg
 from dagster.components.core.decl import YamlDecl
 from dagster_shared.yaml_utils.source_position import SourcePositionTree
 
-from orchestration.projects import ProjectError
+from orchestration.project.location import ProjectError
 
 Made = dg.AssetsDefinition
 ATTRIBUTES = "attributes"

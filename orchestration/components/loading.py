@@ -25,7 +25,7 @@ from dagster_shared.yaml_utils.source_position import SourcePosition, ValueAndSo
 from pydantic import ValidationError
 
 from orchestration.components.attributes import ATTRIBUTES, line_of
-from orchestration.projects import ProjectError
+from orchestration.project.location import ProjectError
 
 FILE_NAMES = ("defs.yaml", "defs.yml")
 HIDDEN = (".", "__")

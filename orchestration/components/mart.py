@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.components.attributes import Declaration, Made, example, read_sql
-from orchestration.marts import mart
+from orchestration.marts.mart import mart
 
 
 def _example(name: str) -> Mapping[str, Any]:

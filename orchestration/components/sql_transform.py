@@ -13,13 +13,13 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.components.attributes import Declaration, Made, example, place_of, read_sql
+from orchestration.lake.tables import PROVENANCE
 from orchestration.quality import Rule, Suite
 from orchestration.quality.rules import Severity
 from orchestration.quality.suites import DEFAULT_SAMPLE_ROWS, Expectation
-from orchestration.tables import PROVENANCE
-from orchestration.topics import TopicSpec, declared_topic, declared_topics
+from orchestration.topics.spec import TopicSpec, declared_topic, declared_topics
 from orchestration.transforms import spark_table
-from orchestration.transforms.statements import sql_transform, validate_provenance
+from orchestration.transforms.to_lake.statements import sql_transform, validate_provenance
 
 
 class RuleAttributes(dg.Resolvable, dg.Model):

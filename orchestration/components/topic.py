@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from orchestration.components.attributes import Declaration, Made, example, folder_of, refusals_placed
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
-from orchestration.topics import TopicSpec, config_text, declare_topic, topic_asset
+from orchestration.topics.spec import TopicSpec, config_text, declare_topic, topic_asset
 from orchestration.values.scalars import EpochUnit, Rounding
 
 

@@ -22,8 +22,8 @@ from orchestration.demo.installation import installation
 from orchestration.demo.report import Outcome, print_outcome
 from orchestration.demo.source import ADVICE
 from orchestration.demo.story import StoppedError, Story, ui_command
-from orchestration.projects import ProjectError, find_project, import_project
-from orchestration.services import platform_environment
+from orchestration.installation.services import platform_environment
+from orchestration.project.location import ProjectError, find_project, import_project
 from orchestration.settings import export_environment, load_settings
 
 EXPECTED = (DemoError, ProjectError, TidelogError)

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from orchestration.dead_letter_asset import DEAD_LETTERS_KEY
-from orchestration.inputs import MART_PREFIX
-from orchestration.lag import TopicLag, measure_lag
-from orchestration.log_client import LogClient
-from orchestration.sql import SQL_PREFIX
-from orchestration.tables import LAKE_PREFIX, Lake
-from orchestration.topics import TopicSpec, topic_specs
+from orchestration.held.lag import TopicLag, measure_lag
+from orchestration.lake.tables import LAKE_PREFIX, Lake
+from orchestration.log.client import LogClient
+from orchestration.marts.reference import SQL_PREFIX
+from orchestration.topics.inputs import MART_PREFIX
+from orchestration.topics.spec import TopicSpec, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
-from orchestration.transforms.derived_run import INPUT_TRANSACTION
-from orchestration.transforms.events import VERSION_METADATA, latest_metadata
+from orchestration.transforms.shown.events import VERSION_METADATA, latest_metadata
+from orchestration.transforms.shown.letters import DEAD_LETTERS_KEY
+from orchestration.transforms.to_lake.derived import INPUT_TRANSACTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

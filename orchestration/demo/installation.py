@@ -8,7 +8,7 @@ from pathlib import Path
 from log_service.supervisor.components import BROKER, broker_component
 from log_service.supervisor.protection import OPERATOR, PLATFORM, protect
 from log_service.supervisor.spec import InstallationSpec, ServiceContext
-from orchestration.services import LOOPBACK, WEB, components, free_port
+from orchestration.installation.services import LOOPBACK, WEB, components, free_port
 
 
 def installation(data_directory: Path, project_directory: Path, *, is_secure: bool = False) -> InstallationSpec:

@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from log_service.client import BlockingProducer, KafkaError, RecordMetadata
-from orchestration.connection import connect
 from orchestration.demo.directory import DemoError
 from orchestration.demo.source import DataSet
+from orchestration.log.connection import connect
 from orchestration.settings import client_settings
-from orchestration.topics import TopicSpec, reconcile
+from orchestration.topics.spec import TopicSpec, reconcile
 
 PRODUCER_SETTINGS = {"compression": "zstd", "linger_ms": 20, "batch_size": 256 * 1024}
 SHOW_EVERY = 2_000

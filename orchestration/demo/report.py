@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestration.demo.verification import TopicProof
-from orchestration.lag import TopicLag
+from orchestration.held.lag import TopicLag
 
 ANSWER_ROWS = 12
 

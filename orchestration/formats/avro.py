@@ -27,7 +27,7 @@ from orchestration.formats.columns import (
     unframed,
     validate_framing,
 )
-from orchestration.projects import in_project
+from orchestration.project.location import in_project
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from orchestration.projects import in_project
+from orchestration.project.location import in_project
 from orchestration.values.strict_json import NULL_VALUE
 from orchestration.values.times import FIRST_US, LAST_US
 

@@ -19,8 +19,8 @@ from pyspark.sql import types
 from orchestration.formats.columns import Chosen, Framing, SchemaFileError, arrow_schema, read_values, validate_framing
 from orchestration.formats.descriptors import descriptor_set, find_message
 from orchestration.formats.protobuf_reading import ALL, message_reader, spark_fields
-from orchestration.names import names_of
-from orchestration.projects import in_project
+from orchestration.project.location import in_project
+from orchestration.project.names import names_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@
 - ``lake``: merges small files and removes old ones.
 - ``history``: prunes Dagster's history.
 - ``standard``: the upkeep of a project that declares none of these.
-
-Schedules for them are in ``orchestration.schedules``.
+- ``schedules``: when they run.
 """
 
 from orchestration.maintenance.compaction import compaction_asset

@@ -21,8 +21,8 @@ from dagster._core.instance.utils import RUNLESS_RUN_ID
 from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 
-from orchestration.home import dagster_home
 from orchestration.maintenance.retention import GROUP
+from orchestration.project.home import dagster_home
 from orchestration.settings import HOME_VARIABLE, load_settings, process_environment
 
 EVENTS = SqlEventLogStorageTable

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from orchestration.lake.tables import DEFAULT_RETENTION_HOURS, CommitConflictError, Lake
 from orchestration.maintenance.retention import GROUP
 from orchestration.resources.lake import LakeResource
-from orchestration.tables import DEFAULT_RETENTION_HOURS, CommitConflictError, Lake
 
 MANY_FILES = 16
 SIZE_CLASSES_BYTES = (64 << 10, 512 << 10, 4 << 20, 32 << 20, 128 << 20)

@@ -9,7 +9,7 @@ from orchestration.maintenance.compaction import compaction_asset
 from orchestration.maintenance.history import Limits, history_asset
 from orchestration.maintenance.lake import lake_asset
 from orchestration.maintenance.retention import GROUP, retention_asset
-from orchestration.schedules import HOURLY, asset_schedule
+from orchestration.maintenance.schedules import HOURLY, asset_schedule
 
 KEPT_HISTORY = Limits(days=7, event_days=2, succeeded_runs=500)
 """Runs of a table that gets records all day are many and small. Five hundred take about 70 MB."""

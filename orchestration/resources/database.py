@@ -11,10 +11,10 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from orchestration.database_urls import may_hold_secret
+from orchestration.databases.deadlines import CONNECT_WITHIN_S, connect_arguments
+from orchestration.databases.urls import may_hold_secret
 from orchestration.resources.declared import accept, refused_config
 from orchestration.settings import SettingsError, load_settings
-from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments
 
 FROM_ENVIRONMENT = 'put the URL into an environment variable and name that, as DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))'
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import dagster as dg
 from pydantic import PrivateAttr
 
+from orchestration.lake.tables import Lake
 from orchestration.resources.declared import accept, refused_config
 from orchestration.settings import load_settings
-from orchestration.tables import Lake
 
 
 class LakeResource(dg.ConfigurableResource[Lake]):

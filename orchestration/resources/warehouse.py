@@ -5,10 +5,10 @@ from pathlib import Path
 import dagster as dg
 from pydantic import PrivateAttr
 
+from orchestration.lake.tables import Lake
 from orchestration.resources.declared import accept, refused_config
 from orchestration.settings import load_settings
-from orchestration.tables import Lake
-from orchestration.warehouse import Warehouse
+from orchestration.warehouse.store import Warehouse
 
 
 class WarehouseResource(dg.ConfigurableResource[Warehouse]):

@@ -19,17 +19,15 @@ class TableState:
 
     ``pending`` counts offsets that a run could read. ``is_announced`` is False if the table holds a
     commit without a materialization. ``is_misplaced``: the checkpoint lies outside the log, which a
-    run has to report. ``is_reminder_due``: the cluster keeps the offsets, and forgets them unless a
-    run commits them again. ``is_tidying_due``: an archive is to look for files that are no longer
-    kept. ``failures`` counts the newest runs that failed in a row.
+    run has to report. ``is_upkeep_due``: a run has work to do without new records, such as offsets
+    that the cluster would forget, or files that are no longer kept. ``failures`` counts the newest runs that failed in a row.
     """
 
     table: str
     pending: int
     is_announced: bool = True
     is_misplaced: bool = False
-    is_reminder_due: bool = False
-    is_tidying_due: bool = False
+    is_upkeep_due: bool = False
     is_running: bool = False
     last_start_s: float | None = None
     failures: int = 0
@@ -38,7 +36,7 @@ class TableState:
     @property
     def is_wanting(self) -> bool:
         """Whether a run would have something to do."""
-        return self.pending > 0 or not self.is_announced or self.is_misplaced or self.is_reminder_due or self.is_tidying_due
+        return self.pending > 0 or not self.is_announced or self.is_misplaced or self.is_upkeep_due
 
     @property
     def due_s(self) -> float:

@@ -26,8 +26,8 @@ from time import monotonic
 
 import dagster as dg
 
-from orchestration.home import UNFINISHED
-from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log.client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.project.home import UNFINISHED
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import backoff_s
 from orchestration.sensing.progress import Progress, in_a_row

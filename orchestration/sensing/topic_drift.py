@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from orchestration.sensing.run_failures import Alert
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 
 SEEN = "seen: "
 """The prefix of a difference that is remembered and not told yet."""

@@ -17,30 +17,26 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from threading import Event
 
 import dagster as dg
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
 from deltalake.exceptions import DeltaError
 
-from orchestration.archive import Archive
-from orchestration.archive.planning import due_offsets, is_sweep_due, is_tidying_due
-from orchestration.archive.run import swept_at
-from orchestration.checkpoints import Checkpoint
-from orchestration.home import UNFINISHED
-from orchestration.lag import TopicLag, lag_behind, seconds_behind
-from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
-from orchestration.projects import DEFINITIONS
+from orchestration.held.lag import TopicLag, lag_behind, seconds_behind
+from orchestration.lake.tables import Lake
+from orchestration.log.client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.offsets.planning import Checkpoint
+from orchestration.project.home import UNFINISHED
+from orchestration.project.location import DEFINITIONS
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn, partition_rows
 from orchestration.settings import load_settings
-from orchestration.tables import Lake
-from orchestration.topics import TOPIC_PREFIX, reconcile_all, topic_specs
-from orchestration.transforms import TopicFeed, is_announced, topic_feeds
-from orchestration.transforms.to_topic.ledger import is_reminder_due
+from orchestration.topics.spec import TOPIC_PREFIX, reconcile_all, topic_specs
+from orchestration.transforms import is_announced
+from orchestration.transforms.kinds import Snapshot, TopicFeed, topic_feeds
 
 TABLE_TAG = "tidelog/table"
 TOPIC_TAG = "tidelog/topic"
@@ -139,16 +135,15 @@ class Watch:
         return [self._state(feed, lags[feed.table]) for feed in self.feeds if feed.table in lags]
 
     def _state(self, feed: TopicFeed, lag: TopicLag) -> TableState:
-        interval_s = interval_of(feed, self.minimum_interval_s)
+        interval_s, snapshot, now_s = interval_of(feed, self.minimum_interval_s), self._snapshot_of(feed), self.clock.now_s()
         state = TableState(
             table=feed.table,
-            pending=self._pending(feed, lag),
+            pending=feed.start.due_offsets(lag, snapshot, now_s),
             is_announced=is_announced(
                 self.instance, feed.asset_key, lag.topic_id, lag.committed, {other.topic_id: other.committed for other in lag.others}
             ),
             is_misplaced=any(is_misplaced(one, one.committed) for one in lag.each),
-            is_reminder_due=feed.target is not None and self._is_reminder_due(feed.table),
-            is_tidying_due=self._is_tidying_due(feed),
+            is_upkeep_due=feed.start.is_upkeep_due(snapshot, now_s),
             minimum_interval_s=interval_s,
         )
         if not state.is_wanting:
@@ -161,31 +156,13 @@ class Watch:
             failures=failures_in_a_row([record.dagster_run for record in records]),
         )
 
-    def _pending(self, feed: TopicFeed, lag: TopicLag) -> int:
-        """Return how many offsets a run could read now.
+    def _snapshot_of(self, feed: TopicFeed) -> Snapshot:
+        return lambda: self.lake.snapshot(feed.table)
 
-        An archive lets them wait until there are enough.
-        """
-        return lag.pending if feed.archive is None or not lag.pending else due_offsets(lag, *self._archive_state(feed))
-
-    def _is_tidying_due(self, feed: TopicFeed) -> bool:
-        is_kept_for_ever = feed.archive is None or Archive(**feed.archive).kept_days is None
-        return not is_kept_for_ever and is_tidying_due(*self._archive_state(feed))
-
-    def _archive_state(self, feed: TopicFeed) -> tuple[Archive, int | None, float]:
-        """Return an archive's declaration, the time of its last full sweep, and the time now."""
-        return Archive(**(feed.archive or {})), swept_at(self.lake.snapshot(feed.table)), self.clock.now_s()
-
-    def run_config_of(self, feed: TopicFeed, follow_s: int) -> dict[str, object]:
+    def run_config_of(self, feed: TopicFeed, follow_s: int) -> Mapping[str, object]:
         """Return the config of a run that is to be started now."""
-        if feed.archive is not None:
-            return {} if is_sweep_due(*self._archive_state(feed)) else {"only_full_chunks": True}
         is_following = not interval_of(feed, self.minimum_interval_s)
-        return {"follow_s": follow_s} if is_following and follow_s else {}
-
-    def _is_reminder_due(self, name: str) -> bool:
-        ledger = self.lake.snapshot(name)
-        return ledger is not None and is_reminder_due(ledger, datetime.fromtimestamp(self.clock.now_s(), UTC))
+        return feed.start.run_config(self._snapshot_of(feed), self.clock.now_s(), follow_s=follow_s if is_following else 0)
 
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
         """Wait for new records, for a table that becomes due, or for the end of a run in the way.
@@ -199,7 +176,7 @@ class Watch:
         if decision.in_flight:
             self._wait_for_runs(decision.in_flight, min(limit_s, POLL_S))
             return
-        followed = [lags[feed.table] for feed in self.feeds if feed.table in lags and feed.archive is None]
+        followed = [lags[feed.table] for feed in self.feeds if feed.table in lags and feed.start.is_each_record_awaited]
         each = [of for lag in followed for of in lag.each]
         ends = {(of.topic, one.partition): one.last_stable_offset for of in each for one in of.partitions}
         started_s = self.clock.now_s()

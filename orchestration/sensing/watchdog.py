@@ -29,17 +29,17 @@ import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, InstigatorType, TickStatus
 from deltalake.exceptions import DeltaError
 
-from orchestration.keeping_up import Verdict, judge
-from orchestration.lag import lag_behind
-from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.held.lag import lag_behind
+from orchestration.held.lag_objective import Verdict, judge
+from orchestration.lake.tables import Lake
+from orchestration.log.client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.objectives import objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn
 from orchestration.sensing.run_failures import Alert, is_told
 from orchestration.sensing.topic_drift import decide_topic_drift, topic_drift_event
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec, differences, topic_specs
+from orchestration.topics.spec import TopicSpec, differences, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
 
 INTERVAL_S = 30

@@ -15,17 +15,17 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.log_client import LogClient, LogServiceError
-from orchestration.names import names_of
-from orchestration.projects import in_project
+from orchestration.lake.tables import TABLE_NAME
+from orchestration.log.client import LogClient, LogServiceError
+from orchestration.project.location import in_project
+from orchestration.project.names import names_of
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.dropped_files import DroppedFiles, ReadAs
 from orchestration.sources.reading import Source, SourceError
 from orchestration.sources.run import prepared, run_source, sender_id
 from orchestration.sources.sql_rows import SqlRows
-from orchestration.tables import TABLE_NAME
-from orchestration.topics import TopicSpec, validate_topic
+from orchestration.topics.spec import TopicSpec, validate_topic
 
 SOURCE_PREFIX = "sources"
 SOURCE_METADATA = "tidelog/source"

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestration.log_client import LogClient, OutgoingRecord, TopicDescription
+from orchestration.log.client import LogClient, OutgoingRecord, TopicDescription
 from orchestration.sources.reading import SETTLED_WITHIN_S, Position, settled_ranges
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 
 POSITIONS = TopicSpec(
     name="tidelog.positions",

@@ -10,8 +10,8 @@ from datetime import datetime
 from time import monotonic, sleep
 from typing import Any, Protocol
 
-from orchestration.log_client import LogClient, OutgoingRecord, TopicDescription
-from orchestration.offsets import OffsetRange
+from orchestration.log.client import LogClient, OutgoingRecord, TopicDescription
+from orchestration.offsets.ranges import OffsetRange
 
 Position = Mapping[str, Any]
 """The state that a source needs to continue: JSON values, in a form of its own."""

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from orchestration.log_client import LogClient, Sender, TopicDescription
+from orchestration.log.client import LogClient, Sender, TopicDescription
 from orchestration.sources.positions import POSITIONS, position_record, read_position
 from orchestration.sources.reading import Situation, Source, SourceError
-from orchestration.topics import TopicSpec, reconcile
+from orchestration.topics.spec import TopicSpec, reconcile
 
 SENDER_PREFIX = "tidelog-source."
 

@@ -21,11 +21,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from orchestration.database_urls import shown_url
-from orchestration.log_client import LogClient, OutgoingRecord
+from orchestration.databases.deadlines import CONNECT_WITHIN_S, connect_arguments, is_cut_off, limit_statements
+from orchestration.databases.urls import shown_url
+from orchestration.log.client import LogClient, OutgoingRecord
 from orchestration.sources.json_rows import json_key, json_value
 from orchestration.sources.reading import LookTooLongError, Portion, Position, Situation, SourceError, portioned, settled_ranges
-from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments, is_cut_off, limit_statements
 
 ROWS_AT_ONCE = 5_000
 LATER = "_is_later"

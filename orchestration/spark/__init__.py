@@ -5,5 +5,4 @@
 - ``server``: describes the warm Spark Connect server as a child process.
 - ``token``: the secret that its clients send.
 - ``source``: turns offset ranges into DataFrames.
-- ``staging``: keeps results that Spark writes itself.
 """

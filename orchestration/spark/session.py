@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from log_service.common.listeners import strangers_at
 from log_service.common.private_files import private_directory
-from orchestration.projects import in_project
+from orchestration.project.location import in_project
 from orchestration.settings import Settings, SettingsError, export_environment, process_environment, use_utc
 from orchestration.spark.java import find_java_home
 from orchestration.spark.token import DIALLED_HOST, LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for, token_in_file

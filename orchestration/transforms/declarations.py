@@ -13,12 +13,12 @@ from typing import Any
 import dagster as dg
 
 from log_service.config.definition import closest_name
-from orchestration.aggregates import Aggregate, validate_aggregates
+from orchestration.lake.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
 from orchestration.quality import Rule, Suite
 from orchestration.quality.conditions import validate_condition
 from orchestration.quality.rules import validate_rules
-from orchestration.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
-from orchestration.topics import TopicSpec, validate_topic
+from orchestration.rows.aggregates import Aggregate, validate_aggregates
+from orchestration.topics.spec import TopicSpec, validate_topic
 
 GROUP_PREFIX = "tidelog."
 POOL_PREFIX = "table_"
@@ -127,30 +127,6 @@ def _source(function: Transform) -> str:
         return inspect.getsource(function)
     except (OSError, TypeError):
         return function.__code__.co_code.hex()
-
-
-_declared: dict[str, TopicTable] = {}
-
-
-def declare(table: TopicTable) -> None:
-    """Register ``table`` under its name for code other than its asset.
-
-    A project that is loaded anew registers it again.
-    """
-    _declared[table.name] = table
-
-
-def declared_table(name: str) -> TopicTable:
-    """Return the table from a topic that was declared last under ``name``.
-
-    :raises KeyError: there is none.
-    """
-    return _declared[name]
-
-
-def declared_names() -> list[str]:
-    """Return the names of all declared tables from topics."""
-    return sorted(_declared)
 
 
 def table_key(name: str) -> dg.AssetKey:

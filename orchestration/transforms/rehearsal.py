@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as sql
 
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.quality import quarantine
 from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session
-from orchestration.topics import TopicSpec
-from orchestration.transforms.batch import ComputedBatch, compute_batch
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.batch.batch import ComputedBatch, compute_batch
+from orchestration.transforms.batch.reading import read_batch
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.reading import read_batch
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@
 - ``scalars``: reads decimals, times and bytes.
 - ``plain_json``: reads values that leave no doubt, many at a time.
 - ``judge``: judges values with a VARIANT. Spark parses these afterwards
-  (``orchestration.transforms.parsing``).
+  (``orchestration.transforms.batch.parsing``).
 - ``times``: times of records as numbers and as moments.
 - ``type_names``: names of types in messages.
 - ``unwritten``: values without a form in JSON.

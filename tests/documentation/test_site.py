@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.new_project import files
+from orchestration.project.new import files
 from tests.helpers.documents import ROOT, blocks, prose
 from tools.client_settings_page import PAGE, page
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orchestration.lake.tables import Lake
 from orchestration.quality import quarantine
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable
 from tests.unit.orchestration.memory_log import MemoryLog
 

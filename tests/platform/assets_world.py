@@ -9,15 +9,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.log_client import LogClient
-from orchestration.marts import mart
+from orchestration.lake.tables import Lake
+from orchestration.log.client import LogClient
+from orchestration.marts.mart import mart
+from orchestration.marts.reference import sql_table
 from orchestration.quality import Suite, expect, warn
 from orchestration.resources import DatabaseResource, LakeResource, WarehouseResource
-from orchestration.sql import sql_table
-from orchestration.tables import Lake
-from orchestration.topics import topic_asset
+from orchestration.topics.spec import topic_asset
 from orchestration.transforms import spark_table, table_key
-from orchestration.warehouse import Warehouse
+from orchestration.warehouse.store import Warehouse
 from tests.platform.pipeline import ORDERS, RULES
 from tests.unit.orchestration.memory_log import MemoryLog
 

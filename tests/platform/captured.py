@@ -3,8 +3,8 @@
 import json
 from collections import Counter
 
-from orchestration.connection import connect
-from orchestration.offsets import OffsetRange
+from orchestration.log.connection import connect
+from orchestration.offsets.ranges import OffsetRange
 from tests.platform.databases import Database
 from tests.platform.installation import wait_until
 

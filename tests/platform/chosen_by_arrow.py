@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session
-from orchestration.topics import TopicSpec
-from orchestration.transforms import batch, intake, projection
-from orchestration.transforms.batch import ComputedBatch, compute_batch
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.batch import batch, intake, projection
+from orchestration.transforms.batch.batch import ComputedBatch, compute_batch
+from orchestration.transforms.batch.reading import read_batch
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.reading import read_batch
 from orchestration.values.ddl import parse_ddl
 from tests.unit.orchestration.memory_log import MemoryLog
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestration import keeping_up
+from orchestration.held import lag_objective
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from tests.conftest import WORKER
@@ -39,7 +39,7 @@ def _own_garbage() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _own_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Objectives are declared for a whole process: a table of one test has none that another test declared."""
-    monkeypatch.setattr(keeping_up, "_declared", {})
+    monkeypatch.setattr(lag_objective, "_declared", {})
 
 
 @pytest.fixture(scope="session")

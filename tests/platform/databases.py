@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 import sqlalchemy as sa
 
+from orchestration.databases.owners import Owner
 from orchestration.resources.database import open_engine
-from orchestration.table_owners import Owner
 from orchestration.transforms.to_database.duckdb_store import DuckdbStore
 from orchestration.transforms.to_database.sql_store import SqlStore
 from orchestration.transforms.to_database.stores import Store

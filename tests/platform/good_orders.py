@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from orchestration.log_client import Sender
+from orchestration.log.client import Sender
 from orchestration.quality import fail, quarantine
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.to_topic.declarations import TopicTransform, group_of
 from orchestration.transforms.to_topic.outgoing import sending

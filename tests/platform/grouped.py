@@ -6,17 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestration import file_commits, upserts
-from orchestration.aggregates import count, largest, total
-from orchestration.dead_letters import DeadLetters
+from orchestration.lake import file_commits
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
 from orchestration.quality import quarantine
+from orchestration.rows import upserts
+from orchestration.rows.aggregates import count, largest, total
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
-from orchestration.tables import Lake
-from orchestration.transforms import rebuilding, topic_run
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.to_lake import rebuilding
+from orchestration.transforms.to_lake import run as lake_run
+from orchestration.transforms.to_lake.replay import run_replay
 from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import ORDERS, order, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -99,7 +101,7 @@ def run(remote: str, log: MemoryLog, lake: Path, step: str, limit: int) -> None:
         made = grouped_table(function=lambda records: by_kind(records.selectExpr("* EXCEPT (amount)", "3 - amount AS amount")))
         list(run_replay(made, context, ReplayRequest(is_everything=True)))
         os._exit(0)
-    while (result := topic_run.run_topic_table(grouped_table(), context)).version is not None:
+    while (result := lake_run.run_topic_table(grouped_table(), context)).version is not None:
         pass
     assert not result.failures
     os._exit(0)

@@ -4,10 +4,12 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.transforms.history import NODE, history_definitions
+from orchestration.transforms.kinds import kinds_of
+from orchestration.transforms.shown.replays import NODE
 from tests.platform.assets_world import ASSETS, World
 
-(HISTORY,), (JOB,) = history_definitions(ASSETS)
+MADE = [kind.definitions() for kind in kinds_of(ASSETS)]
+(HISTORY,), (JOB,) = ([one for made in MADE for one in made.assets], [one for made in MADE for one in made.jobs])
 
 
 def run_job(world: World, config: dict[str, Any]) -> dg.ExecuteInProcessResult:

@@ -14,9 +14,9 @@ import dagster as dg
 import psutil
 
 from log_service.supervisor import state
-from orchestration.home import UNFINISHED, dagster_home
-from orchestration.instance import open_instance
-from orchestration.services import free_port
+from orchestration.installation.instance import open_instance
+from orchestration.installation.services import free_port
+from orchestration.project.home import UNFINISHED, dagster_home
 from tests.helpers.java_archives import quicken_spark
 
 ROOT = Path(__file__).resolve().parents[2]

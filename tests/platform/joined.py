@@ -7,17 +7,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orchestration.dead_letters import DeadLetters
-from orchestration.join_state import StateWriter
-from orchestration.joins import JoinShape
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
 from orchestration.quality import warn
+from orchestration.rows.join_state import StateWriter
+from orchestration.rows.joins import JoinShape
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.joining import run as join_run
 from orchestration.transforms.joining.declarations import JoinedTable, shape_of
-from orchestration.transforms.topic_run import RunContext
+from orchestration.transforms.run.context import RunContext
 from orchestration.values.times import milliseconds_of
 from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import run_context

@@ -16,9 +16,9 @@ from unittest import mock
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from orchestration.archive.run import ArchiveContext, run_archive
-from orchestration.connection import connect
-from orchestration.dead_letters import DeadLetters
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.log.connection import connect
 from orchestration.settings import load_settings
 from orchestration.sources import reading
 from orchestration.sources.dropped_files import DroppedFiles
@@ -26,15 +26,15 @@ from orchestration.sources.reading import Source
 from orchestration.sources.run import prepared, run_source, sender_id
 from orchestration.sources.sql_rows import SqlRows
 from orchestration.spark.session import open_session
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.archiving.run import ArchiveContext, run_archive
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
+from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.to_database.replay import DatabaseReplayer
 from orchestration.transforms.to_database.run import Storing
-from orchestration.transforms.topic_run import run_topic_table
-from orchestration.warehouse import Warehouse
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
+from orchestration.warehouse.store import Warehouse
 from tests.platform import accounts, grouped, killed_archiving, pipeline
 from tests.platform.captured import CapturedTable, Records, found_records
 from tests.platform.databases import Database

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestration.tables import Lake
-from orchestration.warehouse import Warehouse
+from orchestration.lake.tables import Lake
+from orchestration.warehouse.store import Warehouse
 from tests.platform.captured import CapturedTable, Records, found_records
 from tests.platform.databases import Database
 from tests.platform.installation import Installation
@@ -22,8 +22,8 @@ PROJECT = '''
 
 from pathlib import Path
 
-from orchestration.aggregates import count, total
-from orchestration.marts import mart
+from orchestration.rows.aggregates import count, total
+from orchestration.marts.mart import mart
 from orchestration.sources import folder_source, sql_source
 from orchestration.transforms import spark_aggregate, spark_sql_table
 

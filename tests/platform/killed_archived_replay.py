@@ -8,15 +8,16 @@ Started by ``test_replay_from_archive``. ``main(REMOTE, BOOTSTRAP, LAKE, STEP)``
 from pathlib import Path
 from typing import Any
 
-from orchestration.connection import connect
+from orchestration.lake.tables import Lake
+from orchestration.log.connection import connect
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
-from orchestration.transforms.topic_run import RunContext, run_topic_table
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.run.context import RunContext
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.dying import plant
 from tests.platform.killed_run import REPLAY_STEPS, STEPS
 from tests.platform.pipeline import Notes

@@ -7,11 +7,11 @@ of the run's second one.
 import pickle
 from pathlib import Path
 
-from orchestration.archive import Archive
-from orchestration.archive import run as archive_run
-from orchestration.archive.run import ArchiveContext, run_archive
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.lake.tables import Lake
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.archiving import Archive
+from orchestration.transforms.archiving import run as archive_run
+from orchestration.transforms.archiving.run import ArchiveContext, run_archive
 from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import Notes
 

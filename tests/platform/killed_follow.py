@@ -12,10 +12,10 @@ from unittest import mock
 
 import dagster as dg
 
+from orchestration.lake.tables import append_with_offsets
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
-from orchestration.tables import append_with_offsets
-from orchestration.transforms import topic_run
+from orchestration.transforms.to_lake import run as lake_run
 from tests.platform.assets_world import World, clean_orders
 from tests.platform.pipeline import append_order
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -43,7 +43,7 @@ def main(directory: Path) -> None:
 
     with (
         dg.instance_for_test(temp_dir=str(directory)) as instance,
-        mock.patch.object(topic_run, "append_with_offsets", dying_after_the_second),
+        mock.patch.object(lake_run, "append_with_offsets", dying_after_the_second),
     ):
         world = World(directory, session, instance)
         world.log.topics.update(log.topics)

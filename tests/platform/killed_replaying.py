@@ -6,15 +6,15 @@
 from pathlib import Path
 
 from log_service.client import BlockingProducer
-from orchestration.connection import connect
-from orchestration.dead_letters import DeadLetters
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.log.connection import connect
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
-from orchestration.tables import Lake
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.to_topic import ledger
+from orchestration.transforms.ledger import ledger
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.run.context import RunContext
 from orchestration.transforms.to_topic.replay import run_letters_replay
-from orchestration.transforms.topic_run import RunContext
 from tests.platform.dying import Steps, plant
 from tests.platform.good_orders import GROUP, orders_transform, sending_of
 from tests.platform.pipeline import Notes

@@ -9,30 +9,32 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from orchestration import file_commits, upserts
-from orchestration.dead_letters import DeadLetters
+from orchestration.lake import file_commits
+from orchestration.letters.table import DeadLetters
+from orchestration.rows import upserts
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
-from orchestration.transforms import replay_run, topic_run
-from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.to_lake import replay
+from orchestration.transforms.to_lake import run as lake_run
 from tests.platform.accounts import accounts_table, newest_accounts
 from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import clean_orders, orders_table, run_context
 
 STEPS: Steps = {
-    "before-table-is-created": (topic_run, "_target", "before"),
-    "after-table-is-created": (topic_run, "_target", "after"),
+    "before-table-is-created": (lake_run, "_target", "before"),
+    "after-table-is-created": (lake_run, "_target", "after"),
     "before-dead-letters": (DeadLetters, "replace_pending", "before"),
     "after-dead-letters": (DeadLetters, "replace_pending", "after"),
-    "before-target": (topic_run, "append_with_offsets", "before"),
-    "after-target": (topic_run, "append_with_offsets", "after"),
+    "before-target": (lake_run, "append_with_offsets", "before"),
+    "after-target": (lake_run, "append_with_offsets", "after"),
 }
 
 REPLAY_STEPS: Steps = {
     "replay-before-dead-letters": (DeadLetters, "begin_replay", "before"),
     "replay-after-dead-letters": (DeadLetters, "begin_replay", "after"),
-    "replay-before-target": (replay_run, "overwrite_ranges", "before"),
-    "replay-after-target": (replay_run, "overwrite_ranges", "after"),
+    "replay-before-target": (replay, "overwrite_ranges", "before"),
+    "replay-after-target": (replay, "overwrite_ranges", "after"),
     "replay-after-settling": (DeadLetters, "settle_replay", "after"),
 }
 REPLAY_DIES_AT_CALL = 2
@@ -44,13 +46,13 @@ LATEST_STEPS: Steps = {
     "latest-after-deleted-keys": (upserts, "_kept", "after"),
     "latest-before-commit": (file_commits, "_create", "before"),
     "latest-after-commit": (upserts, "_tidy", "before"),
-    "latest-after-target": (topic_run, "upsert", "after"),
+    "latest-after-target": (lake_run, "upsert", "after"),
 }
 LATEST_REPLAY_STEPS: Steps = {
     "latest-replay-before-dead-letters": REPLAY_STEPS["replay-before-dead-letters"],
     "latest-replay-after-dead-letters": REPLAY_STEPS["replay-after-dead-letters"],
     "latest-replay-before-commit": (file_commits, "_create", "before"),
-    "latest-replay-after-target": (replay_run, "upsert", "after"),
+    "latest-replay-after-target": (replay, "upsert", "after"),
     "latest-replay-after-settling": REPLAY_STEPS["replay-after-settling"],
 }
 ALL_STEPS = {**STEPS, **REPLAY_STEPS, **LATEST_STEPS, **LATEST_REPLAY_STEPS}
@@ -75,6 +77,6 @@ def main(remote: str, log_path: str, limit: str, step: str, *lakes: str) -> None
     for lake in lakes:
         context = run_context(log, Path(lake), session, records_per_run=int(limit), commit_attempts=ATTEMPTS)
         if is_replay:
-            list(replay_run.run_replay(table, context, ReplayRequest(is_everything=True)))
+            list(replay.run_replay(table, context, ReplayRequest(is_everything=True)))
             continue
-        topic_run.run_topic_table(table, context)
+        lake_run.run_topic_table(table, context)

@@ -6,12 +6,12 @@ from typing import Any
 from unittest import mock
 
 from log_service.client import BlockingProducer
-from orchestration.connection import connect
+from orchestration.log.connection import connect
 from orchestration.sources import reading
 from orchestration.sources.dropped_files import DroppedFiles
 from orchestration.sources.reading import Source
 from orchestration.sources.run import prepared, run_source, sender_id
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from tests.platform.dying import plant
 
 PORTION = 3

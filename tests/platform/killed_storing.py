@@ -7,16 +7,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-from orchestration.dead_letters import DeadLetters
+from orchestration.letters.table import DeadLetters
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.ledger import ledger
+from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.to_database import duckdb_store, sql_store
-from orchestration.transforms.to_database.declarations import DatabaseTable, Kind
+from orchestration.transforms.to_database.declarations import DatabaseTable, Engine
 from orchestration.transforms.to_database.replay import DatabaseReplayer
 from orchestration.transforms.to_database.run import Storing
-from orchestration.transforms.to_topic import ledger
 from tests.platform.accounts import accounts_table, newest_accounts
 from tests.platform.databases import Database
 from tests.platform.dying import Steps, plant
@@ -77,7 +77,7 @@ def follower(name: str, *, is_keyed: bool, is_replay: bool = False) -> TopicTabl
 
 
 def declared(place: Database, table: TopicTable) -> DatabaseTable:
-    kind: Kind = "duckdb" if place.kind == "duckdb" else "sql"
+    kind: Engine = "duckdb" if place.kind == "duckdb" else "sql"
     return DatabaseTable(follower=table, table=TABLE, kind=kind)
 
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestration.dead_letters import DeadLetters
-from orchestration.offsets import OffsetRanges
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.offsets.ranges import OffsetRanges
 from orchestration.quality import Suite, expect, fail, quarantine, warn
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.topic_run import RunContext
+from orchestration.transforms.run.context import RunContext
 from tests.unit.orchestration.memory_log import MemoryLog
 
 ORDERS = TopicSpec(name="orders", partitions=2, schema="id STRING NOT NULL, amount INT NOT NULL COMMENT 'in cents', note STRING")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import dagster as dg
 
-from orchestration.log_client import LogClient
+from orchestration.log.client import LogClient
 from orchestration.resources import DatabaseResource, LogServiceResource
 from orchestration.settings import client_settings, load_settings, process_environment
 from orchestration.sources import sql_source
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 
 PEOPLE = TopicSpec(name="people", configs={"cleanup.policy": "compact"})
 OURS = ("log_service", "orchestration")

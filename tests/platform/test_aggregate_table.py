@@ -8,20 +8,22 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.aggregates import AggregateError, total
 from orchestration.assembly import assemble
-from orchestration.checkpoints import ProgressError
-from orchestration.dead_letters import DeadLetters
-from orchestration.replay import replay
-from orchestration.schemas import SchemaConflictError
-from orchestration.tables import Lake
-from orchestration.topics import topic_asset
-from orchestration.transforms import rebuilding, spark_aggregate, table_key, topic_run
-from orchestration.transforms.history import history_definitions
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
-from orchestration.transforms.topic_run import run_topic_table
-from orchestration.upserts import replace_groups
+from orchestration.calls.replay import replay
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.offsets.planning import ProgressError
+from orchestration.rows.aggregates import AggregateError, total
+from orchestration.rows.upserts import replace_groups
+from orchestration.topics.spec import topic_asset
+from orchestration.transforms import spark_aggregate, table_key
+from orchestration.transforms.kinds import kinds_of
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.to_lake import rebuilding
+from orchestration.transforms.to_lake import run as lake_run
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.assets_world import World, failure_of
 from tests.platform.dying import KILLED, exit_code
 from tests.platform.grouped import (
@@ -176,7 +178,7 @@ def test_groups_of_which_it_is_not_noted_what_they_count_are_left_alone(
 ) -> None:
     context = run_context(log, lake_root, spark)
     with monkeypatch.context() as patched:
-        patched.setattr(topic_run, "marks_of", lambda *_: {})
+        patched.setattr(lake_run, "marks_of", lambda *_: {})
         run_topic_table(grouped_table(), context)
     with pytest.raises(ProgressError, match=r"an earlier release began the table, and did not note from where\. Nothing was changed"):
         list(run_replay(grouped_table(), context, EVERYTHING))
@@ -224,7 +226,7 @@ def test_dagster_shows_groups_and_makes_them_anew(tmp_path: Path, spark: Any) ->
         assert [values[name] for name in ("records", "rows_inserted", "rows_updated", "dagster/row_count")] == [10, 4, 0, 4]
         assert [column.name for column in values["dagster/column_schema"].columns] == ["kind", "orders", "amount", "largest"]
         before = held_groups(world.lake.root)
-        jobs = history_definitions([orders_by_kind])[1]
+        jobs = kinds_of([orders_by_kind])[0].definitions().jobs
         job = dg.Definitions(jobs=jobs, resources=world.resources, executor=dg.in_process_executor).resolve_job_def("replay_by_kind")
         ran = job.execute_in_process({"ops": {"replay": {"config": {"everything": True}}}}, instance=instance, raise_on_error=False)
         assert ran.success, failure_of(ran)

@@ -17,20 +17,20 @@ import pytest
 from click.testing import CliRunner
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
-from orchestration.archive import Archive
-from orchestration.archive.assets import archive_asset
-from orchestration.ask import ask
 from orchestration.assembly import assemble
+from orchestration.calls.ask import ask
 from orchestration.cli.sql import sql as sql_command
-from orchestration.connection import connect
-from orchestration.log_client import LogServiceError
+from orchestration.lake.tables import Lake
+from orchestration.log.client import LogServiceError
+from orchestration.log.connection import connect
 from orchestration.maintenance.retention import run_retention
 from orchestration.resources import LakeResource, LogServiceResource
 from orchestration.sensing.topic_sensor import TABLE_TAG
 from orchestration.settings import Settings, load_settings
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import topic_feeds
+from orchestration.transforms.archiving import Archive
+from orchestration.transforms.archiving.assets import archive_asset
 from tests.helpers.broker_process import BrokerThread
 from tests.platform.assets_world import OpenedLog, failure_of
 from tests.platform.installation import wait_until
@@ -271,7 +271,7 @@ def test_records_of_a_broker_are_answered_from_archive_and_log_as_if_they_were_o
         "Warning: records of the topic orders were removed from the log, or could not be read, before they were archived: offsets 0:[50,51)"
     )
     assert lost in typed.stderr
-    monkeypatch.setattr(import_module("orchestration.ask"), "connect", partial(connect, timeout_ms=500))
+    monkeypatch.setattr(import_module("orchestration.calls.ask"), "connect", partial(connect, timeout_ms=500))
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     away = load_settings()
     with pytest.raises(LogServiceError, match=r"Is it running\?.* can be asked without it: --archived, or is_archive_only=True"):

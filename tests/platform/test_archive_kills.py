@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.archive.reading import archived_topic
-from orchestration.tables import Lake
-from orchestration.topic_relations import TopicRelations
-from orchestration.warehouse import Warehouse
+from orchestration.held.archive_reading import archived_topic
+from orchestration.lake.tables import Lake
+from orchestration.warehouse.store import Warehouse
+from orchestration.warehouse.topics_in_sql import TopicRelations
 from tests.platform import dying, killed_archiving
 from tests.platform.dying import KILLED, Running
 from tests.platform.killed_archiving import SECOND_COMMIT, STEPS

@@ -9,12 +9,12 @@ import dagster as dg
 import pytest
 from dagster._core.loader import LoadingContextForTest
 
-from orchestration.marts import mart, mart_key
+from orchestration.lake.tables import append_with_offsets
+from orchestration.marts.mart import mart, mart_key
 from orchestration.sensing import lag_objective
-from orchestration.tables import append_with_offsets
-from orchestration.topics import TopicSpec, topic_specs
+from orchestration.topics.spec import TopicSpec, topic_specs
 from orchestration.transforms import is_announced, spark_table, table_key, topic_feeds
-from orchestration.transforms import topic_run as topic_run_module
+from orchestration.transforms.to_lake import run as lake_run
 from tests.platform.assets_world import ASSETS, KEY, World, by_kind, clean_orders, failure_of, orders_sql, orders_topic, totals
 from tests.platform.pipeline import ORDERS, RULES, order
 
@@ -99,7 +99,7 @@ def test_nothing_new_materializes_nothing_but_tells_what_a_killed_run_could_not(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(topic_run_module, "append_with_offsets", killed_after)
+        patched.setattr(lake_run, "append_with_offsets", killed_after)
         assert not world.materialize(clean_orders).success
     snapshot = world.lake.existing("clean_orders")
     checkpoints = snapshot.checkpoints("id-of-orders", [0, 1])

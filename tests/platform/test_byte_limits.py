@@ -9,19 +9,19 @@ import pyarrow as pa
 import pytest
 
 from log_service.client import BlockingProducer
-from orchestration.byte_limits import KEPT_VALUE_BYTES, ByteLimits
-from orchestration.connection import connect
-from orchestration.dead_letters import DeadLetters
-from orchestration.log_client import RangeReader
-from orchestration.offsets import OffsetRange
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.log.client import RangeReader
+from orchestration.log.connection import connect
+from orchestration.offsets.byte_limits import KEPT_VALUE_BYTES, ByteLimits
+from orchestration.offsets.ranges import OffsetRange
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.following import follow
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.run.following import follow
 from orchestration.transforms.to_database.run import Storing
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.helpers.broker_process import BrokerProcess
 from tests.platform import killed_storing
 from tests.platform.accounts import accounts_table, append_account
@@ -64,7 +64,7 @@ def test_a_run_that_follows_goes_on_behind_what_it_has_opened(lake_root: Path, s
     for number in range(10):
         log.topics["orders"].partitions[number % 2].append(order(f"o{number}", note="n" * 1_000))
     context = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=4_000))
-    found = list(follow(orders_table(), context, follow_s=0.01, now_s=iter(range(0, 100, 1)).__next__))
+    found = list(follow(orders_table(), context, run=run_topic_table, follow_s=0.01, now_s=iter(range(0, 100, 1)).__next__))
     assert [(one.ranges.count, one.backlog) for one in found][:1] == [(4, 6)]
     context = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=4_000))
     while run_topic_table(orders_table(), context).version is not None:

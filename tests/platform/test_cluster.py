@@ -12,9 +12,9 @@ from log_service.cluster_plans.health import CHECKS
 from log_service.supervisor import installation
 from log_service.supervisor.control import ControlRequest
 from log_service.supervisor.nodes import ClusterSpec, NodeSpec
-from orchestration.cluster import cluster_asset, cluster_jobs, cluster_sensor, jobs
-from orchestration.cluster.asset import DESCRIPTIONS
-from orchestration.cluster.sensor import HealthChange
+from orchestration.infrastructure.cluster import cluster_asset, cluster_jobs, cluster_sensor, jobs
+from orchestration.infrastructure.cluster.asset import DESCRIPTIONS
+from orchestration.infrastructure.cluster.sensor import HealthChange
 from orchestration.resources.log_service import LogServiceResource
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import create_topic

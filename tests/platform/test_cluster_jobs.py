@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 
 from log_service.client import BlockingAdmin, NewTopic
-from orchestration.cluster import cluster_asset, cluster_jobs
+from orchestration.infrastructure.cluster import cluster_asset, cluster_jobs
 from orchestration.resources.log_service import LogServiceResource
 from tests.chaos.load import ConfluentWriter
 from tests.chaos.verdicts import judge, read_log

@@ -11,8 +11,7 @@ import pytest
 
 from log_service.client import BlockingProducer, KafkaError, TopicPartition
 from log_service.records.batch import iterate_headers
-from orchestration.connection import Connection, connect, topic_id_of
-from orchestration.log_client import (
+from orchestration.log.client import (
     UNREADABLE,
     UNREADABLE_BATCH,
     CommittedOffset,
@@ -21,8 +20,9 @@ from orchestration.log_client import (
     OutgoingRecord,
     SenderFencedError,
 )
-from orchestration.offsets import OffsetRange
-from orchestration.topics import TopicSpec, reconcile
+from orchestration.log.connection import Connection, connect, topic_id_of
+from orchestration.offsets.ranges import OffsetRange
+from orchestration.topics.spec import TopicSpec, reconcile
 from tests.helpers.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.platform

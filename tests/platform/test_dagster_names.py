@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import pytest
 
-from orchestration.daemon_pace import ASSET, EVENTS, RUN_STATUS, SENSOR, STEPPING
+from orchestration.installation.daemon.pace import ASSET, EVENTS, RUN_STATUS, SENSOR, STEPPING
 
 ROOT = Path(__file__).resolve().parents[2]
 REASONS: Mapping[str, str] = MappingProxyType(
@@ -144,7 +144,7 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
 
 
 def test_loops_pause_and_make_ticks_as_we_know_it() -> None:
-    """``orchestration.daemon_pace`` hands the loops their pause, and a loop of sensors what makes its ticks; it names nothing of them."""
+    """``installation.daemon.pace`` hands the loops their pause, and a loop of sensors what makes its ticks; it names nothing of them."""
     loops = import_module("dagster._daemon.daemon")
     sensors = inspect.getsource(import_module("dagster._daemon.sensor"))
     kinds = {one.daemon_type() for one in (loops.SensorDaemon, loops.MonitoringDaemon)}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assets import topics
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.values.ddl import TYPES, parse_ddl
 
 pytestmark = pytest.mark.platform

@@ -67,7 +67,7 @@ def test_a_project_that_cares_for_itself_gets_no_other_upkeep(project: Path) -> 
 
 def test_definitions_of_ones_own_take_pipelines_in_without_a_project(tmp_path: Path) -> None:
     (tmp_path / "pipelines.py").write_text(
-        "from orchestration.sensing import topic_sensor\nfrom orchestration.topics import TopicSpec, topic_asset\n\n"
+        "from orchestration.sensing import topic_sensor\nfrom orchestration.topics.spec import TopicSpec, topic_asset\n\n"
         "orders = topic_asset(TopicSpec(name='orders'))\nnew_records = topic_sensor()\n"
     )
     (tmp_path / "mine.py").write_text(
@@ -96,7 +96,7 @@ def test_a_broken_module_is_named_with_its_line(project: Path) -> None:
 
 def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (project / "assets" / "broken.py").write_text("import no_such_library\n")
-    finished = python(project, "-m", "orchestration.code_server", "--socket", str(SOCKET))
+    finished = python(project, "-m", "orchestration", "code_server", "--socket", str(SOCKET))
     assert finished.returncode == 1
     last = finished.stderr.strip().splitlines()[-1]
     assert last.startswith(f"{project / 'assets' / 'broken.py'}, line 1, cannot be loaded: ")
@@ -105,13 +105,13 @@ def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(project:
 
 def test_two_assets_of_one_name_are_a_sentence_too(project: Path) -> None:
     (project / "assets" / "again.py").write_text("import dagster as dg\n\n\n@dg.asset\ndef hello() -> None:\n    pass\n")
-    finished = python(project, "-m", "orchestration.code_server", "--socket", str(SOCKET))
+    finished = python(project, "-m", "orchestration", "code_server", "--socket", str(SOCKET))
     assert finished.returncode == 1
     assert "hello" in finished.stderr.strip().splitlines()[-1]
 
 
 def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path) -> None:
-    command = [sys.executable, "-m", "orchestration.code_server", "--socket", str(SOCKET)]
+    command = [sys.executable, "-m", "orchestration", "code_server", "--socket", str(SOCKET)]
     child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         wait_until(lambda: accepts(project / SOCKET), 60, lambda: f"exit code {child.poll()}")
@@ -126,7 +126,7 @@ def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path
 
 
 def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    command = [sys.executable, "-m", "orchestration.code_server", "--socket", str(SOCKET)]
+    command = [sys.executable, "-m", "orchestration", "code_server", "--socket", str(SOCKET)]
     log = tmp_path_factory.mktemp("logs") / "code.log"
     with log.open("wb") as output:
         child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=output, stderr=subprocess.STDOUT)
@@ -160,9 +160,19 @@ def test_a_mirror_whose_file_is_wrong_stops_nothing_else_and_comes_back_with_its
     file, complaint = project / "mirror.properties", tmp_path_factory.mktemp("signs") / "complaint.txt"
     file.write_text(good.replace("A->B", "A->C"))
     (project / "assets" / "mirrored.py").write_text(
-        "from orchestration.mirrors import mirror_assets, mirror_sensor\n\nmirrors = mirror_assets()\nlags = mirror_sensor()\n"
+        "from orchestration import mirror_assets, mirror_sensor\n\nmirrors = mirror_assets()\nlags = mirror_sensor()\n"
     )
-    command = [sys.executable, "-m", "orchestration.code_server", "--socket", str(SOCKET), "--complaint", str(complaint), "--watch"]
+    command = [
+        sys.executable,
+        "-m",
+        "orchestration",
+        "code_server",
+        "--socket",
+        str(SOCKET),
+        "--complaint",
+        str(complaint),
+        "--watch",
+    ]
     child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
     try:
         wait_until(lambda: accepts(project / SOCKET), 60, lambda: f"exit code {child.poll()}")

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestration.dead_letters import DeadLetters
 from orchestration.demo.directory import DemoError
 from orchestration.demo.freshness import Pipeline
 from orchestration.demo.story import Story
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
 from orchestration.settings import load_settings
-from orchestration.tables import Lake
-from orchestration.warehouse import Warehouse
+from orchestration.warehouse.store import Warehouse
 from tests.helpers.java_archives import QUICK, SPARK_OPTIONS
 from tests.helpers.ports import free_port
 from tests.platform.installation import ROOT, environment, path_without_java

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 
+from orchestration.lake.tables import Lake, replace_all
 from orchestration.quality import Suite, expect, fail, warn
-from orchestration.tables import Lake, replace_all
+from orchestration.transforms.batch.results import chosen_rows
 from orchestration.transforms.declarations import DerivedTable
-from orchestration.transforms.derived_run import DerivedRunResult, run_derived_table
 from orchestration.transforms.errors import TransformError
-from orchestration.transforms.results import chosen_rows
+from orchestration.transforms.to_lake.derived import DerivedRunResult, run_derived_table
 
 pytestmark = pytest.mark.platform
 Run = Callable[..., DerivedRunResult]

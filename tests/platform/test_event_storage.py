@@ -9,7 +9,7 @@ import pytest
 from dagster._core.events.log import EventLogEntry
 from sqlalchemy import Engine, event, text
 
-from orchestration.event_storage import (
+from orchestration.installation.event_storage import (
     MAX_KEPT,
     KeptEngines,
     KeptEventLogStorage,
@@ -17,7 +17,7 @@ from orchestration.event_storage import (
     KeptScheduleStorage,
     shared_connections,
 )
-from orchestration.instance import open_instance, write_configuration
+from orchestration.installation.instance import open_instance, write_configuration
 
 pytestmark = pytest.mark.platform
 KEY = dg.AssetKey("a")

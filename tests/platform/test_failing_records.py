@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as sql
 
-from orchestration.dead_letters import DeadLetters
-from orchestration.fix_trial import rejected_again
-from orchestration.fixes import Fix, Fixes
+from orchestration.calls.fix_trial import rejected_again
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fix, Fixes
+from orchestration.letters.table import DeadLetters
 from orchestration.quality import quarantine
-from orchestration.tables import Lake
 from orchestration.transforms.errors import TransformError
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
+from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.to_database.replay import DatabaseReplayer
 from orchestration.transforms.to_database.run import Storing
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from orchestration.transforms.to_topic.replay import run_letters_replay
-from orchestration.transforms.topic_run import run_topic_table
 from tests.platform import killed_storing
 from tests.platform.databases import database
 from tests.platform.good_orders import GROUP, orders_transform, sending_of

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from orchestration.dead_letters import DeadLetters
-from orchestration.fix_trial import rejected_again
-from orchestration.fixes import Fix, Fixes
-from orchestration.tables import Lake
+from orchestration.calls.fix_trial import rejected_again
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fix, Fixes
+from orchestration.letters.table import DeadLetters
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.pipeline import letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 

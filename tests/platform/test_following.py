@@ -12,7 +12,8 @@ import dagster as dg
 import pytest
 
 from orchestration.transforms import is_announced
-from orchestration.transforms.following import IDLE_S, PACE_S, follow
+from orchestration.transforms.run.following import IDLE_S, PACE_S, follow
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.assets_world import KEY, World, clean_orders, failure_of, orders_topic
 from tests.platform.killed_follow import KILLED, LOG
 from tests.platform.pipeline import append_order, orders_table, rows_of, run_context
@@ -106,7 +107,16 @@ def test_no_range_begins_after_the_time_is_over(spark: Any, lake_root: Path, fol
 
     log.on_wait = pass_time
     slept: list[float] = []
-    results = list(follow(orders_table(), run_context(log, lake_root, spark), follow_s=follow_s, now_s=lambda: now_s, sleep=slept.append))
+    results = list(
+        follow(
+            orders_table(),
+            run_context(log, lake_root, spark),
+            run=run_topic_table,
+            follow_s=follow_s,
+            now_s=lambda: now_s,
+            sleep=slept.append,
+        )
+    )
     assert [one.version is not None for one in results] == [True] * ranges
     assert all(timeout_ms <= IDLE_S * 1000 for timeout_ms in log.waits)
     assert slept == [0.0] * (ranges - 1)  # the wait for a record took longer than the pace
@@ -119,7 +129,7 @@ def test_a_limit_of_records_cuts_a_backlog_into_commits_of_one_run(spark: Any, l
         append_order(log, f"o{number}")
     slept: list[float] = []
     context = run_context(log, lake_root, spark, records_per_run=4)
-    results = list(follow(orders_table(), context, follow_s=600, now_s=lambda: 0.0, sleep=slept.append))
+    results = list(follow(orders_table(), context, run=run_topic_table, follow_s=600, now_s=lambda: 0.0, sleep=slept.append))
     assert [(one.ranges.count, one.backlog) for one in results] == [(4, 6), (4, 2), (2, 0)]
     assert slept == []
     assert [row[1] for row in rows_of(lake_root)] == list(range(10))
@@ -131,7 +141,9 @@ def test_ranges_of_a_steady_stream_begin_at_a_pace(spark: Any, lake_root: Path) 
     append_order(log, "a")
     log.on_wait = arriving(log, "b", "c")
     slept: list[float] = []
-    results = list(follow(orders_table(), run_context(log, lake_root, spark), follow_s=600, now_s=lambda: 0.0, sleep=slept.append))
+    results = list(
+        follow(orders_table(), run_context(log, lake_root, spark), run=run_topic_table, follow_s=600, now_s=lambda: 0.0, sleep=slept.append)
+    )
     assert len(results) == 3
     assert slept == [PACE_S, PACE_S]
 

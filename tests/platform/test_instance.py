@@ -14,9 +14,8 @@ from dagster._core.instance.config import PoolGranularity
 from dagster._core.run_coordinator import DefaultRunCoordinator
 
 from log_service.client import ConfigError
-from orchestration import instance as instance_module
-from orchestration.home import dagster_home
-from orchestration.instance import (
+from orchestration.installation import instance as instance_module
+from orchestration.installation.instance import (
     DAGSTER_YAML,
     DEAD_RUN,
     POSTGRES_YAML,
@@ -25,6 +24,7 @@ from orchestration.instance import (
     write_configuration,
     write_workspace,
 )
+from orchestration.project.home import dagster_home
 from tests.helpers.postgres import postgres
 
 pytestmark = pytest.mark.platform
@@ -113,7 +113,7 @@ def prepared(home: Path, url: str) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("psycopg")
     write_configuration(home, is_postgres=True)
     environment = {**os.environ, "DAGSTER_HOME": str(home), "TIDELOG_POSTGRES_URL": url}
-    command = [sys.executable, "-m", "orchestration.instance", "prepare"]
+    command = [sys.executable, "-m", "orchestration", "instance", "prepare"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -160,7 +160,7 @@ def test_a_run_whose_process_is_gone_is_failed_and_tried_again(instance: dg.Dags
 def test_the_command_settles_dead_runs_and_names_them(instance: dg.DagsterInstance, home: Path) -> None:
     dead = dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.STARTED)
     instance.add_run(dead)
-    command = [sys.executable, "-m", "orchestration.instance", "prepare"]
+    command = [sys.executable, "-m", "orchestration", "instance", "prepare"]
     finished = subprocess.run(
         command, env={**os.environ, "DAGSTER_HOME": str(home)}, capture_output=True, text=True, timeout=60, check=True
     )
@@ -183,7 +183,7 @@ PRINTS = """
 import os, sys
 import psutil
 from pathlib import Path
-from orchestration.instance import open_instance
+from orchestration.installation.instance import open_instance
 with open_instance(Path(sys.argv[1])) as instance, instance.compute_log_manager.capture_logs(["run", "compute_logs", "step"]):
     print("printed by the step")
     os.write(2, b"written by a library\\n")

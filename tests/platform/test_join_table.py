@@ -17,28 +17,31 @@ import dagster as dg
 import pytest
 
 from orchestration.assembly import assemble
-from orchestration.checkpoints import ProgressError
-from orchestration.dead_letters import DeadLetters
-from orchestration.fixes import Fixes
-from orchestration.keeping_up import judge
+from orchestration.calls.replay import replay
+from orchestration.held.lag_objective import judge
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import CommitConflictError, Lake
+from orchestration.letters.fixes import Fixes
+from orchestration.letters.table import DeadLetters
 from orchestration.maintenance.retention import consumers_of, run_retention
+from orchestration.offsets.planning import ProgressError
 from orchestration.quality import Suite, expect, fail, quarantine
-from orchestration.replay import replay
-from orchestration.schemas import SchemaConflictError
 from orchestration.sensing.new_records import decide_runs
 from orchestration.sensing.topic_sensor import Clock, Watch, lag_event, watermark_event
-from orchestration.tables import CommitConflictError, Lake
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import spark_join, table_key, topic_feeds
 from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.joining import pairs
 from orchestration.transforms.joining import run as join_run
-from orchestration.transforms.joining.declarations import JoinedTable, declare_join, declared_join
+from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.joining.history import join_replay_job
+from orchestration.transforms.joining.kind import JoinedKind
 from orchestration.transforms.joining.replay import planned_metadata, planned_replay, run_join_replay, summed
 from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.topic_run import RunContext
+from orchestration.transforms.kinds import declare
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.run.context import RunContext
+from tests.helpers.declared_kinds import declared_as
 from tests.platform import dying, joined
 from tests.platform.assets_world import World, failure_of
 from tests.platform.dying import KILLED
@@ -102,7 +105,7 @@ def asset(pairs: Any) -> Any:
 
 def test_a_declared_join_keeps_no_row_of_a_far_year() -> None:
     """Unless it says so, times may be a day ahead of their records."""
-    assert declared_join("paid_orders").shape.ahead_us == timedelta(days=1) // timedelta(microseconds=1)
+    assert declared_as(JoinedKind, "paid_orders").table.shape.ahead_us == timedelta(days=1) // timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize("limit", [7, 1_000])
@@ -190,7 +193,7 @@ def test_a_replay_of_everything_gives_late_records_their_partners(spark: Any, la
     append_payment(log, None, 80)
     run_all(context, table)
     assert len(held(lake_root)[1]) == 2
-    declare_join(table)
+    declare(JoinedKind(table))
     with pytest.raises(ProgressError, match="tidelog replay paid_orders --everything --execute"):
         run_join_replay(table, context, ReplayRequest(is_of_dead_letters=True))
     result = replayed(context, table)
@@ -230,7 +233,7 @@ def test_the_job_reads_what_was_fixed_with_everything_else(tmp_path: Path, spark
         assert ("payments", 0, bad) in before
         value = world.log.topics["payments"].partitions[0].records[0][3] or b""
         fixes = [{"topic": "payments", "partition": 0, "offset": bad, "value": value.decode()}]
-        job = join_replay_job(declared_join("paid_orders"))
+        job = join_replay_job(declared_as(JoinedKind, "paid_orders").table)
 
         def run(**config: Any) -> dg.ExecuteInProcessResult:
             asked = {"ops": {"replay": {"config": config}}}

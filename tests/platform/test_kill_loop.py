@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from log_service.client import BlockingProducer
-from orchestration.connection import connect
-from orchestration.dead_letters import DeadLetters
 from orchestration.demo.verification import prove_topic
-from orchestration.lag import measure_lag
-from orchestration.offsets import OffsetRange
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec, reconcile
+from orchestration.held.lag import measure_lag
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.log.connection import connect
+from orchestration.offsets.ranges import OffsetRange
+from orchestration.topics.spec import TopicSpec, reconcile
 from orchestration.transforms import TopicFeed, table_key
 from tests.helpers.postgres import postgres
 from tests.helpers.whole import of_a_run
@@ -42,7 +42,7 @@ PROJECT = '''"""Orders, some of them repeated, broken or negative; a table from 
 from pyspark.sql import DataFrame
 
 from orchestration.quality import quarantine
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import spark_table, spark_topic
 
 ORDERS = TopicSpec(name="orders", partitions=3, schema="id BIGINT NOT NULL, amount INT NOT NULL")
@@ -104,7 +104,7 @@ def long_project() -> str:
     topic = 'schema="id BIGINT NOT NULL, amount INT NOT NULL")'
     archived = PROJECT.replace(topic, f"{topic[:-1]}, {ARCHIVED})", 1)
     return (
-        archived.replace("from orchestration.quality", "from orchestration.archive import Archive\nfrom orchestration.quality")
+        archived.replace("from orchestration.quality", "from orchestration.transforms.archiving import Archive\nfrom orchestration.quality")
         + JOINED
         + REST
     )

@@ -8,20 +8,21 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.checkpoints import ProgressError
-from orchestration.offsets import OffsetRange
-from orchestration.schemas import SchemaConflictError
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import Lake
+from orchestration.offsets.planning import ProgressError
+from orchestration.offsets.ranges import OffsetRange
+from orchestration.rows.upserts import remembered_deletions
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms import spark_table
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import TransformError
-from orchestration.transforms.events import topic_materialization
-from orchestration.transforms.replay_plan import ReplayRequest, plan
-from orchestration.transforms.replay_run import run_replay
-from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
-from orchestration.upserts import remembered_deletions
-from orchestration.warehouse import Warehouse
+from orchestration.transforms.replay.plan import ReplayRequest, plan
+from orchestration.transforms.run.context import RunContext, TopicRunResult
+from orchestration.transforms.shown.events import topic_materialization
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
+from orchestration.warehouse.store import Warehouse
 from tests.platform.accounts import (
     accounts_of,
     accounts_table,

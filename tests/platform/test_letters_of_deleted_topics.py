@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestration import connection
 from orchestration.cli import surroundings
 from orchestration.cli.dead_letters import dead_letters
-from orchestration.fixes import Fixes
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fixes
+from orchestration.log import connection
 from orchestration.settings import load_settings
-from orchestration.tables import Lake
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.pipeline import order, orders_table, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 

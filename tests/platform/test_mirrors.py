@@ -7,9 +7,9 @@ import dagster as dg
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, ConfigError, NewTopic
-from orchestration.mirrors import decide_lags, mirror_assets, mirror_sensor
+from orchestration.infrastructure.mirrors import decide_lags, mirror_assets, mirror_sensor
+from orchestration.project.mistakes import mistakes
 from orchestration.sensing.progress import TELL_INTERVAL_S, Told, read_cursor
-from orchestration.troubles import mistakes
 from tests.integration.client_clusters import tidelog
 from tests.integration.mirrors import mirroring, until, values, write_file
 

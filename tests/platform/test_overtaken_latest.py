@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
-from orchestration.archive import Archive
-from orchestration.archive.run import ArchiveContext, run_archive
-from orchestration.connection import connect
-from orchestration.log_client import LogClient
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
+from orchestration.lake.tables import Lake
+from orchestration.log.client import LogClient
+from orchestration.log.connection import connect
+from orchestration.rows.upserts import remembered_deletions
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.archiving import Archive
+from orchestration.transforms.archiving.run import ArchiveContext, run_archive
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.run.context import RunContext, TopicRunResult
 from orchestration.transforms.to_database.run import Storing
-from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
-from orchestration.upserts import remembered_deletions
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.helpers.broker_process import BrokerProcess
 from tests.platform import killed_storing
 from tests.platform.accounts import accounts_table, held_accounts

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from orchestration.checkpoints import ProgressError
-from orchestration.dead_letters import DeadLetters
-from orchestration.tables import Lake
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.offsets.planning import ProgressError
 from orchestration.transforms.joining.run import run_joined_table
+from orchestration.transforms.run.context import RunContext
 from orchestration.transforms.to_database.run import Storing
-from orchestration.transforms.topic_run import RunContext, run_topic_table
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform import killed_storing
 from tests.platform.accounts import append_account
 from tests.platform.databases import database

@@ -16,14 +16,14 @@ import pytest
 import sqlalchemy as sa
 
 from log_service.client import BlockingProducer
-from orchestration.connection import connect
-from orchestration.home import dagster_home
-from orchestration.instance import open_instance, write_configuration
+from orchestration.installation.instance import open_instance, write_configuration
+from orchestration.lake.tables import Lake
+from orchestration.log.connection import connect
 from orchestration.maintenance.history import Limits, prune
-from orchestration.new_project import write_project
+from orchestration.project.home import dagster_home
+from orchestration.project.new import write_project
 from orchestration.resources.database import open_engine
 from orchestration.settings import load_settings
-from orchestration.tables import Lake
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.ports import free_port
 from tests.helpers.postgres import postgres
@@ -52,11 +52,11 @@ DECLARATIONS = """\
 from pathlib import Path
 
 from orchestration.formats import avro_schema, protobuf_schema
-from orchestration.mirrors import mirror_assets
+from orchestration.infrastructure.mirrors import mirror_assets
 from orchestration.settings import load_settings
 from orchestration.sources.assets import declared_source, folder_source
 from orchestration.spark.session import spark_environment
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 
 ORDERS = TopicSpec(name="orders", schema=avro_schema("orders.avsc", older=["orders.avsc"]))
 OTHERS = TopicSpec(name="others", schema=protobuf_schema("orders.proto", message="shop.Order"))

@@ -49,8 +49,8 @@ for name in sys.argv[1:]:
 """
 INSTALL = """
 from pathlib import Path
-from orchestration.home import dagster_home
-from orchestration.instance import open_instance, write_configuration
+from orchestration.project.home import dagster_home
+from orchestration.installation.instance import open_instance, write_configuration
 
 home = dagster_home(Path(".tidelog").absolute())
 home.mkdir(parents=True)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from orchestration.spark.source import FAULT, SOURCE_SCHEMA, source_ddl
-from orchestration.transforms.parsing import MISFIT, parse
+from orchestration.transforms.batch.parsing import MISFIT, parse
 from orchestration.values.ddl import parse_ddl
 from orchestration.values.plain_json import FEW_RECORDS, plain_schema, read_plain
 from orchestration.values.strict_json import StrictSchema

@@ -17,10 +17,10 @@ import sqlalchemy as sa
 
 from log_service.client import BlockingAdmin, ScramUser
 from log_service.supervisor.spec import ServiceContext
-from orchestration.log_client import LogServiceError, OutgoingRecord
-from orchestration.offsets import OffsetRange
+from orchestration.installation.services import components
+from orchestration.log.client import LogServiceError, OutgoingRecord
+from orchestration.offsets.ranges import OffsetRange
 from orchestration.resources import LogServiceResource
-from orchestration.services import components
 from tests.helpers.broker_process import HOST, BrokerProcess
 from tests.helpers.ports import free_ports
 

@@ -6,10 +6,10 @@ import dagster as dg
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, BlockingShareConsumer, ConfigResource, NewTopic
-from orchestration.queues import QueueSpec, decide_depths, queue_asset, queue_sensor
+from orchestration.infrastructure.queues import QueueSpec, decide_depths, queue_asset, queue_sensor
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.progress import TELL_INTERVAL_S, Told, read_cursor
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from tests.helpers.broker_process import BrokerProcess
 
 PARCELS = TopicSpec(name="parcels", partitions=1)

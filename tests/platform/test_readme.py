@@ -11,9 +11,9 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
 from orchestration.assembly import assemble
+from orchestration.lake.tables import Lake
 from orchestration.resources import LakeResource, LogServiceResource, WarehouseResource
-from orchestration.tables import Lake
-from orchestration.warehouse import Warehouse
+from orchestration.warehouse.store import Warehouse
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.documents import blocks
 from tests.platform.assets_world import OpenedSpark, failure_of

@@ -6,16 +6,17 @@ from unittest import mock
 
 import pytest
 
-from orchestration.checkpoints import ProgressError
-from orchestration.dead_letters import DeadLetters
-from orchestration.fixes import Fix, Fixes
-from orchestration.offsets import OffsetRange
-from orchestration.schemas import SchemaConflictError
-from orchestration.tables import Lake
-from orchestration.transforms import replay_run as replay_module
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fix, Fixes
+from orchestration.letters.table import DeadLetters
+from orchestration.offsets.planning import ProgressError
+from orchestration.offsets.ranges import OffsetRange
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.replay_plan import ReplayRequest, plan
-from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
+from orchestration.transforms.replay.plan import ReplayRequest, plan
+from orchestration.transforms.run.context import RunContext, TopicRunResult
+from orchestration.transforms.to_lake import replay as replay_module
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.pipeline import Notes, clean_orders, letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.archived import archive
 from tests.unit.orchestration.memory_log import MemoryLog

@@ -10,17 +10,18 @@ import pytest
 from deltalake import write_deltalake
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
-from orchestration.archive import Archive
-from orchestration.archive.run import ArchiveContext, run_archive
-from orchestration.checkpoints import ProgressError
-from orchestration.connection import connect
-from orchestration.log_client import LogClient
-from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
-from orchestration.transforms.replay_plan import ReplayRequest, plan
-from orchestration.transforms.replay_run import run_replay
-from orchestration.transforms.topic_run import RunContext, run_topic_table
+from orchestration.lake.tables import Lake
+from orchestration.log.client import LogClient
+from orchestration.log.connection import connect
+from orchestration.offsets.planning import ProgressError
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.archiving import Archive
+from orchestration.transforms.archiving.run import ArchiveContext, run_archive
+from orchestration.transforms.replay.plan import ReplayRequest, plan
+from orchestration.transforms.run.context import RunContext
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.helpers.broker_process import BrokerProcess
 from tests.platform import dying, killed_archived_replay
 from tests.platform.dying import KILLED

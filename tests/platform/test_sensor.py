@@ -10,10 +10,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.log_client import LogServiceAwayError, LogServiceError
-from orchestration.projects import DEFINITIONS
+from orchestration.log.client import LogServiceAwayError, LogServiceError
+from orchestration.project.location import DEFINITIONS
 from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, LOOKS_WITHIN_S, TABLE_TAG, TELLS_WITHIN_S, WAIT_S
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import spark_table
 from tests.platform.sensor_world import KEY, World, append, told
 

@@ -15,7 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from orchestration.assembly import assemble
-from orchestration.log_client import LogServiceAwayError, LogServiceError
+from orchestration.databases.deadlines import connect_arguments
+from orchestration.log.client import LogServiceAwayError, LogServiceError
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.sources import UNLOOKED_TICKS, SourceState, decide_looks, decide_unlooked, source_sensor
 from orchestration.sensing.topic_sensor import Clock
@@ -23,8 +24,7 @@ from orchestration.sources import folder_source, source_feeds, sql_rows, sql_sou
 from orchestration.sources.dropped_files import DroppedFiles
 from orchestration.sources.positions import POSITIONS
 from orchestration.sources.reading import LookTooLongError, SourceError
-from orchestration.sql_deadlines import connect_arguments
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 from tests.helpers.postgres import postgres
 from tests.platform.assets_world import World, failure_of
 

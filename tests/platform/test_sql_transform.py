@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from orchestration.lake.tables import Lake
 from orchestration.quality import quarantine
-from orchestration.tables import Lake
 from orchestration.transforms.declarations import DerivedTable
-from orchestration.transforms.derived_run import run_derived_table
 from orchestration.transforms.errors import TransformError
-from orchestration.transforms.statements import sql_transform
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.transforms.to_lake.derived import run_derived_table
+from orchestration.transforms.to_lake.run import run_topic_table
+from orchestration.transforms.to_lake.statements import sql_transform
 from tests.platform.pipeline import letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 

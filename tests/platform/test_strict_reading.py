@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestration.topics import TopicSpec
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.to_lake.run import run_topic_table
 from orchestration.values.rule import PLAIN, RULE
 from orchestration.values.scalars import NOT_A_DAY, NOT_A_TIME
 from tests.helpers.json_judge import DDL, GOOD, NESTED_DDL, hostile_value, is_fit

@@ -15,12 +15,12 @@ from orchestration.quality import quarantine
 from orchestration.resources.database import open_engine
 from orchestration.sensing.new_records import decide_runs
 from orchestration.sensing.topic_sensor import Clock, Watch
-from orchestration.topics import topic_asset
+from orchestration.topics.spec import topic_asset
 from orchestration.transforms import spark_duckdb_table, spark_sql_table, table_key, topic_feeds
 from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.kinds import kinds_of
+from orchestration.transforms.ledger import ledger
 from orchestration.transforms.to_database.declarations import DatabaseTable
-from orchestration.transforms.to_database.history import database_history_definitions
-from orchestration.transforms.to_topic import ledger
 from tests.platform.accounts import ACCOUNTS, append_account, newest_accounts
 from tests.platform.assets_world import World, failure_of
 from tests.platform.history_jobs import output_of
@@ -181,7 +181,7 @@ def test_a_database_that_refuses_fails_the_run_and_nothing_is_lost(world: World)
 
 
 def run_job(world: World, table: str, **config: Any) -> dg.ExecuteInProcessResult:
-    jobs = database_history_definitions([accounts_sql, account_changes])[1]
+    jobs = [job for kind in kinds_of([accounts_sql, account_changes]) for job in kind.definitions().jobs]
     definitions = dg.Definitions(jobs=jobs, resources=world.resources, executor=dg.in_process_executor)
     resolved = definitions.resolve_job_def(f"replay_{table}")
     return resolved.execute_in_process({"ops": {"replay": {"config": config}}}, instance=world.instance, raise_on_error=False)
@@ -203,7 +203,7 @@ def test_the_job_and_the_history_of_a_table_replay_into_the_database(world: Worl
     values = world.values(KEY)
     assert [values[name] for name in ("kind", "records", "rows_inserted", "rows_updated", "dead_letters")] == ["replay", 1, 1, 0, 0]
     assert values["tidelog/checkpoint"] == "id-of-accounts 0:2 1:1"
-    (history,) = (one for one in database_history_definitions([account_changes])[0])
+    (history,) = kinds_of([account_changes])[0].definitions().assets
     backfill = {"dagster/asset_partition_range_start": "2023-11-14", "dagster/asset_partition_range_end": "2023-11-15"}
     ran = dg.materialize(
         [account_changes, history],

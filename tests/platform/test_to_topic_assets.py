@@ -11,15 +11,16 @@ import dagster as dg
 import pytest
 
 from orchestration.assembly import assemble
+from orchestration.calls.replay import replay
 from orchestration.cli.replay import refuse_transforms
-from orchestration.replay import replay
 from orchestration.sensing.new_records import decide_runs
 from orchestration.sensing.topic_sensor import Clock, Watch
-from orchestration.topics import topic_asset
+from orchestration.topics.spec import topic_asset
 from orchestration.transforms import spark_topic, table_key, topic_feeds
-from orchestration.transforms.to_topic import ledger
-from orchestration.transforms.to_topic.declarations import declared_transform
+from orchestration.transforms.ledger import ledger
 from orchestration.transforms.to_topic.history import letters_replay_job
+from orchestration.transforms.to_topic.kind import SendingKind
+from tests.helpers.declared_kinds import declared_as
 from tests.platform.assets_world import World, failure_of
 from tests.platform.good_orders import GOOD_ORDERS, GROUP, RULES
 from tests.platform.good_orders import good_orders as function
@@ -118,7 +119,7 @@ def test_a_missing_source_says_what_to_do(world: World) -> None:
 
 
 def run_replay_job(world: World, **config: Any) -> dg.ExecuteInProcessResult:
-    job = letters_replay_job(declared_transform("good_orders"))
+    job = letters_replay_job(declared_as(SendingKind, "good_orders").transform)
     run_config = {"ops": {"replay": {"config": config}}}
     return job.execute_in_process(run_config, instance=world.instance, resources=world.resources, raise_on_error=False)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer
-from orchestration.connection import connect
-from orchestration.dead_letters import DeadLetters
-from orchestration.offsets import OffsetRange
-from orchestration.tables import Lake
-from orchestration.topics import reconcile
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.log.connection import connect
+from orchestration.offsets.ranges import OffsetRange
+from orchestration.topics.spec import reconcile
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, cluster
 from tests.platform import dying, killed_replaying, killed_sending

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from orchestration.checkpoints import ProgressError
-from orchestration.dead_letters import DeadLetters
-from orchestration.fixes import Fix, Fixes
-from orchestration.log_client import CommittedOffset, SenderFencedError
-from orchestration.offsets import OffsetRange
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fix, Fixes
+from orchestration.letters.table import DeadLetters
+from orchestration.log.client import CommittedOffset, SenderFencedError
+from orchestration.offsets.planning import ProgressError
+from orchestration.offsets.ranges import OffsetRange
 from orchestration.quality import fail
-from orchestration.tables import Lake
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import Replayed
-from orchestration.transforms.to_topic import ledger
+from orchestration.transforms.ledger import ledger
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.replay.steps import Replayed
 from orchestration.transforms.to_topic.declarations import TopicTransform
 from orchestration.transforms.to_topic.replay import run_letters_replay
 from tests.platform.good_orders import GROUP, orders_transform, sending_of

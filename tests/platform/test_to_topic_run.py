@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sql
 
-from orchestration.checkpoints import ProgressError
-from orchestration.dead_letters import DeadLetters
-from orchestration.log_client import CommittedOffset, SenderFencedError
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import Lake
+from orchestration.letters.table import DeadLetters
+from orchestration.log.client import CommittedOffset, SenderFencedError
+from orchestration.offsets.planning import ProgressError
 from orchestration.quality import Suite, expect
-from orchestration.schemas import SchemaConflictError
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.errors import TransformError
+from orchestration.transforms.run.context import TopicRunResult
 from orchestration.transforms.to_topic.declarations import TopicTransform
-from orchestration.transforms.topic_run import TopicRunResult
 from tests.platform.good_orders import GROUP, expected_records, good_orders, orders_transform, sending_of
 from tests.platform.pipeline import letters_of, order, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -146,7 +146,7 @@ def test_what_a_killed_run_could_not_tell_the_ledger_is_made_up_for(
 ) -> None:
     append(log)
     with monkeypatch.context() as patched:
-        patched.setattr("orchestration.transforms.to_topic.ledger.write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr("orchestration.transforms.ledger.ledger.write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             runner.run()
     assert letters_of(lake_root) == []

@@ -7,24 +7,24 @@ from unittest import mock
 
 import pytest
 
-from orchestration.checkpoints import ProgressError
-from orchestration.dead_letters import DeadLetters
-from orchestration.fixes import Fix, Fixes
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fix, Fixes
+from orchestration.letters.table import DeadLetters
+from orchestration.offsets.planning import ProgressError
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.quality import Suite, expect, quarantine
-from orchestration.schemas import SchemaConflictError
 from orchestration.spark.source import RecordBatchFrame
-from orchestration.tables import Lake
-from orchestration.transforms import intake
+from orchestration.transforms.batch import intake
+from orchestration.transforms.batch.intake import Intake
+from orchestration.transforms.batch.parsing import parse
+from orchestration.transforms.batch.reading import read_batch
+from orchestration.transforms.batch.results import chosen_rows
 from orchestration.transforms.errors import NotReadyError, TransformError
-from orchestration.transforms.following import follow
-from orchestration.transforms.intake import Intake
-from orchestration.transforms.parsing import parse
-from orchestration.transforms.reading import read_batch
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
-from orchestration.transforms.results import chosen_rows
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.run.following import follow
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.pipeline import SUITE, Notes, append_order, letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
@@ -144,7 +144,7 @@ def test_a_backlog_is_followed_range_by_range_and_each_record_is_read_once(log: 
         partition.append(order(f"o{number}"))
 
     results = []
-    for result in follow(orders_table(), run_context(log, lake_root, spark, records_per_run=4), follow_s=600):
+    for result in follow(orders_table(), run_context(log, lake_root, spark, records_per_run=4), run=run_topic_table, follow_s=600):
         results.append(result)
         if not result.backlog:
             break

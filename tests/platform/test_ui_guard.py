@@ -22,9 +22,9 @@ from dagster_webserver import cli
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
+from orchestration.installation.ui.guard import GuardedUi
+from orchestration.installation.webserver import CREATE, guard
 from orchestration.settings import SettingsError, ui_hosts
-from orchestration.ui_guard import GuardedUi
-from orchestration.webserver import CREATE, guard
 from tests.platform.browser import PATIENCE_S, browser, needs_browser, served
 
 with warnings.catch_warnings():
@@ -84,7 +84,7 @@ class Passed:
 
 @pytest.fixture
 def dagster_ui(monkeypatch: pytest.MonkeyPatch) -> Iterator[GuardedUi]:
-    """Return the application that ``orchestration.webserver`` serves, of an empty workspace."""
+    """Return the application that ``orchestration.installation.webserver`` serves, of an empty workspace."""
     monkeypatch.setattr(cli, CREATE, vars(cli)[CREATE])  # put back afterwards
     guard(["ui.example.com"])
     with instance_for_test() as instance, WorkspaceProcessContext(instance, EmptyWorkspaceTarget()) as context:

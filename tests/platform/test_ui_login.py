@@ -17,13 +17,13 @@ from starlette.websockets import WebSocketDisconnect
 from log_service.client import BlockingAdmin, ConfigError
 from log_service.client.admin.access import AclBinding, AclFilter, ScramUser
 from log_service.common.secrets import SecretText
-from orchestration import ui_sessions
+from orchestration.installation.ui import sessions
+from orchestration.installation.ui.guard import GuardedUi
+from orchestration.installation.ui.login import LoginUi, address_of, is_only_query, local_path
+from orchestration.installation.ui.sessions import Sessions
+from orchestration.installation.ui.users import UI_GROUP, ClusterUsers, UiRights
+from orchestration.installation.webserver import CREATE, guard
 from orchestration.settings import ui_login
-from orchestration.ui_guard import GuardedUi
-from orchestration.ui_login import LoginUi, address_of, is_only_query, local_path
-from orchestration.ui_sessions import Sessions
-from orchestration.ui_users import UI_GROUP, ClusterUsers, UiRights
-from orchestration.webserver import CREATE, guard
 from tests.helpers.broker_process import HOST, BrokerProcess
 from tests.helpers.ports import free_port
 from tests.platform.browser import needs_browser, served, tab
@@ -72,7 +72,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespac
 @pytest.fixture
 def ui(cluster: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[GuardedUi]:
     monkeypatch.setattr(cli, CREATE, vars(cli)[CREATE])  # put back afterwards
-    monkeypatch.setattr(ui_sessions, "FAILURE_DELAY_S", 0.0)
+    monkeypatch.setattr(sessions, "FAILURE_DELAY_S", 0.0)
     guard([], cluster.users)
     with instance_for_test() as instance, WorkspaceProcessContext(instance, EmptyWorkspaceTarget()) as context:
         app = vars(cli)[CREATE](context)
@@ -180,8 +180,8 @@ def test_a_withdrawn_right_ends_the_session(cluster: SimpleNamespace, client: Te
         denial = binding("ann", "all", permission="deny")
         cluster.admin.create_acls([denial])
         try:
-            monkeypatch.setattr(ui_sessions, "RECHECK_S", 0.0)
-            monkeypatch.setattr(ui_sessions, "RECHECK_PATIENCE_S", 30.0)
+            monkeypatch.setattr(sessions, "RECHECK_S", 0.0)
+            monkeypatch.setattr(sessions, "RECHECK_PATIENCE_S", 30.0)
             assert client.post("/graphql", json={"query": IS_PAUSED}).status_code == 401
             socket.send_json({"type": "connection_init"})
             with pytest.raises(WebSocketDisconnect):
@@ -192,17 +192,17 @@ def test_a_withdrawn_right_ends_the_session(cluster: SimpleNamespace, client: Te
 
 def test_a_session_ends_by_itself(cluster: SimpleNamespace, ui: GuardedUi) -> None:
     now_s = [0.0]
-    sessions = Sessions(cluster.users, lambda: now_s[0])
+    kept = Sessions(cluster.users, lambda: now_s[0])
     assert isinstance(ui.app, LoginUi)
-    ui.app = LoginUi(ui.app.app, sessions)
+    ui.app = LoginUi(ui.app.app, kept)
     with TestClient(ui, base_url=SITE, follow_redirects=False) as client:
         log_in(client, "rea")
-        for step_s, status in ((ui_sessions.IDLE_S, 200), (ui_sessions.IDLE_S + 1, 401)):
+        for step_s, status in ((sessions.IDLE_S, 200), (sessions.IDLE_S + 1, 401)):
             now_s[0] += step_s
             assert client.post("/graphql", json={"query": IS_PAUSED}).status_code == status
         log_in(client, "rea")
         for _ in range(12):
-            now_s[0] += ui_sessions.IDLE_S
+            now_s[0] += sessions.IDLE_S
             assert client.post("/graphql", json={"query": IS_PAUSED}).status_code == 200
         now_s[0] += 1
         assert client.post("/graphql", json={"query": IS_PAUSED}).status_code == 401
@@ -210,8 +210,8 @@ def test_a_session_ends_by_itself(cluster: SimpleNamespace, ui: GuardedUi) -> No
 
 def test_a_cluster_that_does_not_answer_ends_no_session(client: TestClient, ui: GuardedUi, monkeypatch: pytest.MonkeyPatch) -> None:
     log_in(client, "rea")
-    monkeypatch.setattr(ui_sessions, "RECHECK_S", 0.0)
-    monkeypatch.setattr("orchestration.ui_users.ANSWER_MS", 100)
+    monkeypatch.setattr(sessions, "RECHECK_S", 0.0)
+    monkeypatch.setattr("orchestration.installation.ui.users.ANSWER_MS", 100)
     assert isinstance(ui.app, LoginUi)
     gone = ClusterUsers(servers=f"{HOST}:{free_port()}", settings={})
     monkeypatch.setattr(ui.app.sessions, "_users", gone)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from orchestration.dead_letters import DeadLetters
-from orchestration.fixes import Fix, Fixes
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fix, Fixes
+from orchestration.letters.table import DeadLetters
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.pipeline import letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 

@@ -12,10 +12,10 @@ import pytest
 from log_service.client import BlockingAdmin, BlockingProducer
 from log_service.supervisor import state
 from log_service.supervisor.components import BROKER
-from orchestration.new_project import write_project
-from orchestration.services import CODE, DAEMON, SPARK
-from orchestration.tables import Lake
-from orchestration.warehouse import Warehouse
+from orchestration.installation.services import CODE, DAEMON, SPARK
+from orchestration.lake.tables import Lake
+from orchestration.project.new import write_project
+from orchestration.warehouse.store import Warehouse
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.java_archives import KAFKA_LIBS
 from tests.helpers.whole import of_a_run

@@ -16,7 +16,7 @@ from tests.platform.installation import ROOT, environment, wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
 TOPICS = """\
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 
 orders = topic_asset(TopicSpec(name="orders", partitions=4, configs={"retention.ms": 3_600_000}))
 """

@@ -11,17 +11,17 @@ import fastavro
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
-from orchestration.fixes import Fix, Fixes
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
 from orchestration.formats.descriptors import find_message
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fix, Fixes
 from orchestration.quality import quarantine
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
-from orchestration.transforms import intake
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.batch import intake
 from orchestration.transforms.joining.run import run_joined_table
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.replay_run import run_replay
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.joined import joined_table
 from tests.platform.pipeline import letters_of, orders_table, run_context
 from tests.unit.orchestration.memory_log import MemoryLog

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from orchestration.tables import Lake, replace_all
-from orchestration.topics import TopicSpec
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.lake.tables import Lake, replace_all
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.pipeline import letters_of, orders_table, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 

@@ -18,15 +18,15 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster_shared.error import SerializableErrorInfo
 
-from orchestration.instance import open_instance, write_configuration
-from orchestration.log_client import LogServiceAwayError, LogServiceError
+from orchestration.installation.instance import open_instance, write_configuration
+from orchestration.lake.tables import Lake
+from orchestration.log.client import LogServiceAwayError, LogServiceError
 from orchestration.resources import LakeResource
 from orchestration.sensing import lag_objective
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.schema_drift import read_shapes, schema_drift_sensor
 from orchestration.sensing.watchdog import LOOKS_WITHIN_S, UNJUDGED_TICKS, watchdog_sensor
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms import spark_table
 from tests.platform.sensor_world import World, append, told
 

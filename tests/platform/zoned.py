@@ -12,13 +12,13 @@ import click.testing
 from pyspark.sql import types
 
 from orchestration.cli.sql import sql
+from orchestration.lake.tables import Lake
 from orchestration.settings import Settings, load_settings
 from orchestration.spark.session import close_session, open_session
-from orchestration.tables import Lake
-from orchestration.topic_relations import TopicRelations
-from orchestration.topics import TopicSpec
-from orchestration.transforms.topic_run import run_topic_table
-from orchestration.warehouse import Warehouse
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.to_lake.run import run_topic_table
+from orchestration.warehouse.store import Warehouse
+from orchestration.warehouse.topics_in_sql import TopicRelations
 from tests.platform.pipeline import orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 

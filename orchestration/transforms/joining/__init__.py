@@ -2,9 +2,10 @@
 
 - ``declarations``: the declaration of a join. ``decorator``: ``@spark_join``, which users write.
 - ``run``, ``replay``: runs without Dagster.
-- ``assets``, ``history``: the asset and the replay job in Dagster.
+- ``assets``, ``history``: the asset and the replay job in Dagster. ``events``: what they report.
+- ``kind``: its place among kinds.
 - ``pairs``: the input and the result of the function.
 
-``orchestration.joins`` decides which records are joined, and ``orchestration.join_state`` keeps
-rows that wait for a partner.
+``rows.joins`` decides which records are joined, and ``rows.join_state`` keeps rows that wait for a
+partner.
 """

@@ -9,12 +9,12 @@ from datetime import timedelta
 
 from pyspark.sql import types
 
-from orchestration.join_state import declared_text
-from orchestration.joins import LEFT, PLACES, RECORD_TIME, RIGHT, SIDES, How, JoinShape, Side
-from orchestration.names import names_of
+from orchestration.project.names import names_of
 from orchestration.quality import Rule, Severity, Suite
 from orchestration.quality.rules import validate_rules
-from orchestration.topics import TopicSpec, validate_topic
+from orchestration.rows.join_state import declared_text
+from orchestration.rows.joins import LEFT, PLACES, RECORD_TIME, RIGHT, SIDES, How, JoinShape, Side
+from orchestration.topics.spec import TopicSpec, validate_topic
 from orchestration.transforms.declarations import (
     NO_SUITE,
     Transform,
@@ -184,34 +184,8 @@ def _validate_time(table: JoinedTable, side: Side) -> None:
         )
 
 
-_declared: dict[str, JoinedTable] = {}
-
-
-def declare_join(table: JoinedTable) -> None:
-    """Register ``table`` under its name. A project that is loaded anew registers it again."""
-    _declared[table.name] = table
-
-
-def declared_join(name: str) -> JoinedTable:
-    """Return the join that was declared last under ``name``.
-
-    :raises KeyError: there is none.
-    """
-    return _declared[name]
-
-
-def declared_joins() -> list[str]:
-    """Return the names of all declared joins."""
-    return sorted(_declared)
-
-
-def why_no_replay(name: str, *, is_everything: bool) -> str | None:
-    """Return why a part cannot be replayed into the join ``name``.
-
-    Return None if the replay is possible.
-    """
-    if name not in _declared or is_everything:
-        return None
+def why_only_everything(name: str) -> str:
+    """Return why a part cannot be replayed into the join ``name``, and what can."""
     return (
         f"the table {name} joins two topics, and the partners of a range may lie anywhere in the other one: there is no replay of a part. "
         f"tidelog replay {name} --everything --execute joins all that was committed and is still in the topics once more, late records too"

@@ -5,28 +5,22 @@ It waits for the table's pool, as the table's own runs do, and reports the repla
 requested.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import dagster as dg
 
-from orchestration.dead_letter_asset import rejection_events
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
-from orchestration.transforms.assets import topic_feeds
 from orchestration.transforms.declarations import pool_of
-from orchestration.transforms.events import plain_events
-from orchestration.transforms.failures import explained
-from orchestration.transforms.history import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
-from orchestration.transforms.joining.assets import JoinReporter, join_events
-from orchestration.transforms.joining.declarations import JoinedTable, declared_join
+from orchestration.transforms.joining.declarations import JoinedTable
+from orchestration.transforms.joining.events import JoinReporter, join_events
 from orchestration.transforms.joining.replay import planned_metadata, planned_replay, run_join_replay, summed
-from orchestration.transforms.telling import run_context
-
-
-def join_replay_jobs(assets: Iterable[dg.AssetsDefinition]) -> list[dg.JobDefinition]:
-    """Return the jobs of those among ``assets`` that join topics."""
-    return [join_replay_job(declared_join(feed.table)) for feed in topic_feeds(assets) if feed.also]
+from orchestration.transforms.shown.events import plain_events
+from orchestration.transforms.shown.failures import explained
+from orchestration.transforms.shown.letters import rejection_events
+from orchestration.transforms.shown.replays import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
+from orchestration.transforms.shown.reporting import run_context
 
 
 def join_replay_job(table: JoinedTable) -> dg.JobDefinition:

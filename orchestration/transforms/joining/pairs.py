@@ -16,15 +16,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from orchestration.joins import LEFT, PLACE, PLACES, SIDES, JoinStep, Side
+from orchestration.lake.tables import TableSnapshot
 from orchestration.quality.rules import VIOLATIONS_COLUMN, count_violations
-from orchestration.tables import TableSnapshot
-from orchestration.transforms.batch import apply_rules, call_transform, collect, judging
+from orchestration.rows.joins import LEFT, PLACE, PLACES, SIDES, JoinStep, Side
+from orchestration.transforms.batch.batch import apply_rules, call_transform, collect, judging
+from orchestration.transforms.batch.intake import HEADERS, INLINE_BYTES, META, new_scratch_file
+from orchestration.transforms.batch.parsing import nullable_fields
 from orchestration.transforms.errors import TransformError
-from orchestration.transforms.intake import HEADERS, INLINE_BYTES, META, new_scratch_file
 from orchestration.transforms.joining.declarations import JoinedTable
-from orchestration.transforms.parsing import nullable_fields
-from orchestration.transforms.topic_run import RunContext
+from orchestration.transforms.run.context import RunContext
 
 PLACE_STRUCT = types.StructType(
     [

@@ -17,17 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestration.checkpoints import ProgressError
-from orchestration.dead_letters import DeadLetters, naming
-from orchestration.fixes import FixedReader, Fixes
-from orchestration.held_records import HeldTopic, held_topic
-from orchestration.join_state import JoinState, fitted, read_state, validate_joined
-from orchestration.joins import MATCHED, OTHER, PLACE, PLACES, SIDES, Flags, JoinStep, Side
-from orchestration.offsets import OffsetRanges
-from orchestration.schemas import conform
-from orchestration.tables import TableSnapshot
+from orchestration.held.readable_records import HeldTopic, held_topic
+from orchestration.lake.schemas import conform
+from orchestration.lake.tables import TableSnapshot
+from orchestration.letters.fixes import FixedReader, Fixes
+from orchestration.letters.table import DeadLetters, naming
+from orchestration.offsets.planning import ProgressError
+from orchestration.offsets.ranges import OffsetRanges
+from orchestration.rows.join_state import JoinState, fitted, read_state, validate_joined
+from orchestration.rows.joins import MATCHED, OTHER, PLACE, PLACES, SIDES, Flags, JoinStep, Side
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.joining.declarations import JoinedTable, why_no_replay
+from orchestration.transforms.joining.declarations import JoinedTable, why_only_everything
 from orchestration.transforms.joining.run import (
     JoinBatch,
     JoinRunResult,
@@ -39,10 +39,11 @@ from orchestration.transforms.joining.run import (
     origin_of,
     validate_unmoved,
 )
-from orchestration.transforms.lost_records import decide_lost, lost_sentence
-from orchestration.transforms.replay_plan import ReplayRequest, everything_of, told_of_records
-from orchestration.transforms.replay_run import Replayed
-from orchestration.transforms.topic_run import RunContext, TopicState, attempted, topic_state
+from orchestration.transforms.replay.lost_records import decide_lost, lost_sentence
+from orchestration.transforms.replay.plan import ReplayRequest, everything_of, told_of_records
+from orchestration.transforms.replay.steps import Replayed
+from orchestration.transforms.run.context import RunContext, TopicState
+from orchestration.transforms.run.steps import attempted, topic_state
 
 Ranges = Mapping[Side, OffsetRanges]
 
@@ -55,7 +56,7 @@ def run_join_replay(table: JoinedTable, context: RunContext, request: ReplayRequ
     :raises CommitConflictError: rivals were faster in every attempt.
     """
     if not request.is_everything:
-        raise ProgressError(why_no_replay(table.name, is_everything=False) or "")
+        raise ProgressError(why_only_everything(table.name))
     result = attempted(context, lambda: _attempt(table, context))
     if lost := lost_of(result.sides):
         context.reporter.note(f"the replay of {table.name} is not whole: {lost}")

@@ -17,18 +17,8 @@ from typing import Literal
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from orchestration.byte_limits import ByteLimits
-from orchestration.checkpoints import BatchPlan, ProgressError, plan_batch
-from orchestration.dead_letters import DeadLetters, Origin, Rejection, naming
-from orchestration.join_state import STATE, JoinState, StateWriter, fitted, read_state, validate_joined
-from orchestration.joins import LEFT, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
-from orchestration.log_client import RangeReader
-from orchestration.offsets import OffsetRanges
-from orchestration.quality.rules import broken_fail_rules
-from orchestration.quality.suites import Outcome
-from orchestration.schemas import conform
-from orchestration.spark.source import BatchStatistics
-from orchestration.tables import (
+from orchestration.lake.schemas import conform
+from orchestration.lake.tables import (
     JOINED_AS,
     CommitConflictError,
     TableSnapshot,
@@ -37,22 +27,24 @@ from orchestration.tables import (
     commit_properties,
     conflicts_translated,
 )
-from orchestration.transforms.batch import decide_doubtful
-from orchestration.transforms.checking import blocking_failures, evaluate_suite
-from orchestration.transforms.intake import Intake, take_in
+from orchestration.letters.table import DeadLetters, Origin, Rejection, naming
+from orchestration.log.client import RangeReader
+from orchestration.offsets.byte_limits import ByteLimits
+from orchestration.offsets.planning import BatchPlan, ProgressError, plan_batch
+from orchestration.offsets.ranges import OffsetRanges
+from orchestration.quality.rules import broken_fail_rules
+from orchestration.quality.suites import Outcome
+from orchestration.rows.join_state import STATE, JoinState, StateWriter, fitted, read_state, validate_joined
+from orchestration.rows.joins import LEFT, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
+from orchestration.spark.source import BatchStatistics
+from orchestration.transforms.batch.batch import decide_doubtful
+from orchestration.transforms.batch.checking import blocking_failures, evaluate_suite
+from orchestration.transforms.batch.intake import Intake, take_in
 from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.joining.pairs import arrow_schema, computed
-from orchestration.transforms.overtaken import overtaken, readable_starts
-from orchestration.transforms.topic_run import (
-    RunContext,
-    TopicState,
-    attempted,
-    awaited_of,
-    cut_short,
-    dead_letter_rows,
-    letters_that_stay,
-    topic_state,
-)
+from orchestration.transforms.run.archived_ranges import overtaken, readable_starts
+from orchestration.transforms.run.context import RunContext, TopicState, awaited_of
+from orchestration.transforms.run.steps import attempted, cut_short, dead_letter_rows, letters_that_stay, topic_state
 from orchestration.values.times import MICROSECOND
 
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

@@ -7,8 +7,9 @@ file.
 - ``stores``: the protocol of a database. ``sql_store`` and ``duckdb_store`` implement it.
 - ``bulk``: many rows at once in a SQL database.
 - ``run``, ``replay``: runs without Dagster.
-- ``assets``, ``history``: the asset and its replays in Dagster.
+- ``assets``, ``history``: the asset and its replays in Dagster. ``opening``: opens the database.
+- ``kind``: its place among kinds.
 
 The lake keeps an account of the commits, in the same ledger as that of a transform to a topic
-(``to_topic.ledger``).
+(``transforms.ledger``).
 """

@@ -1,12 +1,11 @@
 """The asset of a table in a database, as Dagster shows it.
 
 Events hold offsets, rows, checks, dead letters and the place of the table. Decides how a run is
-presented, like ``orchestration.transforms.assets`` for lake tables. The asset is the follower:
+presented, like ``orchestration.transforms.shown.assets`` for lake tables. The asset is the follower:
 ``lake/NAME`` is its account of commits.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import dagster as dg
 from pydantic import Field
@@ -16,21 +15,18 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
-from orchestration.settings import load_settings
-from orchestration.table_address import DUCKDB, table_address
-from orchestration.table_owners import owner_of
-from orchestration.tables import Lake
-from orchestration.transforms import events
-from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, commit_events, is_asset_selected
 from orchestration.transforms.declarations import pool_of, table_key
-from orchestration.transforms.failures import explained
-from orchestration.transforms.following import follow
-from orchestration.transforms.telling import DagsterReporter, Event, run_context
-from orchestration.transforms.to_database.declarations import DatabaseTable, declare_database_table
-from orchestration.transforms.to_database.duckdb_store import DuckdbStore
+from orchestration.transforms.kinds import declare
+from orchestration.transforms.run.following import follow
+from orchestration.transforms.shown import events
+from orchestration.transforms.shown.address import DUCKDB, table_address
+from orchestration.transforms.shown.assets import Presentation, asset_spec, commit_events, is_asset_selected
+from orchestration.transforms.shown.failures import explained
+from orchestration.transforms.shown.reporting import DagsterReporter, Event, run_context
+from orchestration.transforms.to_database.declarations import DatabaseTable
+from orchestration.transforms.to_database.kind import StoredKind
+from orchestration.transforms.to_database.opening import opened, refusals_told
 from orchestration.transforms.to_database.run import Storing
-from orchestration.transforms.to_database.sql_store import SqlStore, follower_of
-from orchestration.transforms.to_database.stores import Store, StoreError
 
 SINK_METADATA = "tidelog/database_table"
 
@@ -47,18 +43,10 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
 
     It has no automation condition, because the topic sensor starts it.
     """
-    declare_database_table(declared)
     table = declared.follower
     key = table_key(table.name)
-    feed = {
-        "table": table.name,
-        "topic": table.topic.name,
-        "minimum_interval_s": table.minimum_interval_s,
-        "database_table": declared.table,
-        "is_replayable": False,
-    }
     metadata = {
-        FEED_METADATA: dg.MetadataValue.json(feed),
+        **declare(StoredKind(declared)),
         SINK_METADATA: declared.table,
         **table_address(declared.table, DUCKDB if declared.kind == DUCKDB else None),
     }
@@ -95,31 +83,3 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
             yield from commit_events(context, table, run, reporter, results)
 
     return follow_into_database
-
-
-@contextmanager
-def opened(declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource, lake: Lake) -> Iterator[Store]:
-    """Yield the database's table.
-
-    Its owner is the asset of this lake. In a SQL database the name of its progress contains the
-    deployment's name, too.
-    """
-    keys = declared.follower.latest_by
-    asset = table_key(declared.name).to_user_string()
-    if declared.kind == "duckdb":
-        owner = owner_of(lake.root, asset)
-        yield DuckdbStore(directory=warehouse.open().directory, table=declared.table, owner=owner, keys=keys)
-        return
-    deployment = load_settings().deployment
-    follower, owner = follower_of(declared.name, deployment), owner_of(lake.root, asset, deployment)
-    with database.open() as engine:
-        yield SqlStore(engine=engine, table=declared.table, follower=follower, owner=owner, keys=keys)
-
-
-@contextmanager
-def refusals_told(name: str) -> Iterator[None]:
-    """Turn a refusal of the database into a failed run."""
-    try:
-        yield
-    except StoreError as error:
-        raise dg.Failure(description=f"{name}: {error}; the next run tries again", allow_retries=error.is_passing) from error

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from orchestration.sql_types import chunks, json_text, sql_column
+from orchestration.databases.types import chunks, json_text, sql_column
 
 STAGED_FROM = 1_000
 """Fewer rows are faster without a temporary table."""

@@ -11,14 +11,14 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestration.dead_letters import Rejection
-from orchestration.sql_types import KEY_LENGTH
-from orchestration.tables import TABLE_NAME
+from orchestration.databases.types import KEY_LENGTH
+from orchestration.lake.tables import TABLE_NAME
+from orchestration.letters.table import Rejection
 from orchestration.transforms.declarations import TopicTable
 from orchestration.values.times import untellable_rows
 from orchestration.values.unwritten import unwritten_rows
 
-Kind = Literal["sql", "duckdb"]
+Engine = Literal["sql", "duckdb"]
 STORED_RULE = "storable"
 KEEPS_NUL = frozenset({"sqlite", "duckdb"})
 """Databases whose texts may hold the letter NUL."""
@@ -36,7 +36,7 @@ class DatabaseTable:
 
     follower: TopicTable
     table: str
-    kind: Kind
+    kind: Engine
 
     def __post_init__(self) -> None:
         if not TABLE_NAME.fullmatch(self.table) or self.table.startswith(RESERVED):
@@ -59,7 +59,7 @@ def validate_apart(tables: Iterable[DatabaseTable]) -> None:
 
     :raises ValueError: the text says which, and what to do.
     """
-    owners: dict[tuple[Kind, str], str] = {}
+    owners: dict[tuple[Engine, str], str] = {}
     for each in tables:
         other = owners.setdefault((each.kind, each.table.lower()), each.name)
         if other != each.name:
@@ -98,27 +98,3 @@ def _note(found: dict[tuple[int, int], Rejection], rows: pa.Table, chosen: pa.Ch
     unfit = rows.filter(pc.fill_null(chosen, False))
     for partition, offset in zip(unfit["_partition"].to_pylist(), unfit["_offset"].to_pylist(), strict=True):
         found.setdefault((partition, offset), Rejection(partition=partition, offset=offset, reason=reason, rule=STORED_RULE))
-
-
-_declared: dict[str, DatabaseTable] = {}
-
-
-def declare_database_table(table: DatabaseTable) -> None:
-    """Register ``table`` under its follower's name.
-
-    A project that is loaded anew registers it again.
-    """
-    _declared[table.name] = table
-
-
-def declared_database_table(name: str) -> DatabaseTable:
-    """Return the table whose follower was declared last under ``name``.
-
-    :raises KeyError: there is none.
-    """
-    return _declared[name]
-
-
-def declared_database_tables() -> list[str]:
-    """Return the names of all followers that keep tables of databases."""
-    return sorted(_declared)

@@ -8,13 +8,13 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.names import names_of
+from orchestration.project.names import names_of
 from orchestration.quality import Rule, Suite
-from orchestration.topics import TopicSpec
-from orchestration.transforms.assets import Presentation
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform, rules_of
+from orchestration.transforms.shown.assets import Presentation
 from orchestration.transforms.to_database.assets import database_table_asset
-from orchestration.transforms.to_database.declarations import DatabaseTable, Kind
+from orchestration.transforms.to_database.declarations import DatabaseTable, Engine
 
 Declare = Callable[[Transform], dg.AssetsDefinition]
 
@@ -115,7 +115,7 @@ def spark_duckdb_table(
     )
 
 
-def _declaring(kind: Kind, table: str | None, shown: Presentation, **follower: Any) -> Declare:
+def _declaring(kind: Engine, table: str | None, shown: Presentation, **follower: Any) -> Declare:
     """Return a decorator that makes a function the follower of a table of ``kind``."""
 
     def declare(function: Transform) -> dg.AssetsDefinition:

@@ -23,12 +23,12 @@ import duckdb
 import pyarrow as pa
 
 from log_service.common.private_files import open_private
-from orchestration.checkpoints import Checkpoint, ProgressError
-from orchestration.durable import sync
-from orchestration.offsets import OffsetRanges
-from orchestration.sql_quoting import quoted_name
-from orchestration.table_owners import Owner, refusal, told
-from orchestration.tables import CommitConflictError, ranges_predicate
+from orchestration.databases.owners import Owner, refusal, told
+from orchestration.lake.durable import sync
+from orchestration.lake.quoting import quoted_name
+from orchestration.lake.tables import CommitConflictError, ranges_predicate
+from orchestration.offsets.planning import Checkpoint, ProgressError
+from orchestration.offsets.ranges import OffsetRanges
 from orchestration.transforms.to_database.stores import (
     DELETED_KEYS,
     Batch,
@@ -38,7 +38,7 @@ from orchestration.transforms.to_database.stores import (
     validate_columns,
     validate_presence,
 )
-from orchestration.warehouse import CONNECTION_SETTINGS, SUFFIX
+from orchestration.warehouse.store import CONNECTION_SETTINGS, SUFFIX
 
 FOLLOWER = "_tidelog_follower"
 OFFSETS = "_tidelog_offsets"

@@ -4,7 +4,7 @@ Both are as for tables of the lake.
 """
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
@@ -14,9 +14,9 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
-from orchestration.transforms.assets import topic_feeds
-from orchestration.transforms.failures import explained
-from orchestration.transforms.history import (
+from orchestration.transforms.run.context import RunContext
+from orchestration.transforms.shown.failures import explained
+from orchestration.transforms.shown.replays import (
     ReplayConfig,
     Told,
     days_asset,
@@ -26,23 +26,10 @@ from orchestration.transforms.history import (
     replay_context,
     replay_op,
 )
-from orchestration.transforms.to_database.assets import opened, refusals_told
-from orchestration.transforms.to_database.declarations import DatabaseTable, declared_database_table, validate_apart
+from orchestration.transforms.to_database.declarations import DatabaseTable
+from orchestration.transforms.to_database.opening import opened, refusals_told
 from orchestration.transforms.to_database.replay import DatabaseReplayer
 from orchestration.transforms.to_database.run import Storing
-from orchestration.transforms.topic_run import RunContext
-
-
-def database_history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
-    """Return the histories and jobs of all tables of databases among ``assets``.
-
-    :raises ValueError: two of them are one table.
-    """
-    declared = [declared_database_table(feed.table) for feed in topic_feeds(assets) if feed.database_table is not None]
-    validate_apart(declared)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: else 365 runs a year
-        return [_history_asset(one) for one in declared], [_replay_job(one) for one in declared]
 
 
 @contextmanager
@@ -51,6 +38,13 @@ def _replayer(
 ) -> Iterator[DatabaseReplayer]:
     with opened(declared, database, warehouse, run.lake) as store:
         yield DatabaseReplayer(Storing(declared=declared, store=store), run)
+
+
+def history_asset(declared: DatabaseTable) -> dg.AssetsDefinition:
+    """Return the asset with a partition for each day of the table's records."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: else 365 runs a year
+        return _history_asset(declared)
 
 
 def _history_asset(declared: DatabaseTable) -> dg.AssetsDefinition:
@@ -76,7 +70,8 @@ def _history_asset(declared: DatabaseTable) -> dg.AssetsDefinition:
     return replay_days
 
 
-def _replay_job(declared: DatabaseTable) -> dg.JobDefinition:
+def replay_job(declared: DatabaseTable) -> dg.JobDefinition:
+    """Return the job that replays the records of its config."""
     table = declared.follower
 
     @replay_op(table)

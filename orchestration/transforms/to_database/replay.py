@@ -4,7 +4,7 @@ The rows are replaced in one transaction of the database that moves no offset. I
 letters that count from then on, as a run's commit does. The writer is opened first, so that no
 older run commits meanwhile. A killed replay has replaced some pieces whole and the others not at
 all. A table with a key is replayed in one piece, for the reasons of
-``orchestration.transforms.replay_run``. Knows no Dagster.
+``orchestration.transforms.to_lake.replay``. Knows no Dagster.
 Invariant: afterwards the table has the rows of the records before its offsets, each once.
 """
 
@@ -13,26 +13,19 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from orchestration.dead_letters import DeadLetters, Origin
-from orchestration.fixes import Fixes
-from orchestration.offsets import OffsetRanges
-from orchestration.tables import Lake
-from orchestration.transforms.batch import compute_batch
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fixes
+from orchestration.letters.table import DeadLetters, Origin
+from orchestration.offsets.ranges import OffsetRanges
+from orchestration.transforms.batch.batch import compute_batch
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.replay_pieces import read_held
-from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, held_of, plan
-from orchestration.transforms.replay_run import replaced_by, replanned, run_plan
+from orchestration.transforms.replay.pieces import read_held
+from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest, held_of, plan
+from orchestration.transforms.replay.steps import replaced_by, replanned, run_plan
+from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
+from orchestration.transforms.run.steps import dead_letter_rows, judged_batch, letters_that_stay, topic_state
 from orchestration.transforms.to_database.run import Storing
 from orchestration.transforms.to_database.stores import Batch
-from orchestration.transforms.topic_run import (
-    RunContext,
-    TopicRunResult,
-    TopicState,
-    dead_letter_rows,
-    judged_batch,
-    letters_that_stay,
-    topic_state,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,28 +17,19 @@ from functools import partial
 
 import pyarrow as pa
 
-from orchestration.dead_letters import DeadLetters, Origin
-from orchestration.latest import PLACE, Changes, Held, Replaced, newest
-from orchestration.log_client import TopicDescription
-from orchestration.tables import CommitConflictError, TableSnapshot
-from orchestration.transforms.batch import ComputedBatch, compute_batch, without_rejected
+from orchestration.lake.tables import CommitConflictError, TableSnapshot
+from orchestration.letters.table import DeadLetters, Origin
+from orchestration.log.client import TopicDescription
+from orchestration.rows.latest import PLACE, Changes, Held, Replaced, newest
+from orchestration.transforms.batch.batch import ComputedBatch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.ledger import ledger
+from orchestration.transforms.ledger.progress import Progress, Route, advanced
+from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
+from orchestration.transforms.run.steps import archived_part, attempted, dead_letter_rows, judged_batch, plan_next, read_planned
 from orchestration.transforms.to_database.declarations import DatabaseTable, not_storable
 from orchestration.transforms.to_database.stores import Batch, Store, Writer
-from orchestration.transforms.to_topic import ledger
-from orchestration.transforms.to_topic.progress import Progress, Route, advanced
-from orchestration.transforms.topic_run import (
-    RunContext,
-    TopicRunResult,
-    TopicState,
-    archived_part,
-    attempted,
-    dead_letter_rows,
-    judged_batch,
-    plan_next,
-    read_planned,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

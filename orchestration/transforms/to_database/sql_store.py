@@ -7,7 +7,7 @@ is still the newest. So a slow run, or one that was thought dead, commits nothin
 Decides the statements, which are SQLAlchemy's own and the same for every database. Knows no broker
 and no Spark.
 Invariants: the first statement of a commit compares the version, which locks out rivals until the
-transaction ends. The table has one owner (``orchestration.table_owners``), which the commit
+transaction ends. The table has one owner (``orchestration.databases.owners``), which the commit
 compares, too. Rows, remembered deletions, offsets and the number of the dead letters move together.
 """
 
@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from orchestration import table_owners
-from orchestration.checkpoints import Checkpoint
-from orchestration.database_urls import shown_url
-from orchestration.offsets import OffsetRanges
-from orchestration.sql_types import KEY_LENGTH, chunks
-from orchestration.table_owners import OWNERS, Owner
-from orchestration.tables import CommitConflictError
+from orchestration.databases import owners
+from orchestration.databases.owners import OWNERS, Owner
+from orchestration.databases.types import KEY_LENGTH, chunks
+from orchestration.databases.urls import shown_url
+from orchestration.lake.tables import CommitConflictError
+from orchestration.offsets.planning import Checkpoint
+from orchestration.offsets.ranges import OffsetRanges
 from orchestration.transforms.to_database import bulk
 from orchestration.transforms.to_database.stores import (
     DELETED_KEYS,
@@ -129,7 +129,7 @@ class SqlStore:
 
         :raises NotOwnerError: the table belongs to another owner.
         """
-        table_owners.hold(connection, self.place, self.table, self.owner, lambda: self.another(connection))
+        owners.hold(connection, self.place, self.table, self.owner, lambda: self.another(connection))
 
     def another(self, connection: sa.Connection) -> str | None:
         """Return the other follower that a table without owner belongs to, or None."""
@@ -144,10 +144,10 @@ class SqlStore:
         with refusals_translated(self.place):
             self._create_books()
             with self.engine.begin() as connection:
-                found = table_owners.sql_owner(connection, self.table)
+                found = owners.sql_owner(connection, self.table)
                 if found is None:
                     return self.another(connection)
-                return None if found[0].is_same(self.owner) else table_owners.told(*found)
+                return None if found[0].is_same(self.owner) else owners.told(*found)
 
     def take_over(self, *, is_of_this_lake: bool) -> None:
         """Become the table's owner, with the former owner's progress.
@@ -160,7 +160,7 @@ class SqlStore:
             self._create_books()
             with self.engine.begin() as connection:
                 former = self._former(connection)
-                found = table_owners.sql_owner(connection, self.table)
+                found = owners.sql_owner(connection, self.table)
                 is_kept = is_of_this_lake if found is None else found[0].lake_id == self.owner.lake_id
                 columns = {} if is_kept else {"letters": None}
                 if former is not None and former != self.follower:
@@ -170,7 +170,7 @@ class SqlStore:
                     moved = {"follower": self.follower, "version": _followers.c.version + 1, **columns}
                     connection.execute(_followers.update().where(_followers.c.follower == former).values(**moved))
                     connection.execute(_offsets.update().where(_offsets.c.follower == former).values(follower=self.follower))
-                table_owners.give(connection, self.table, self.owner)
+                owners.give(connection, self.table, self.owner)
 
     def _former(self, connection: sa.Connection) -> str | None:
         """Return the follower whose progress is that of the table.
@@ -178,7 +178,7 @@ class SqlStore:
         It is the owner's, else the one that committed last.
         """
         found = self._followers_of_the_table(connection)
-        held = table_owners.sql_owner(connection, self.table)
+        held = owners.sql_owner(connection, self.table)
         named = [] if held is None else [one for one in found if one == follower_of(held[0].name, held[0].deployment)]
         return next(iter([*named, *found]), None)
 
@@ -195,7 +195,7 @@ class SqlStore:
         """
         try:
             _METADATA.create_all(self.engine)
-            table_owners.create_owners(self.engine)
+            owners.create_owners(self.engine)
         except sa.exc.SQLAlchemyError:
             names = sa.inspect(self.engine)
             if not all(names.has_table(one) for one in (FOLLOWERS, OFFSETS, OWNERS)):

@@ -16,10 +16,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from orchestration.checkpoints import Checkpoint, ProgressError
-from orchestration.latest import Changes
-from orchestration.offsets import OffsetRanges
-from orchestration.schemas import SchemaConflictError
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.offsets.planning import Checkpoint, ProgressError
+from orchestration.offsets.ranges import OffsetRanges
+from orchestration.rows.latest import Changes
 from orchestration.values.type_names import arrow_type_name
 
 DELETED_KEYS = "_deleted_keys"
@@ -70,7 +70,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class KnownRows:
-    """Rows that were fetched from a database, for ``orchestration.latest``."""
+    """Rows that were fetched from a database, for ``orchestration.rows.latest``."""
 
     rows: pa.Table
 

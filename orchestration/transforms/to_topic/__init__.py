@@ -3,8 +3,8 @@
 The transform is a ``DataFrame -> DataFrame`` function.
 
 - ``declarations``: the declaration of a transform. ``decorator``: the decorator that users write.
-- ``outgoing``: makes records of rows. ``progress``: decides where a run goes on.
-- ``ledger``: the lake's account of the sent records.
+- ``outgoing``: makes records of rows.
 - ``run``: a run without Dagster. ``replay``: a replay of its dead letters.
-- ``assets``, ``history``: the asset and its replay in Dagster.
+- ``assets``, ``history``: the asset and its replay in Dagster. ``events``: what they report.
+- ``kind``: its place among kinds.
 """

@@ -1,7 +1,7 @@
 """The asset of a transform to a topic, as Dagster shows it.
 
 Events hold offsets, rows, checks and counts of sent records. Another event says that the target
-grew. Decides how a run is presented, like ``orchestration.transforms.assets`` for tables. One
+grew. Decides how a run is presented, like ``orchestration.transforms.shown.assets`` for tables. One
 sender is held for the whole run.
 """
 
@@ -10,24 +10,25 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from orchestration.dead_letter_asset import rejection_events
-from orchestration.log_client import LogClient
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
-from orchestration.transforms import events
-from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, is_asset_selected, selected
 from orchestration.transforms.declarations import pool_of, table_key
-from orchestration.transforms.failures import explained
-from orchestration.transforms.following import follow
-from orchestration.transforms.telling import DagsterReporter, Event, run_context, topic_events, with_verdicts
-from orchestration.transforms.to_topic.declarations import TopicTransform, declare_transform, group_of
+from orchestration.transforms.kinds import declare
+from orchestration.transforms.run.following import follow
+from orchestration.transforms.shown import events
+from orchestration.transforms.shown.assets import Presentation, asset_spec, is_asset_selected, selected
+from orchestration.transforms.shown.failures import explained
+from orchestration.transforms.shown.letters import rejection_events
+from orchestration.transforms.shown.reporting import DagsterReporter, Event, run_context, topic_events, with_verdicts
+from orchestration.transforms.to_topic.declarations import TopicTransform, group_of
+from orchestration.transforms.to_topic.events import AFTER_FAILURE, grown
+from orchestration.transforms.to_topic.kind import SendingKind
 from orchestration.transforms.to_topic.outgoing import sending
 from orchestration.transforms.to_topic.run import Sending
 
 TARGET_METADATA = "tidelog/target"
-AFTER_FAILURE = "What was not committed counts nowhere; the next run goes on from the group's offsets"
 
 
 class TopicTransformConfig(dg.Config):
@@ -45,17 +46,9 @@ def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.
 
     It has no automation condition, because the topic sensor starts it.
     """
-    declare_transform(transform)
     table = transform.checked_by(sending(transform))
     key = table_key(transform.name)
-    feed = {
-        "table": transform.name,
-        "topic": transform.source.name,
-        "minimum_interval_s": table.minimum_interval_s,
-        "target": transform.target.name,
-        "is_replayable": False,
-    }
-    metadata = {FEED_METADATA: dg.MetadataValue.json(feed), TARGET_METADATA: transform.target.name}
+    metadata = {**declare(SendingKind(transform)), TARGET_METADATA: transform.target.name}
     spec = asset_spec(key, [transform.source.asset_key], transform.table.function, shown, kinds={"pyspark", "kafka"}, metadata=metadata)
 
     @dg.multi_asset(
@@ -90,17 +83,3 @@ def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.
                 yield from rejection_events(transform.name, result.letters)
 
     return send_on
-
-
-def grown(transform: TopicTransform, log: LogClient) -> dg.AssetMaterialization:
-    """Return the event that the target grew, for assets downstream of it."""
-    offsets = log.partition_offsets(transform.target.name)
-    return dg.AssetMaterialization(
-        asset_key=transform.target.asset_key,
-        description=f"{transform.name} sent records",
-        metadata={
-            "high_watermark": sum(one.high_watermark for one in offsets),
-            "records_retained": sum(one.high_watermark - one.log_start_offset for one in offsets),
-            "partitions": len(offsets),
-        },
-    )

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from orchestration.lake.tables import PROVENANCE
 from orchestration.quality import Rule, quarantine
 from orchestration.quality.conditions import validate_condition
-from orchestration.tables import PROVENANCE
-from orchestration.topics import TopicSpec, validate_topic
+from orchestration.topics.spec import TopicSpec, validate_topic
 from orchestration.transforms.declarations import TopicTable
 
 GROUP_PREFIX = "tidelog-topic."
@@ -99,36 +99,6 @@ def implied_rules(transform: TopicTransform) -> tuple[Rule, ...]:
         if name not in declared:
             found.append(quarantine(name, f"{spared}`{column}` IS NOT NULL", f"{column} is null, and {why} requires it"))
     return tuple(found)
-
-
-_declared: dict[str, TopicTransform] = {}
-
-
-def declare_transform(transform: TopicTransform) -> None:
-    """Register ``transform`` under its name. A project that is loaded anew registers it again."""
-    _declared[transform.name] = transform
-
-
-def declared_transform(name: str) -> TopicTransform:
-    """Return the transform that was declared last under ``name``.
-
-    :raises KeyError: there is none.
-    """
-    return _declared[name]
-
-
-def declared_transforms() -> list[str]:
-    """Return the names of all declared transforms to topics."""
-    return sorted(_declared)
-
-
-def why_no_replay(name: str) -> str | None:
-    """Return why only dead letters can be replayed into ``name``.
-
-    Return None if it is no transform to a topic.
-    """
-    found = _declared.get(name)
-    return None if found is None else why_only_dead_letters(found)
 
 
 def why_only_dead_letters(transform: TopicTransform) -> str:

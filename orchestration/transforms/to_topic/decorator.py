@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import dagster as dg
 
 from orchestration.quality import Rule, Suite
-from orchestration.topics import TopicSpec
-from orchestration.transforms.assets import Presentation
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform, rules_of
+from orchestration.transforms.shown.assets import Presentation
 from orchestration.transforms.to_topic.assets import topic_transform_asset
 from orchestration.transforms.to_topic.declarations import TopicTransform
 

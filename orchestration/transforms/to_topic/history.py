@@ -5,32 +5,26 @@ own runs do. It reports on ``lake/NAME`` the sent records, and that the target g
 that of all replays. A range of offsets selects the dead letters in it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import dagster as dg
 
-from orchestration.dead_letter_asset import rejection_events
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
-from orchestration.transforms.assets import topic_feeds
 from orchestration.transforms.declarations import pool_of
-from orchestration.transforms.events import plain_events
-from orchestration.transforms.failures import explained
-from orchestration.transforms.history import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
-from orchestration.transforms.replay_run import Replayed
-from orchestration.transforms.telling import DagsterReporter, run_context, topic_events
-from orchestration.transforms.to_topic.assets import AFTER_FAILURE, grown
-from orchestration.transforms.to_topic.declarations import TopicTransform, declared_transform, group_of
+from orchestration.transforms.replay.steps import Replayed
+from orchestration.transforms.shown.events import plain_events
+from orchestration.transforms.shown.failures import explained
+from orchestration.transforms.shown.letters import rejection_events
+from orchestration.transforms.shown.replays import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
+from orchestration.transforms.shown.reporting import DagsterReporter, run_context, topic_events
+from orchestration.transforms.to_topic.declarations import TopicTransform, group_of
+from orchestration.transforms.to_topic.events import AFTER_FAILURE, grown
 from orchestration.transforms.to_topic.outgoing import sending
 from orchestration.transforms.to_topic.replay import planned_letters, run_letters_replay
 from orchestration.transforms.to_topic.run import Sending
-
-
-def letters_replay_jobs(assets: Iterable[dg.AssetsDefinition]) -> list[dg.JobDefinition]:
-    """Return the jobs of all transforms to topics among ``assets``."""
-    return [letters_replay_job(declared_transform(feed.table)) for feed in topic_feeds(assets) if feed.target is not None]
 
 
 def letters_replay_job(transform: TopicTransform) -> dg.JobDefinition:

@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 from pyspark.sql import types
 
-from orchestration.dead_letters import Rejection
-from orchestration.log_client import HEADERS, OutgoingRecord
-from orchestration.offsets import OffsetRanges
-from orchestration.tables import PROVENANCE
-from orchestration.transforms.batch import call_transform, running
+from orchestration.lake.tables import PROVENANCE
+from orchestration.letters.table import Rejection
+from orchestration.log.client import HEADERS, OutgoingRecord
+from orchestration.offsets.ranges import OffsetRanges
+from orchestration.transforms.batch.batch import call_transform, running
 from orchestration.transforms.declarations import Transform
 from orchestration.transforms.errors import TransformError
 from orchestration.transforms.to_topic.declarations import TopicTransform

@@ -3,7 +3,7 @@
 A topic takes nothing back, so sent records are not sent again. Only rejected records are read once
 more, at their places in the source, with their fixes if there are any. Their rows are sent in one
 transaction with the group's offsets, which stay where they are. The note of the offsets names the
-attempt that ends the dead letters (``orchestration.dead_letters``). So the records stop being dead
+attempt that ends the dead letters (``orchestration.letters.table``). So the records stop being dead
 letters in the moment in which readers of committed records find the rows. A killed replay has sent
 nothing, or finds nothing left to send. A record that still does not fit is a dead letter again,
 with its new reason. If one transaction is not enough, the records are replayed in parts, each exact
@@ -20,20 +20,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from orchestration.checkpoints import Checkpoint, ProgressError
-from orchestration.dead_letters import DeadLetters, Origin
-from orchestration.fixes import Fixes
-from orchestration.held_records import HeldTopic, held_topic
-from orchestration.offsets import OffsetRange, OffsetRanges, Places, places_within, ranges_of_offsets
-from orchestration.tables import CommitConflictError, TableSnapshot
-from orchestration.transforms.batch import ComputedBatch
+from orchestration.held.readable_records import HeldTopic, held_topic
+from orchestration.lake.tables import CommitConflictError, TableSnapshot
+from orchestration.letters.fixes import Fixes
+from orchestration.letters.table import DeadLetters, Origin
+from orchestration.offsets.planning import Checkpoint, ProgressError
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places, places_within, ranges_of_offsets
+from orchestration.transforms.batch.batch import ComputedBatch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.replay_pieces import pieces, read_held
-from orchestration.transforms.replay_plan import ReplayRequest
-from orchestration.transforms.to_topic import ledger, outgoing
+from orchestration.transforms.ledger import ledger
+from orchestration.transforms.ledger.progress import Progress, Route, note_of, offsets_to_commit
+from orchestration.transforms.replay.pieces import pieces, read_held
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
+from orchestration.transforms.run.steps import attempted, dead_letter_rows, judged_batch, letters_that_stay
+from orchestration.transforms.to_topic import outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform, why_only_dead_letters
-from orchestration.transforms.to_topic.progress import Progress, Route, note_of, offsets_to_commit
 from orchestration.transforms.to_topic.run import (
     Sending,
     computed_batch,
@@ -41,15 +44,6 @@ from orchestration.transforms.to_topic.run import (
     followed_ledger,
     told_of_sent,
     validate_unmoved,
-)
-from orchestration.transforms.topic_run import (
-    RunContext,
-    TopicRunResult,
-    TopicState,
-    attempted,
-    dead_letter_rows,
-    judged_batch,
-    letters_that_stay,
 )
 
 MAX_RANGES = 50

@@ -17,32 +17,24 @@ from functools import partial
 
 import pyarrow as pa
 
-from orchestration.checkpoints import BatchPlan
-from orchestration.dead_letters import DeadLetters, Origin, Rejection
-from orchestration.fixes import Fixes
-from orchestration.log_client import LogServiceError, Sender
-from orchestration.offsets import OffsetRanges, Places
-from orchestration.tables import CommitConflictError, TableSnapshot
-from orchestration.topics import reconcile
-from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch, without_rejected
+from orchestration.lake.tables import CommitConflictError, TableSnapshot
+from orchestration.letters.fixes import Fixes
+from orchestration.letters.table import DeadLetters, Origin, Rejection
+from orchestration.log.client import LogServiceError, Sender
+from orchestration.offsets.planning import BatchPlan
+from orchestration.offsets.ranges import OffsetRanges, Places
+from orchestration.topics.spec import reconcile
+from orchestration.transforms.batch.batch import Batch, ComputedBatch, compute_batch, without_rejected
+from orchestration.transforms.batch.deletions import is_tombstone
+from orchestration.transforms.batch.isolation import NOTHING
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.deletions import is_tombstone
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.isolation import NOTHING
-from orchestration.transforms.to_topic import ledger, outgoing
+from orchestration.transforms.ledger import ledger
+from orchestration.transforms.ledger.progress import Progress, Route, advanced, decide_progress, note_of, offsets_to_commit
+from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
+from orchestration.transforms.run.steps import archived_part, attempted, dead_letter_rows, judged_batch, plan_next, read_planned
+from orchestration.transforms.to_topic import outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform
-from orchestration.transforms.to_topic.progress import Progress, Route, advanced, decide_progress, note_of, offsets_to_commit
-from orchestration.transforms.topic_run import (
-    RunContext,
-    TopicRunResult,
-    TopicState,
-    archived_part,
-    attempted,
-    dead_letter_rows,
-    judged_batch,
-    plan_next,
-    read_planned,
-)
 
 TRANSACTION_BYTES = 16 << 20
 """Most bytes of one transaction, except for the rows of one more record.

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from orchestration.archive import Archive
-from orchestration.archive.run import ArchiveContext, run_archive
-from orchestration.held_records import HeldTopic, held_topic
-from orchestration.tables import Lake
-from orchestration.topics import TopicSpec
+from orchestration.held.readable_records import HeldTopic, held_topic
+from orchestration.lake.tables import Lake
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.archiving import Archive
+from orchestration.transforms.archiving.run import ArchiveContext, run_archive
 from tests.unit.orchestration.memory_log import MemoryLog
 
 

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from orchestration.dead_letters import Origin, Rejection, envelopes, naming
-from orchestration.log_client import HEADERS
-from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.tables import Lake, append_with_offsets
+from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.letters.table import Origin, Rejection, envelopes, naming
+from orchestration.log.client import HEADERS
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HEADERS_OF_ONE = [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}]

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from orchestration.checkpoints import PartitionOffsets
-from orchestration.log_client import (
+from orchestration.log.client import (
     HEADERS,
     RECORD_SCHEMA,
     UNREADABLE,
@@ -24,7 +23,8 @@ from orchestration.log_client import (
     SenderFencedError,
     TopicDescription,
 )
-from orchestration.offsets import OffsetRange
+from orchestration.offsets.planning import PartitionOffsets
+from orchestration.offsets.ranges import OffsetRange
 
 Headers = Sequence[tuple[str, bytes | None]]
 READ_SCHEMA = RECORD_SCHEMA.append(pa.field("headers", HEADERS))

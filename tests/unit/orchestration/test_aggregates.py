@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 
-from orchestration.aggregates import (
+from orchestration.rows.aggregates import (
     Aggregate,
     AggregateError,
     accumulated,

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 
-from orchestration.archive import Archive
-from orchestration.archive import run as archive_run
-from orchestration.archive.files import ARCHIVE_SCHEMA
-from orchestration.archive.reading import archived_topic, files_of
-from orchestration.archive.run import ArchiveContext, ArchiveReport, run_archive, swept_at
-from orchestration.checkpoints import ProgressError
-from orchestration.marks import holes_in
-from orchestration.schemas import SchemaConflictError
-from orchestration.tables import CommitConflictError, Lake
-from orchestration.topic_relations import IncompleteAnswerWarning, TopicRelations
-from orchestration.topics import TopicSpec
+from orchestration.held.archive_files import ARCHIVE_SCHEMA
+from orchestration.held.archive_reading import archived_topic, files_of
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import CommitConflictError, Lake
+from orchestration.offsets.known_gaps import holes_in
+from orchestration.offsets.planning import ProgressError
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.archiving import Archive
+from orchestration.transforms.archiving import run as archive_run
+from orchestration.transforms.archiving.run import ArchiveContext, ArchiveReport, run_archive, swept_at
 from orchestration.transforms.errors import NotReadyError
 from orchestration.values.ddl import parse_ddl
-from orchestration.warehouse import Warehouse, WarehouseError
+from orchestration.warehouse.store import Warehouse, WarehouseError
+from orchestration.warehouse.topics_in_sql import IncompleteAnswerWarning, TopicRelations
 from tests.unit.orchestration.memory_log import MemoryLog, MemoryReader
 
 START_MS = 1_767_225_600_000

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from orchestration.archive import Archive, archive_table
-from orchestration.archive.planning import due_offsets, is_tidying_due, pinned, plan_archive
-from orchestration.archive.reading import ArchivedFile, chosen_files, expired_files
-from orchestration.checkpoints import Checkpoint, PartitionOffsets, ProgressError
-from orchestration.lag import lag_of
-from orchestration.offsets import OffsetRange
-from orchestration.topic_reads import Bounds, beside
-from orchestration.topics import TopicSpec, topic_asset, topic_specs
+from orchestration.held.archive_reading import ArchivedFile, chosen_files, expired_files
+from orchestration.held.lag import lag_of
+from orchestration.held.topic_reads import Bounds, beside
+from orchestration.offsets.planning import Checkpoint, PartitionOffsets, ProgressError
+from orchestration.offsets.ranges import OffsetRange
+from orchestration.topics.spec import TopicSpec, topic_asset, topic_specs
+from orchestration.transforms.archiving import Archive, archive_table
+from orchestration.transforms.archiving.planning import due_offsets, is_tidying_due, pinned, plan_archive
 
 DAY_MS = 86_400_000
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.ask import ask
-from orchestration.log_client import LogServiceError
+from orchestration.calls.ask import ask
+from orchestration.log.client import LogServiceError
 from orchestration.settings import load_settings
 
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types
 
-from orchestration.byte_limits import DEFAULT_LIMITS, KEPT_VALUE_BYTES, ByteLimits, reading_order
-from orchestration.log_client import RangeReader
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.log.client import RangeReader
+from orchestration.offsets.byte_limits import DEFAULT_LIMITS, KEPT_VALUE_BYTES, ByteLimits, reading_order
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.settings import SettingsError, load_settings
-from orchestration.transforms.intake import Intake, take_in
+from orchestration.transforms.batch.intake import Intake, take_in
 from tests.unit.orchestration.memory_log import MemoryLog
 
 FIELDS = types.StructType([types.StructField("id", types.LongType(), nullable=False)])
@@ -138,7 +138,7 @@ def test_what_was_cut_off_is_in_no_buffer() -> None:
 
 
 def test_the_beginning_of_a_large_record_is_read_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestration.transforms.intake.KEPT_BYTES", 10)
+    monkeypatch.setattr("orchestration.transforms.batch.intake.KEPT_BYTES", 10)
     (value_again,) = limited(with_large_records(), FIELDS).records_at({0: [2]})["value"].to_pylist()
     assert len(value_again) == KEPT_VALUE_BYTES
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.checkpoints import (
+from orchestration.offsets.planning import (
     BatchPlan,
     Checkpoint,
     PartitionOffsets,
@@ -17,7 +17,7 @@ from orchestration.checkpoints import (
     share_limit,
     validate_advance,
 )
-from orchestration.offsets import OffsetRange
+from orchestration.offsets.ranges import OffsetRange
 
 
 def state(partition: int, start: int, end: int, high_watermark: int | None = None) -> PartitionOffsets:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestration.assembly import assemble
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms import spark_duckdb_table, spark_sql_table
 
 TOPIC = TopicSpec(name="accounts-kept-apart", schema="id BIGINT, name STRING")

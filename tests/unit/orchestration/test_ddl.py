@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import types
 
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.values.ddl import SchemaError, parse_ddl
 
 

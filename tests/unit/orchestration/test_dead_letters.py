@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from orchestration.checkpoints import Checkpoint
 from orchestration.cli.dead_letters import dead_letters, nothing_found, nothing_to_fix
-from orchestration.dead_letters import ADDED_LATER, ENVELOPE, DeadLetters, Rejection, envelopes, naming
-from orchestration.tables import CommitConflictError, Lake, append_with_offsets, overwrite_ranges, overwrite_where
+from orchestration.lake.tables import CommitConflictError, Lake, append_with_offsets, overwrite_ranges, overwrite_where
+from orchestration.letters.table import ADDED_LATER, ENVELOPE, DeadLetters, Rejection, envelopes, naming
+from orchestration.offsets.planning import Checkpoint
 from tests.unit.orchestration.dead_letter_parts import NOW, RECORDS, TARGET_SCHEMA, commit_target, letters_for, origin, ranges
 
 

@@ -8,18 +8,19 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.aggregates import count
 from orchestration.assembly import assemble
-from orchestration.marts import mart, mart_key
+from orchestration.marts.mart import mart, mart_key
+from orchestration.marts.reference import sql_table
 from orchestration.quality import expect, quarantine, warn
+from orchestration.rows.aggregates import count
 from orchestration.sources import folder_source, sql_source
-from orchestration.sql import sql_table
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import spark_aggregate, spark_duckdb_table, spark_join, spark_sql_table, spark_table, spark_topic, table_key
-from orchestration.transforms.declarations import declared_table
-from orchestration.transforms.joining.declarations import declared_join
-from orchestration.transforms.to_database.declarations import declared_database_table
-from orchestration.transforms.to_topic.declarations import declared_transform
+from orchestration.transforms.joining.kind import JoinedKind
+from orchestration.transforms.to_database.kind import StoredKind
+from orchestration.transforms.to_lake.kind import LakeTable
+from orchestration.transforms.to_topic.kind import SendingKind
+from tests.helpers.declared_kinds import declared_as
 
 ORDERS = TopicSpec(name="orders-of-declarations", schema="order_id BIGINT NOT NULL, amount DOUBLE")
 OTHERS = TopicSpec(name="others-of-declarations", schema="order_id BIGINT NOT NULL")
@@ -41,11 +42,11 @@ def test_a_single_column_is_one_name_and_not_its_letters() -> None:
     spark_aggregate(topic=ORDERS, name="grouped_one", by="order_id", aggregates=[count("orders")])(rows)
     spark_duckdb_table(topic=ORDERS, name="kept_one", key="order_id")(rows)
     spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="joined_one")(rows)
-    assert declared_table("unique_one").unique_by == ("order_id",)
-    assert declared_table("latest_one").latest_by == ("order_id",)
-    assert declared_table("grouped_one").aggregate_by == ("order_id",)
-    assert declared_database_table("kept_one").follower.latest_by == ("order_id",)
-    assert declared_join("joined_one").shape.on == (("order_id", "order_id"),)
+    assert declared_as(LakeTable, "unique_one").table.unique_by == ("order_id",)
+    assert declared_as(LakeTable, "latest_one").table.latest_by == ("order_id",)
+    assert declared_as(LakeTable, "grouped_one").table.aggregate_by == ("order_id",)
+    assert declared_as(StoredKind, "kept_one").table.follower.latest_by == ("order_id",)
+    assert declared_as(JoinedKind, "joined_one").table.shape.on == (("order_id", "order_id"),)
 
 
 def test_a_single_rule_is_one_rule() -> None:
@@ -57,10 +58,11 @@ def test_a_single_rule_is_one_rule() -> None:
     seen = warn("amount_is_seen", "amount IS NOT NULL")
     spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="ruled_join", rules=seen)(rows)
     checks = spark_table(tables="declared_orders", name="ruled_copy", rules=seen)(rows).check_specs
-    assert declared_table("ruled_table").rules == declared_table("ruled_groups").rules == (POSITIVE,)
-    assert declared_database_table("ruled_sql").follower.rules == declared_database_table("ruled_duckdb").follower.rules == (POSITIVE,)
-    assert declared_transform("ruled_topic").table.rules == (POSITIVE,)
-    assert declared_join("ruled_join").rules == (seen,)
+    assert declared_as(LakeTable, "ruled_table").table.rules == declared_as(LakeTable, "ruled_groups").table.rules == (POSITIVE,)
+    for stored in ("ruled_sql", "ruled_duckdb"):
+        assert declared_as(StoredKind, stored).table.follower.rules == (POSITIVE,)
+    assert declared_as(SendingKind, "ruled_topic").transform.table.rules == (POSITIVE,)
+    assert declared_as(JoinedKind, "ruled_join").table.rules == (seen,)
     assert [one.name for one in checks] == ["amount_is_seen"]
 
 

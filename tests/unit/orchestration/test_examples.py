@@ -12,7 +12,7 @@ MODULES = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in WI
 
 
 def test_there_are_examples() -> None:
-    assert "orchestration.offsets" in MODULES
+    assert "orchestration.offsets.ranges" in MODULES
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.dead_letters import DeadLetters
-from orchestration.fixes import ChosenReader, Fix, FixedReader, FixError, Fixes, fix_of, repaired, replay_ranges
-from orchestration.letter_places import Place, PlaceError
-from orchestration.offsets import OffsetRange
-from orchestration.tables import Lake
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import ChosenReader, Fix, FixedReader, FixError, Fixes, fix_of, repaired, replay_ranges
+from orchestration.letters.places import Place, PlaceError
+from orchestration.letters.table import DeadLetters
+from orchestration.offsets.ranges import OffsetRange
 from tests.unit.orchestration.dead_letter_parts import commit_target, letters_for, origin, ranges
 from tests.unit.orchestration.memory_log import MemoryLog
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestration.held_records import READ_SCHEMA, HeldTopic
-from orchestration.offsets import OffsetRange
-from orchestration.tables import Lake
-from orchestration.topic_reads import EVERYTHING, find_source
+from orchestration.held.readable_records import READ_SCHEMA, HeldTopic
+from orchestration.held.topic_reads import EVERYTHING, find_source
+from orchestration.lake.tables import Lake
+from orchestration.offsets.ranges import OffsetRange
 from tests.unit.orchestration.archived import archive, held_by
 from tests.unit.orchestration.memory_log import MemoryLog
 

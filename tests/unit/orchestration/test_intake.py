@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types
 
-from orchestration.log_client import OtherTopicError, RangeReader
-from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.transforms import intake
-from orchestration.transforms.intake import Intake, take_in
-from orchestration.transforms.reading import ReadAhead
+from orchestration.log.client import OtherTopicError, RangeReader
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
+from orchestration.transforms.batch import intake
+from orchestration.transforms.batch.intake import Intake, take_in
+from orchestration.transforms.batch.reading import ReadAhead
 from tests.unit.orchestration.memory_log import MemoryLog
 
 FIELDS = types.StructType([types.StructField("id", types.LongType(), nullable=False), types.StructField("note", types.StringType())])

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from orchestration.offsets import OffsetRange, OffsetRanges, Places
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places
+from orchestration.transforms.batch.isolation import Isolation, allowed, halves, sentence
 from orchestration.transforms.declarations import MOST_FAILED, validate_max_failed
 from orchestration.transforms.errors import ExecutionError, TransformError
-from orchestration.transforms.isolation import Isolation, allowed, halves, sentence
 
 Place = tuple[int, int]
 RANGES = (

@@ -1,9 +1,9 @@
 """What the replay of a join is told of before it happens."""
 
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.transforms.joining.replay import planned_metadata
 from orchestration.transforms.joining.run import SideResult
-from orchestration.transforms.topic_run import TopicState
+from orchestration.transforms.run.context import TopicState
 
 GONE = "retention has removed payments-0 [0, 4) from the log; the topic has no archive"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestration.join_state import FOLDER, JoinState, StateWriter
-from orchestration.joins import SIDES, first_clock
+from orchestration.rows.join_state import FOLDER, JoinState, StateWriter
+from orchestration.rows.joins import SIDES, first_clock
 
 
 def test_what_is_kept_is_on_the_disk_before_a_commit_can_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from orchestration import joins
-from orchestration.dead_letters import Rejection
-from orchestration.joins import (
+from orchestration.letters.table import Rejection
+from orchestration.rows import joins
+from orchestration.rows.joins import (
     LEFT,
     MATCHED,
     OTHER,

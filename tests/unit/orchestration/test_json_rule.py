@@ -10,7 +10,7 @@ from pyspark.sql import types
 
 from orchestration.formats.columns import arrow_schema
 from orchestration.formats.json_values import JsonFormat
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.values.ddl import parse_ddl
 from orchestration.values.plain_json import plain_schema, read_plain
 from orchestration.values.rule import RULE, Form, rule_table

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestration.checkpoints import Checkpoint
-from orchestration.lag import MAX_LOOKED_AT, TopicLag, lag_of, measure_lag, seconds_behind
-from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.tables import Lake, append_with_offsets
+from orchestration.held.lag import MAX_LOOKED_AT, TopicLag, lag_of, measure_lag, seconds_behind
+from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.offsets.planning import Checkpoint
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from tests.unit.orchestration.memory_log import MemoryLog
 
 

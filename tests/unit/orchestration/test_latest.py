@@ -15,13 +15,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from orchestration import upserts
-from orchestration.checkpoints import Checkpoint, PartitionOffsets, ProgressError, plan_batch
-from orchestration.latest import PLACE, Changes, Held, Replaced, newest
-from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.tables import CommitConflictError, Lake, TableSnapshot, advance, fence
-from orchestration.transforms.topic_run import TopicState
-from orchestration.upserts import remembered_deletions, upsert
+from orchestration.lake.tables import CommitConflictError, Lake, TableSnapshot, advance, fence
+from orchestration.offsets.planning import Checkpoint, PartitionOffsets, ProgressError, plan_batch
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
+from orchestration.rows import upserts
+from orchestration.rows.latest import PLACE, Changes, Held, Replaced, newest
+from orchestration.rows.upserts import remembered_deletions, upsert
+from orchestration.transforms.run.context import TopicState
 from tests.helpers.whole import of_a_run
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

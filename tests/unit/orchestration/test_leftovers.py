@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.archive.files import staging
-from orchestration.leftovers import STAGING_AGE_S, STAGING_PREFIX, old_ones
-from orchestration.tables import Lake
-from orchestration.transforms.intake import new_scratch_file
-from orchestration.warehouse import Warehouse
+from orchestration.held.archive_files import staging
+from orchestration.lake.abandoned_files import STAGING_AGE_S, STAGING_PREFIX, old_ones
+from orchestration.lake.tables import Lake
+from orchestration.transforms.batch.intake import new_scratch_file
+from orchestration.warehouse.store import Warehouse
 
 
 @pytest.fixture

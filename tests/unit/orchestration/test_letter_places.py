@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orchestration.cli import dead_letters as command
-from orchestration.dead_letters import DeadLetters, Origin, Rejection, envelopes, naming
-from orchestration.letter_places import Place, PlaceError, letter_at
-from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.tables import Lake, append_with_offsets
+from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.letters.places import Place, PlaceError, letter_at
+from orchestration.letters.table import DeadLetters, Origin, Rejection, envelopes, naming
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from tests.unit.orchestration.dead_letter_parts import NOW, TARGET_SCHEMA, letters_for
 
 Told = Callable[..., Result]

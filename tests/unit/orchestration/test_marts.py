@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from orchestration.assembly import assemble
-from orchestration.marts import mart
+from orchestration.marts.mart import mart
 
 
 @pytest.mark.parametrize(

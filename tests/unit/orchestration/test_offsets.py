@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.offsets import OffsetRange, OffsetRanges, merged, places_within, ranges_of_offsets, split_range, table_of_offsets
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges, merged, places_within, ranges_of_offsets, split_range, table_of_offsets
 
 
 def one(partition: int, start: int, end: int) -> OffsetRange:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from orchestration.checkpoints import PartitionOffsets
-from orchestration.held_records import HeldTopic
-from orchestration.offsets import OffsetRange
-from orchestration.transforms.overtaken import readable_starts
+from orchestration.held.readable_records import HeldTopic
+from orchestration.offsets.planning import PartitionOffsets
+from orchestration.offsets.ranges import OffsetRange
+from orchestration.transforms.run.archived_ranges import readable_starts
 
 
 def spans(*bounds: tuple[int, int]) -> list[OffsetRange]:

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import types
 
+from orchestration.transforms.batch.parsing import explain_unread
 from orchestration.transforms.errors import described
-from orchestration.transforms.parsing import explain_unread
 
 FIELDS = types.StructType(
     [

@@ -10,7 +10,7 @@ import pytest
 from dagster._utils.error import serializable_error_info_from_exc_info  # what Dagster itself writes of an error
 from dagster._utils.log import configure_loggers
 
-from orchestration.plain_log import PlainFormatter, write_plainly
+from orchestration.installation.plain_log import PlainFormatter, write_plainly
 
 
 def logged(write: Callable[[logging.Logger], object]) -> str:

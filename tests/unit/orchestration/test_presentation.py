@@ -7,10 +7,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.aggregates import count
-from orchestration.marts import mart
-from orchestration.sql import sql_table
-from orchestration.topics import TopicSpec
+from orchestration.marts.mart import mart
+from orchestration.marts.reference import sql_table
+from orchestration.rows.aggregates import count
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms import spark_aggregate, spark_duckdb_table, spark_join, spark_sql_table, spark_table, spark_topic
 
 ORDERS = TopicSpec(name="orders", schema="id BIGINT NOT NULL, amount DOUBLE")

@@ -9,7 +9,7 @@ from pyspark.sql.connect import functions as sql
 from pyspark.sql.connect import plan
 from pyspark.sql.connect.dataframe import DataFrame
 
-from orchestration.transforms.projection import chosen_columns
+from orchestration.transforms.batch.projection import chosen_columns
 
 NAMES = ("_topic_id", "_partition", "_offset", "id", "note", "odd name", "a.b")
 

@@ -25,6 +25,6 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 
 def test_a_function_hides_the_module_of_its_name() -> None:
-    from orchestration.replay import replay
+    from orchestration.calls.replay import replay
 
     assert orchestration.replay is replay

@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 from log_service.cli.up import START_TIMEOUT_SETTING
 from log_service.config.client_properties import FILE_VARIABLE, PREFIX
 from log_service.config.client_security import SECURITY_SETTINGS
-from orchestration.database_urls import may_hold_secret, shown_url
+from orchestration.databases.urls import may_hold_secret, shown_url
 from orchestration.resources import DatabaseResource
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.sql_rows import SqlRows

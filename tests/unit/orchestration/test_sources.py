@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from orchestration.log_client import SenderFencedError
+from orchestration.log.client import SenderFencedError
 from orchestration.sources import reading
 from orchestration.sources.dropped_files import DroppedFiles
 from orchestration.sources.json_rows import json_key, json_value
@@ -21,7 +21,7 @@ from orchestration.sources.positions import POSITIONS, read_position
 from orchestration.sources.reading import Source, SourceError
 from orchestration.sources.run import prepared, run_source
 from orchestration.sources.sql_rows import SqlRows, decoded, encoded
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from tests.unit.orchestration.memory_log import MemoryLog
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

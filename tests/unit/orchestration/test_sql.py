@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from orchestration.databases.owners import Owner
+from orchestration.databases.types import chunks
+from orchestration.lake.tables import Lake, TableSnapshot, replace_all
+from orchestration.marts.reference import SqlError, replace_table, sql_table
 from orchestration.resources.database import DatabaseResource, open_engine
 from orchestration.resources.lake import LakeResource
 from orchestration.settings import SettingsError
-from orchestration.sql import SqlError, replace_table, sql_table
-from orchestration.sql_types import chunks
-from orchestration.table_owners import Owner
-from orchestration.tables import Lake, TableSnapshot, replace_all
 
 OWNER = Owner(lake_id="a-lake", asset="sql/airlines", place="here:/lake")
 

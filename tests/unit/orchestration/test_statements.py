@@ -3,9 +3,9 @@
 import pytest
 
 from orchestration.components.sql_transform import known_columns
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import DerivedTable
-from orchestration.transforms.statements import asked, plain_choice, sql_transform, validate_provenance
+from orchestration.transforms.to_lake.statements import asked, plain_choice, sql_transform, validate_provenance
 
 COLUMNS = ("id", "amount", "_offset")
 

@@ -11,13 +11,13 @@ import pytest
 from dagster._core.definitions.metadata.metadata_set import TableMetadataSet
 from pyspark.sql import DataFrame
 
-from orchestration.archive import Archive
-from orchestration.archive.assets import archive_asset
-from orchestration.marts import mart
+from orchestration.marts.mart import mart
+from orchestration.marts.reference import sql_table
 from orchestration.resources.warehouse import WarehouseResource
-from orchestration.sql import sql_table
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms import spark_duckdb_table, spark_join, spark_sql_table, spark_table
+from orchestration.transforms.archiving import Archive
+from orchestration.transforms.archiving.assets import archive_asset
 
 ORDERS = TopicSpec(name="addressed-orders", schema="id BIGINT, at TIMESTAMP", archive=Archive())
 PAYMENTS = TopicSpec(name="addressed-payments", schema="id BIGINT, at TIMESTAMP")

@@ -6,10 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestration.checkpoints import Checkpoint, ProgressError
-from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.schemas import SchemaConflictError
-from orchestration.tables import (
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import (
     CommitConflictError,
     Lake,
     TableMissingError,
@@ -19,6 +17,8 @@ from orchestration.tables import (
     overwrite_where,
     replace_all,
 )
+from orchestration.offsets.planning import Checkpoint, ProgressError
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 
 SCHEMA = pa.schema([("_topic_id", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64()), ("v", pa.string())])
 

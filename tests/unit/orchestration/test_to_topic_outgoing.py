@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.log_client import HEADERS
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.log.client import HEADERS
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.quality import quarantine
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.to_topic.declarations import TopicTransform, declare_transform, group_of, implied_rules, why_no_replay
+from orchestration.transforms.kinds import declare, why_no_replay
+from orchestration.transforms.to_topic.declarations import TopicTransform, group_of, implied_rules
+from orchestration.transforms.to_topic.kind import SendingKind
 from orchestration.transforms.to_topic.outgoing import (
     MAX_RECORD_BYTES,
     OUTGOING,
@@ -27,7 +29,6 @@ from orchestration.transforms.to_topic.outgoing import (
     tombstones,
     too_large,
 )
-from orchestration.transforms.without_replay import why_no_replay as why_of_any
 
 SOURCE = TopicSpec(name="orders", schema="id BIGINT NOT NULL")
 TARGET = TopicSpec(name="good_orders", schema="id BIGINT NOT NULL, amount INT, `odd name` STRING NOT NULL")
@@ -192,8 +193,8 @@ def test_groups_of_deployments_differ_and_are_none_of_a_table() -> None:
 
 
 def test_why_there_is_no_replay_is_said_of_transforms_to_topics_alone() -> None:
-    declare_transform(transform())
+    declare(SendingKind(transform()))
     assert "a topic takes nothing back" in str(why_no_replay("good"))
     assert why_no_replay("clean_orders") is None
-    assert why_of_any("good", is_of_dead_letters=True) is None
-    assert "only what was rejected" in str(why_of_any("good", is_everything=True))
+    assert why_no_replay("good", is_of_dead_letters=True) is None
+    assert "only what was rejected" in str(why_no_replay("good", is_everything=True))

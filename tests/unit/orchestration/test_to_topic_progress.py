@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from orchestration.checkpoints import Checkpoint, ProgressError
-from orchestration.log_client import CommittedOffset, TopicDescription
-from orchestration.transforms.to_topic.progress import Note, Progress, Route, advanced, decide_progress, offsets_to_commit, read_note
+from orchestration.log.client import CommittedOffset, TopicDescription
+from orchestration.offsets.planning import Checkpoint, ProgressError
+from orchestration.transforms.ledger.progress import Note, Progress, Route, advanced, decide_progress, offsets_to_commit, read_note
 
 
 def described(topic: str, topic_id: str) -> TopicDescription:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestration.tables import Lake, replace_all
-from orchestration.topic_reads import Bounds
-from orchestration.topic_relations import TopicRelations, bounds_of, topic_names
+from orchestration.held.topic_reads import Bounds
+from orchestration.lake.tables import Lake, replace_all
 from orchestration.values.ddl import parse_ddl
 from orchestration.values.rule import PLAIN, RULE
-from orchestration.warehouse import Warehouse, WarehouseError
+from orchestration.warehouse.store import Warehouse, WarehouseError
+from orchestration.warehouse.topics_in_sql import TopicRelations, bounds_of, topic_names
 from tests.unit.orchestration.memory_log import MemoryLog
 
 SQL_TYPES = {

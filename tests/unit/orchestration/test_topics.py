@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestration.log_client import LogServiceAwayError, LogServiceError, TopicDescription
-from orchestration.topics import TopicSpec, plan_changes, reconcile, reconcile_all
+from orchestration.log.client import LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.topics.spec import TopicSpec, plan_changes, reconcile, reconcile_all
 from tests.unit.orchestration.memory_log import MemoryLog
 
 SPEC = TopicSpec(name="flights", partitions=3, configs={"retention.ms": "1000"})

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.tables import Lake, TableSnapshot, append_with_offsets
-from orchestration.uniqueness import TableKeys, find_originals, find_repetitions
+from orchestration.lake.tables import Lake, TableSnapshot, append_with_offsets
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
+from orchestration.rows.uniqueness import TableKeys, find_originals, find_repetitions
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(

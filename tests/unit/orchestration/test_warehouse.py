@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from orchestration.dead_letters import DeadLetters
-from orchestration.tables import Lake, replace_all
-from orchestration.warehouse import CONNECTION_SETTINGS, UnknownRelationError, Warehouse, WarehouseError
+from orchestration.lake.tables import Lake, replace_all
+from orchestration.letters.table import DeadLetters
+from orchestration.warehouse.store import CONNECTION_SETTINGS, UnknownRelationError, Warehouse, WarehouseError
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_question_that_is_too_large_for_memory_spills_into_a_folder_that_goes(
     (tmp_path / "current").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.chdir(tmp_path / "current")
-    monkeypatch.setattr("orchestration.warehouse.CONNECTION_SETTINGS", {**CONNECTION_SETTINGS, "memory_limit": "60MB", "threads": 1})
+    monkeypatch.setattr("orchestration.warehouse.store.CONNECTION_SETTINGS", {**CONNECTION_SETTINGS, "memory_limit": "60MB", "threads": 1})
     ordered = "SELECT row_number() OVER (ORDER BY repeat(md5(i::VARCHAR), 4)) AS n FROM range(600000) AS t(i)"
     assert warehouse.query(f"SELECT sum(n)::BIGINT AS total FROM ({ordered})").to_pylist() == [{"total": 180_000_300_000}]
     assert list((tmp_path / "temporary").iterdir()) == list((tmp_path / "current").iterdir()) == []

@@ -6,8 +6,8 @@ import dagster as dg
 
 from log_service.cluster_operations.reading import NO_QUORUM, ClusterState
 from log_service.cluster_plans.health import CHECKS, Finding, Severity
-from orchestration.cluster.asset import check_results, cluster_metadata
-from orchestration.cluster.sensor import HealthChange, decide_changes, read_cursor
+from orchestration.infrastructure.cluster.asset import check_results, cluster_metadata
+from orchestration.infrastructure.cluster.sensor import HealthChange, decide_changes, read_cursor
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 DOWN = Finding(check="brokers", severity=Severity.DEGRADED, text="broker 3 is fenced", items=("3",))

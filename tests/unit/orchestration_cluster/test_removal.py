@@ -16,8 +16,8 @@ from log_service.cluster_operations import removal
 from log_service.cluster_operations.cordoning import Cordon
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.plan import Plan
-from orchestration.cluster import jobs
-from orchestration.cluster.jobs import RemoveConfig
+from orchestration.infrastructure.cluster import jobs
+from orchestration.infrastructure.cluster.jobs import RemoveConfig
 from orchestration.resources.log_service import LogServiceResource
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 

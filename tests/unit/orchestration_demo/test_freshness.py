@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from orchestration.demo.freshness import Asset, Pipeline, stale
-from orchestration.tables import Lake, replace_all
+from orchestration.lake.tables import Lake, replace_all
 
 JOINED = Asset(key=dg.AssetKey(["lake", "joined"]), inputs=("clean", "planes"))
 MART = Asset(key=dg.AssetKey(["marts", "delay"]), inputs=("clean",))

@@ -8,7 +8,7 @@ import pytest
 from assets.topics import AIRLINES, FLIGHTS, PLANES, WEATHER
 from orchestration.demo.directory import DemoError
 from orchestration.demo.source import DataSet, data_sets
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 
 
 def data_set(spec: TopicSpec, limit: int | None = None) -> DataSet:

@@ -9,7 +9,7 @@ import pytest
 
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
 from orchestration.sources import folder_source, sql_source
-from orchestration.topics import TopicSpec, topic_asset, topic_specs
+from orchestration.topics.spec import TopicSpec, topic_asset, topic_specs
 from orchestration.transforms import spark_topic
 
 AVRO = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long", "doc": "the number"}]}

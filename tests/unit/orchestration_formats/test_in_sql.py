@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestration.formats import AvroSchema, avro_schema
-from orchestration.tables import Lake
-from orchestration.topic_relations import TopicRelations
-from orchestration.warehouse import Warehouse
+from orchestration.lake.tables import Lake
+from orchestration.warehouse.store import Warehouse
+from orchestration.warehouse.topics_in_sql import TopicRelations
 from tests.unit.orchestration.memory_log import MemoryLog
 
 AVRO = {

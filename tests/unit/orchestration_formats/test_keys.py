@@ -13,7 +13,7 @@ import pytest
 
 from orchestration.formats import avro_schema, protobuf_schema
 from orchestration.formats.keys import read_keys
-from orchestration.topics import TopicSpec, topic_asset, topic_specs
+from orchestration.topics.spec import TopicSpec, topic_asset, topic_specs
 from orchestration.values.ddl import parse_ddl
 
 ID = pa.schema([("id", pa.int64())])

@@ -7,20 +7,21 @@ from pathlib import Path
 import pytest
 
 from log_service.common.errors import ConfigError
-from orchestration.code_socket import MAX_PATH_BYTES, code_socket
+from orchestration.installation.code_socket import MAX_PATH_BYTES, code_socket
 
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory for temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("orchestration.code_socket.MAX_PATH_BYTES", len(os.fsencode(tmp_path)) + 50)  # pytest's own path may be long
+    room_left = len(os.fsencode(tmp_path)) + 50  # pytest's own path may be long
+    monkeypatch.setattr("orchestration.installation.code_socket.MAX_PATH_BYTES", room_left)
     return tmp_path / f"tidelog-{os.getuid()}"
 
 
 def test_it_lies_in_the_data_directory_where_its_path_is_short_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("orchestration.code_socket.MAX_PATH_BYTES", 1_000)
+    monkeypatch.setattr("orchestration.installation.code_socket.MAX_PATH_BYTES", 1_000)
     (tmp_path / "data" / "dagster" / "code").mkdir(mode=0o755, parents=True)
     path = code_socket(Path("data"))
     assert path == tmp_path / "data" / "dagster" / "code" / "server.sock"

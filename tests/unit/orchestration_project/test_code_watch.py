@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from dagster._grpc.client import DagsterGrpcClient
 
-from orchestration.code_server import wait_without_looking
-from orchestration.code_watch import ASK_S, ask_seldom, tell_loaded
-from orchestration.projects import DEFINITIONS
+from orchestration.installation.code_server import wait_without_looking
+from orchestration.installation.code_watch import ASK_S, ask_seldom, tell_loaded
+from orchestration.project.location import DEFINITIONS
 
 
 class Server:

@@ -14,12 +14,13 @@ from dagster.components.core.package_entry import discover_package_objects
 from orchestration.assembly import assemble
 from orchestration.components.loading import load_components
 from orchestration.formats import avro_schema, protobuf_schema
-from orchestration.marts import mart
-from orchestration.projects import ProjectError
+from orchestration.marts.mart import mart
+from orchestration.project.location import ProjectError
 from orchestration.quality import Severity
-from orchestration.topics import TopicSpec, declare_topic, declared_topic, forget_declared_topics, topic_asset, topic_specs
+from orchestration.topics.spec import TopicSpec, declare_topic, declared_topic, forget_declared_topics, topic_asset, topic_specs
 from orchestration.transforms import topic_feeds
-from orchestration.transforms.declarations import declared_table
+from orchestration.transforms.to_lake.kind import LakeTable
+from tests.helpers.declared_kinds import declared_as
 from tests.helpers.documents import ROOT
 
 TOPIC = """\
@@ -173,8 +174,9 @@ def test_yaml_makes_what_python_makes(project: Project) -> None:
     )
     assert topic_specs(set(assets.values())) == topic_specs([by_hand])
     (feed,) = (one for one in topic_feeds(set(assets.values())) if one.table == "clean_payments")
-    assert (feed.table, feed.topic, feed.is_replayable) == ("clean_payments", "payments", True)
-    table = declared_table("clean_payments")
+    kind = declared_as(LakeTable, "clean_payments")
+    assert (feed.table, feed.topic, kind.is_replayable) == ("clean_payments", "payments", True)
+    table = kind.table
     assert table.unique_by == ("id",)
     assert [(rule.name, rule.severity) for rule in table.rules] == [
         ("paid_is_positive", Severity.QUARANTINE),

@@ -9,9 +9,10 @@ import dagster as dg
 import pytest
 from dagster._daemon.daemon import DagsterDaemon
 
-from orchestration import daemon, daemon_heartbeat, instance
-from orchestration.daemon import watch_loops
-from orchestration.daemon_heartbeat import STANDING_AFTER_S, Loops, heartbeat_file, start_heartbeat
+from orchestration.installation import instance
+from orchestration.installation.daemon import heartbeat, process
+from orchestration.installation.daemon.heartbeat import STANDING_AFTER_S, Loops, heartbeat_file, start_heartbeat
+from orchestration.installation.daemon.process import watch_loops
 
 
 class Counting:
@@ -41,7 +42,7 @@ def test_a_loop_stands_still_when_it_made_no_step_for_long() -> None:
 
 
 def test_a_loop_that_hangs_ends_the_sign_of_life_until_it_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_heartbeat, "HEARTBEAT_INTERVAL_S", 0.01)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL_S", 0.01)
     now_s = 0.0
     loops, loop, told, was_told = Loops(lambda: now_s), Counting("sensors"), [], threading.Event()
     loops.add(loop)
@@ -113,19 +114,21 @@ def test_the_daemon_helps_without_an_instance(
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(sys, "argv", ["daemon", *given])
     with pytest.raises(SystemExit) as ended:
-        daemon.main()
+        process.main()
     assert not ended.value.code
     assert capsys.readouterr().out.startswith("Usage: ")
 
 
-PROCESSES = pytest.mark.parametrize(("process", "given"), [(daemon, "run"), (instance, "prepare"), (instance, "cancel-runs")])
+PROCESSES = pytest.mark.parametrize(("process", "given"), [(process, "run"), (instance, "prepare"), (instance, "cancel-runs")])
 
 
 @PROCESSES
 def test_a_process_without_an_instance_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, process: Any, given: str) -> None:
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(sys, "argv", ["process", given])
-    with pytest.raises(SystemExit, match=r"orchestration\.\w+: DAGSTER_HOME is not set: it names the folder of a Dagster instance"):
+    with pytest.raises(
+        SystemExit, match=r"python -m orchestration \w+: DAGSTER_HOME is not set: it names the folder of a Dagster instance"
+    ):
         process.main()
 
 

@@ -12,7 +12,7 @@ import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, InstigatorType, SensorInstigatorData
 
-from orchestration.daemon_pace import (
+from orchestration.installation.daemon.pace import (
     EARLY_S,
     LONGEST_S,
     RESTS_S,

@@ -11,10 +11,10 @@ import pytest
 from log_service.broker.declared_topics import parse_declared
 from log_service.supervisor.components import prepared
 from log_service.supervisor.spec import Component, UptimeReadiness
-from orchestration.declare import is_up_to_date
+from orchestration.installation.declare import is_up_to_date
 
 ROOT = Path(__file__).resolve().parents[3]
-TOPICS = "from orchestration.topics import TopicSpec, topic_asset\n\norders = topic_asset(TopicSpec(name='orders', partitions=4))\n"
+TOPICS = "from orchestration.topics.spec import TopicSpec, topic_asset\n\norders = topic_asset(TopicSpec(name='orders', partitions=4))\n"
 
 
 @pytest.fixture

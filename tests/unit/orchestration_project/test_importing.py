@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from orchestration import __main__ as started
-from orchestration.importing import kept_imports
+from orchestration.project.importing import kept_imports
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_a_process_is_started_by_its_name_with_its_own_arguments(monkeypatch: py
         def main(self) -> None:
             seen.extend([*sys.argv[1:], gc.isenabled()])
 
-    monkeypatch.setitem(sys.modules, "orchestration.webserver", Process("orchestration.webserver"))
+    monkeypatch.setitem(sys.modules, "orchestration.installation.webserver", Process("orchestration.installation.webserver"))
     monkeypatch.setattr(sys, "argv", ["python -m orchestration", "webserver", "--port", "1"])
     started.main()
     assert seen == ["--port", "1", True]

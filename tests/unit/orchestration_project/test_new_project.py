@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.new_project import files, write_project
+from orchestration.project.new import files, write_project
 
 ROOT = Path(__file__).resolve().parents[3]
 

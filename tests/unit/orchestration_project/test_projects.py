@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.projects import ProjectError, find_project, import_project
+from orchestration.project.location import ProjectError, find_project, import_project
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_module_that_is_broken_is_named_with_its_line(project: Path, text: str
 
 
 def test_a_bad_declaration_is_reported_where_the_project_made_it(project: Path) -> None:
-    (project / "assets" / "orders.py").write_text("from orchestration.topics import TopicSpec\n\nORDERS = TopicSpec(name='a b')\n")
+    (project / "assets" / "orders.py").write_text("from orchestration.topics.spec import TopicSpec\n\nORDERS = TopicSpec(name='a b')\n")
     with pytest.raises(ProjectError, match=r"orders.py, line 3, cannot be loaded: ValueError: 'a b' cannot be a topic's name"):
         import_project(project)
 

@@ -6,10 +6,10 @@ from click.testing import CliRunner
 
 from orchestration.cli import surroundings
 from orchestration.cli.replay import replay
-from orchestration.marts import mart
+from orchestration.marts.mart import mart
+from orchestration.marts.reference import sql_table
 from orchestration.resources import default_resources
-from orchestration.sql import sql_table
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 
 
 @pytest.mark.parametrize("more", [["--offsets", "0:0-1"], ["--dead-letters"], ["--from", "2026-01-01"], ["--to", "2026-01-01"]], ids=str)

@@ -13,15 +13,15 @@ import pytest
 
 from log_service.broker.declared_topics import parse_declared
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
-from orchestration import project_server, served_project
-from orchestration.importing import kept_imports
-from orchestration.log_client import LogServiceError
-from orchestration.project_server import ForkedRuns, ProjectServer
+from orchestration.installation import project_server, served_project
+from orchestration.installation.project_server import ForkedRuns, ProjectServer
+from orchestration.installation.served_project import ServedProject
+from orchestration.log.client import LogServiceError
+from orchestration.project.importing import kept_imports
+from orchestration.project.mistakes import Troubles, mistaken_asset
 from orchestration.resources import default_resources
 from orchestration.sensing.failing_assets import FailingAssets
-from orchestration.served_project import ServedProject
-from orchestration.topics import TopicSpec, topic_asset
-from orchestration.troubles import Troubles, mistaken_asset
+from orchestration.topics.spec import TopicSpec, topic_asset
 from tests.unit.orchestration.memory_log import MemoryLog, MemoryPartition
 
 REFUSAL = "the topic orders could not be created: POLICY_VIOLATION: retention.ms is -1"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from log_service.supervisor.spec import ServiceContext
-from orchestration.services import asks_for_login, memory_environment, ui_environment, ui_url
+from orchestration.installation.services import asks_for_login, memory_environment, ui_environment, ui_url
 
 
 def test_runs_give_memory_back_unless_somebody_decided_otherwise() -> None:

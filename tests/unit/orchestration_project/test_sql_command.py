@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.new_project import write_project
+from orchestration.project.new import write_project
 
 
 @pytest.fixture(scope="module")

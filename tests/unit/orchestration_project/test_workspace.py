@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.projects import ProjectError
-from orchestration.workspace import other_locations
+from orchestration.project.location import ProjectError
+from orchestration.project.workspace import other_locations
 
 WORKSPACE = """
 load_from:

@@ -35,7 +35,7 @@ def test_a_checkpoint_outside_the_log_starts_a_run_that_reports_it() -> None:
     assert started(table(pending=0, is_misplaced=True)) == ("orders",)
 
 
-@pytest.mark.parametrize("why", [{"is_reminder_due": True}, {"is_tidying_due": True}], ids=str)
+@pytest.mark.parametrize("why", [{"is_upkeep_due": True}], ids=str)
 def test_offsets_to_remind_of_and_files_to_tidy_start_a_run_without_records(why: dict[str, Any]) -> None:
     assert started(table(pending=0, **why)) == ("orders",)
 

@@ -3,9 +3,9 @@
 import dagster as dg
 import pytest
 
-from orchestration.checkpoints import Checkpoint, PartitionOffsets
-from orchestration.keeping_up import decide_keeps_up
-from orchestration.lag import TopicLag, lag_of
+from orchestration.held.lag import TopicLag, lag_of
+from orchestration.held.lag_objective import decide_keeps_up
+from orchestration.offsets.planning import Checkpoint, PartitionOffsets
 from orchestration.sensing import Progress, decide_events, lag_objective
 from orchestration.sensing.objectives import objectives
 

@@ -1,7 +1,7 @@
 """Topics that are not as they are declared: what is told of them, and when."""
 
 from orchestration.sensing.topic_drift import decide_topic_drift, topic_drift_event
-from orchestration.topics import TopicSpec
+from orchestration.topics.spec import TopicSpec
 
 
 def test_a_difference_is_told_at_its_second_tick_once_until_it_changes_or_is_over() -> None:

@@ -1,0 +1,65 @@
+"""Questions in SQL from Python: ``ask("SELECT count(*) FROM clean_orders")``, over tables, marts, dead letters and topics at once.
+
+For scripts and notebooks; the command line's ``tidelog sql`` is the same. Uses the lake, the warehouse and the broker of the settings.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from orchestration.held.archive_reading import find_archive
+from orchestration.lake.tables import Lake
+from orchestration.log.client import LogServiceError
+from orchestration.log.connection import connect
+from orchestration.settings import Settings, load_settings
+from orchestration.topics.spec import TopicSpec
+from orchestration.warehouse.store import Warehouse
+from orchestration.warehouse.topics_in_sql import IncompleteAnswerWarning, TopicRelations, topic_names
+
+__all__ = ["IncompleteAnswerWarning", "ask"]
+
+
+def ask(
+    sql: str,
+    *,
+    topics: Iterable[TopicSpec] = (),
+    settings: Settings | None = None,
+    is_archive_only: bool = False,
+    timeout_ms: int | None = None,
+) -> pa.Table:
+    """Return the answer of one SELECT as an Arrow table (``.to_pandas()``, ``.to_pylist()``).
+
+    Relations are the names of lake tables and marts, ``dead_letters``, and ``topics.NAME`` for any topic, its archive included, with the
+    columns ``_partition, _offset, _timestamp, _key, _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per
+    field of their schema, too. With ``is_archive_only`` no broker is asked: a topic is what is archived of it.
+    ``timeout_ms`` bounds each request to the log service, but not the whole answer; the client's own default where it is None.
+
+    Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were archived, and where a topic is gone.
+
+    :raises WarehouseError: DuckDB cannot answer it. :raises LogServiceError: a topic is asked for, and the log service does not respond.
+    """
+    found = settings or load_settings()
+    lake = Lake(found.lake_root)
+    warehouse = Warehouse(found.warehouse_directory, lake)
+    names = topic_names(sql)
+    topics = tuple(topics)
+    schemas = {spec.name: spec.fields for spec in topics if spec.fields is not None}
+    formats = {spec.name: spec.value_format for spec in topics if spec.value_format is not None}
+    if not names:
+        return warehouse.query(sql)
+    if is_archive_only:
+        return warehouse.query(sql, TopicRelations(None, schemas, lake, formats))
+    with _advised(lake, names), connect(found.bootstrap_servers, timeout_ms=timeout_ms) as log:
+        return warehouse.query(sql, TopicRelations(log, schemas, lake, formats))
+
+
+@contextmanager
+def _advised(lake: Lake, names: Iterable[str]) -> Iterator[None]:
+    """Add to a refusal of the log service that the archives can be asked without it, where all topics have one."""
+    try:
+        yield
+    except LogServiceError as error:
+        if all(find_archive(lake, name) is not None for name in names):
+            raise LogServiceError(f"{error}. What is archived can be asked without it: --archived, or is_archive_only=True") from error
+        raise

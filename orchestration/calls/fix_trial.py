@@ -1,0 +1,94 @@
+"""A trial of fixes: which records a table would reject again if they were as their fixes say. Writes nothing, and asks no broker.
+
+A dead letter holds its record whole, so that the records are read from there. Decides nothing about what is kept, and knows no Dagster. The
+trial knows only the records that are fixed: where a replay reads others beside them, that come first and have the key of one, it cannot
+tell.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from orchestration.lake.tables import Lake
+from orchestration.letters.fixes import Fix, replay_ranges
+from orchestration.letters.table import Rejection
+from orchestration.log.client import HEADERS, RECORD_SCHEMA
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
+from orchestration.rows.uniqueness import TableKeys
+from orchestration.transforms.batch.batch import compute_batch
+from orchestration.transforms.batch.reading import read_batch
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.kinds import declared
+
+WITH_HEADERS = RECORD_SCHEMA.append(pa.field("headers", HEADERS))
+RecordPlace = tuple[str, int, int]
+"""Topic id, partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FixedLetters:
+    """Reads dead letters as the log would be read, with the values of their fixes."""
+
+    letters: Sequence[Mapping[str, Any]]
+    values: Mapping[RecordPlace, bytes | None]
+
+    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - a RangeReader
+        rows = [
+            {
+                "offset": row["_offset"],
+                "timestamp": row["_timestamp"],
+                "leader_epoch": 0,
+                "key": row["key"],
+                "value": self.values[_place_of(row)],
+                "headers": row["headers"] or [],
+            }
+            for row in self.letters
+            if row["_topic_id"] == topic_id and row["_partition"] == wanted.partition and row["_offset"] in wanted
+        ]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=WITH_HEADERS)
+
+
+def follower(name: str) -> TopicTable | None:
+    """Return the table of ``name`` whose transform can be tried. None if there is none."""
+    kind = declared(name)
+    return None if kind is None else kind.follower
+
+
+def rejected_again(
+    session: Any, lake: Lake, table: TopicTable, letters: Iterable[Mapping[str, Any]], fixes: Sequence[Fix]
+) -> dict[RecordPlace, Rejection]:
+    """Return what ``table`` would reject of the records of ``fixes``, and why. ``letters`` are its dead letters, in order.
+
+    :raises TransformError: the transform cannot be computed. :raises SparkGoneError: the warm server died meanwhile.
+    """
+    values = {(one.topic_id, one.partition, one.offset): one.value for one in fixes}
+    reader = _FixedLetters([row for row in letters if _place_of(row) in values], values)
+    snapshot = lake.snapshot(table.name) if table.unique_by else None
+    existing = None if snapshot is None else TableKeys(snapshot=snapshot)
+    found: dict[RecordPlace, Rejection] = {}
+    forgiven = {number: [one.offset for one in fixes if one.partition == number] for number in {one.partition for one in fixes}}
+    for topic_id in sorted({one.topic_id for one in fixes}):
+        kept = replay_ranges([one for one in fixes if one.topic_id == topic_id])
+        ranges = OffsetRanges(topic=table.topic.name, topic_id=topic_id, ranges=tuple(kept))
+        source = read_batch(
+            session,
+            reader,
+            ranges,
+            table.topic.fields,
+            value_format=table.topic.value_format,
+            arrow_records=ranges.count,
+            has_headers=table.has_headers,
+        )
+        try:
+            batch = compute_batch(session, table, source, existing, forgiven=forgiven)
+        finally:
+            source.release()
+        found |= {(topic_id, one.partition, one.offset): one for one in batch.rejections}
+    return found
+
+
+def _place_of(row: Mapping[str, Any]) -> RecordPlace:
+    return row["_topic_id"], row["_partition"], row["_offset"]

@@ -1,0 +1,165 @@
+"""What is read of a topic for a question: its archive as far as that reaches, and of the log what the archive does not hold.
+
+Decides which offsets come from where, so that each record comes once: the archive covers a range of each partition, the log gives what
+lies below (where the archive no longer keeps what the log does) and above. Ends are fixed when it is decided. Knows no SQL.
+Invariants: no offset is read from both; an offset that is in neither, though it lies between them, is told as a gap.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from orchestration.held.archive_reading import ArchivedTopic, archived_topic, find_archive, newest_topic_id
+from orchestration.lake.tables import Lake
+from orchestration.log.client import LogClient
+from orchestration.offsets.planning import PartitionOffsets
+from orchestration.offsets.ranges import OffsetRange
+
+NO_OFFSET = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a scan can concern: partitions (None: all), offsets [start, end), timestamps from ``from_ms`` on and below ``to_ms``."""
+
+    partitions: frozenset[int] | None = None
+    start: int = 0
+    end: int = NO_OFFSET
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def both(self, other: "Bounds") -> "Bounds":
+        """Return what is in both."""
+        sets = [one for one in (self.partitions, other.partitions) if one is not None]
+        from_times = [one for one in (self.from_ms, other.from_ms) if one is not None]
+        to_times = [one for one in (self.to_ms, other.to_ms) if one is not None]
+        return Bounds(
+            partitions=frozenset.intersection(*sets) if sets else None,
+            start=max(self.start, other.start),
+            end=min(self.end, other.end),
+            from_ms=max(from_times, default=None),
+            to_ms=min(to_times, default=None),
+        )
+
+    def either(self, other: "Bounds") -> "Bounds":
+        """Return bounds that hold all that is in one or the other."""
+        has_sets = self.partitions is not None and other.partitions is not None
+        return Bounds(
+            partitions=(self.partitions or frozenset()) | (other.partitions or frozenset()) if has_sets else None,
+            start=min(self.start, other.start),
+            end=max(self.end, other.end),
+            from_ms=None if self.from_ms is None or other.from_ms is None else min(self.from_ms, other.from_ms),
+            to_ms=None if self.to_ms is None or other.to_ms is None else max(self.to_ms, other.to_ms),
+        )
+
+    def cut(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Return what of ``ranges`` lies within the partitions and offsets."""
+        found = []
+        for one in ranges:
+            start, end = max(one.start, self.start), min(one.end, self.end)
+            if start < end and (self.partitions is None or one.partition in self.partitions):
+                found.append(OffsetRange(partition=one.partition, start=start, end=end))
+        return found
+
+
+EVERYTHING = Bounds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRead:
+    """What is read for a question: ranges of the archive and of the log, and offsets that are in neither."""
+
+    archived: tuple[OffsetRange, ...] = ()
+    live: tuple[OffsetRange, ...] = ()
+    gaps: tuple[OffsetRange, ...] = ()
+    bounds: Bounds = field(default=EVERYTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource:
+    """Where a topic's records are. ``log`` is None where only the archive is asked, ``archive`` where there is none."""
+
+    topic: str
+    topic_id: str | None
+    log: LogClient | None
+    archive: ArchivedTopic | None
+    offsets: tuple[PartitionOffsets, ...] = ()
+
+    def read(self, bounds: Bounds) -> TopicRead:
+        """Return what lies within ``bounds``."""
+        partitions = [one.partition for one in self.offsets] if self.log is not None else self.archive.partitions if self.archive else ()
+        archived = {} if self.archive is None else self.archive.ranges(partitions)
+        live, gaps = beside(self.offsets, archived)
+        gaps += [] if self.archive is None else kept_holes(self.archive.holes(partitions), archived)
+        return TopicRead(
+            archived=tuple(bounds.cut(archived.values())),
+            live=tuple(self._within_times(bounds.cut(live), bounds)),
+            gaps=tuple(bounds.cut(sorted(gaps))),
+            bounds=bounds,
+        )
+
+    def _within_times(self, ranges: Sequence[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
+        """Let the log say from where on times are: from the first record that is young enough.
+
+        Nothing says up to where: an older record may stand behind a younger one. Also where the log stamps records itself: clocks of
+        leaders differ, and a topic may have had producers' times before.
+        """
+        if self.log is None or not ranges or bounds.from_ms is None:
+            return list(ranges)
+        starts = self.log.offsets_at(self.topic, bounds.from_ms)
+        found = []
+        for one in ranges:
+            first = starts.get(one.partition)
+            start = one.end if first is None else max(one.start, first)
+            if start < one.end:
+                found.append(OffsetRange(partition=one.partition, start=start, end=one.end))
+        return found
+
+    def batches(self, read: TopicRead, columns: Collection[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the records of ``read``, each batch with its partition: first the archive's. ``columns`` are those that are wanted."""
+        if self.archive is not None and read.archived:
+            yield from self.archive.records.batches(read.archived, columns, from_ms=read.bounds.from_ms, to_ms=read.bounds.to_ms)
+        if self.log is not None and read.live:
+            reader = self.log.range_reader()
+            for one in read.live:
+                for batch in reader(self.topic, one, topic_id=self.topic_id):
+                    yield one.partition, batch
+
+
+def beside(offsets: Iterable[PartitionOffsets], archived: Mapping[int, OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """Return what the log holds beside the archive, and the gaps: offsets behind the archive's end that the log no longer holds."""
+    live, gaps = [], []
+    for one in offsets:
+        covered = archived.get(one.partition)
+        first, after = (one.log_start_offset, one.log_start_offset) if covered is None else (covered.start, covered.end)
+        pieces = [(one.log_start_offset, min(first, one.last_stable_offset)), (max(after, one.log_start_offset), one.last_stable_offset)]
+        live += [OffsetRange(partition=one.partition, start=start, end=end) for start, end in pieces if start < end]
+        if after < one.log_start_offset:
+            gaps.append(OffsetRange(partition=one.partition, start=after, end=one.log_start_offset))
+    return live, gaps
+
+
+def kept_holes(holes: Iterable[OffsetRange], archived: Mapping[int, OffsetRange]) -> list[OffsetRange]:
+    """Return what of ``holes`` lies in what is archived: older ones do not matter once what was before them is kept no longer."""
+    return [one for one in holes if one.partition in archived and one.start > archived[one.partition].start]
+
+
+def find_source(topic: str, log: LogClient | None, lake: Lake | None) -> TopicSource | None:
+    """Return where the records of ``topic`` are now, None where there is neither topic nor archive.
+
+    The archive is looked at after the log: what retention had removed from the log by then, it holds.
+
+    :raises LogServiceError: the log service does not respond.
+    """
+    description = None if log is None else log.describe_topic(topic)
+    offsets = log.partition_offsets(topic) if log is not None and description is not None else ()
+    snapshot = None if lake is None else find_archive(lake, topic)
+    archive = None
+    topic_id = None if description is None else description.topic_id
+    if snapshot is not None:
+        topic_id = topic_id or newest_topic_id(archived_topic(snapshot, "").files)
+        archive = archived_topic(snapshot, topic_id or "")
+    if description is None:
+        return None if archive is None else TopicSource(topic=topic, topic_id=topic_id, log=None, archive=archive)
+    return TopicSource(topic=topic, topic_id=topic_id, log=log, archive=archive, offsets=offsets)

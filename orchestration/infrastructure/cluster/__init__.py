@@ -1,0 +1,11 @@
+"""The cluster as managed infrastructure: an asset with checks, a sensor for changes, and jobs.
+
+``asset`` looks at the cluster and judges it; ``sensor`` does the same at short intervals and tells of changes; ``jobs`` rebalance it, give
+new brokers their share, empty a broker, and restart brokers one by one, each as a dry run unless its config says otherwise.
+"""
+
+from orchestration.infrastructure.cluster.asset import cluster_asset
+from orchestration.infrastructure.cluster.jobs import cluster_jobs
+from orchestration.infrastructure.cluster.sensor import cluster_sensor
+
+__all__ = ["cluster_asset", "cluster_jobs", "cluster_sensor"]

@@ -1,0 +1,279 @@
+"""Jobs that operate the cluster: rebalance, add, remove, roll. Each only shows its plan unless ``dry_run`` is false in its config.
+
+The plans are those of ``tidelog cluster``. A run that is cancelled leaves the moves that are under way to the cluster, throttled, as Ctrl-C
+does there. Brokers are started, restarted and stopped only where ``tidelog up`` runs the cluster's nodes on the data directory.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import dagster as dg
+from pydantic import Field
+
+from log_service.client import BlockingAdmin
+from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers
+from log_service.cluster_operations.moving import Mover
+from log_service.cluster_operations.reading import read_layout, read_state
+from log_service.cluster_operations.removal import remove_broker
+from log_service.cluster_operations.rolling import RollingRestart, brokers_to_restart
+from log_service.cluster_operations.waiting import ClusterNotReady, wait_until_serving
+from log_service.cluster_plans import plans
+from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+from log_service.cluster_plans.plan import Plan
+from log_service.common.errors import ConfigError, StorageError
+from log_service.supervisor.control import ControlRefused
+from log_service.supervisor.installation import Installation
+from log_service.supervisor.nodes import ClusterSpec
+from orchestration.log.client import LogServiceError
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.settings import load_settings
+
+POLL_S = 1.0
+TOLD_EVERY_S = 10.0
+DEFAULT_THROTTLE = 50 << 20
+INTERNAL_FACTOR = 3
+SHOWN_MOVES = 200
+
+
+class PlanConfig(dg.Config):
+    """What every plan is told. ``throttle_bytes`` a second for each broker; 0 is none."""
+
+    dry_run: bool = True
+    throttle_bytes: int = DEFAULT_THROTTLE
+
+    @property
+    def throttle(self) -> int | None:
+        """The throttle, None for none."""
+        return self.throttle_bytes or None
+
+
+class RebalanceConfig(PlanConfig):
+    """``even_bytes``: even out bytes, too, to within a tenth of the mean."""
+
+    even_bytes: bool = False
+
+
+class AddConfig(PlanConfig):
+    """``brokers`` that have joined; all that have no replicas where none is named. ``start``: one more node of ``tidelog up`` first."""
+
+    brokers: list[int] = Field(default_factory=list)
+    start: bool = False
+
+
+class RemoveConfig(PlanConfig):
+    """``broker`` that is to leave."""
+
+    broker: int
+
+
+class RollConfig(dg.Config):
+    """``brokers`` to restart; all where none is named."""
+
+    dry_run: bool = True
+    brokers: list[int] = Field(default_factory=list)
+
+
+def cluster_jobs() -> list[dg.JobDefinition]:
+    """Return the jobs."""
+    return [cluster_rebalance, cluster_add, cluster_remove, cluster_roll]
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn what cannot be into the run's failure, without trying again: it would be refused again."""
+    try:
+        yield
+    except (PlanRefused, ControlRefused, ClusterNotReady, LogServiceError, StorageError) as error:
+        raise dg.Failure(description=str(error), allow_retries=False) from error
+
+
+def _done(context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterLayout, plan: Plan, *, is_dry: bool) -> bool:
+    """Show a plan and carry it out unless this is a dry run; return whether the cluster is as the plan wants it."""
+    problems = plans.lack_of_room(layout, plan)
+    moves = [f"{move.where}: {','.join(map(str, move.before))} -> {','.join(map(str, move.after))}" for move in plan.moves]
+    context.add_output_metadata(
+        {
+            "moves": len(plan.moves),
+            "copied_replicas": plan.copied_replicas,
+            "copied_bytes": plan.copied_bytes,
+            "expected_seconds": plan.expected_seconds or 0.0,
+            "dry_run": is_dry,
+            "plan": dg.MetadataValue.md(
+                "\n".join(f"- {line}" for line in [*plan.notes, *problems, *moves[:SHOWN_MOVES]]) or "nothing to do"
+            ),
+        }
+    )
+    if problems and not is_dry:
+        raise PlanRefused(f"nothing was changed: {problems[0]}")
+    if is_dry or plan.is_empty:
+        return plan.is_empty
+    _carry_out(context, Mover(admin, plan))
+    return True
+
+
+def _carry_out(context: dg.OpExecutionContext, mover: Mover) -> None:
+    mover.begin()
+    told_at = time.monotonic()
+    progress = mover.step()
+    while not mover.is_done:
+        time.sleep(POLL_S)
+        progress = mover.step()
+        if time.monotonic() - told_at > TOLD_EVERY_S:
+            context.log.info(
+                "%d of %d moves, %d of %d bytes", progress.complete, progress.total, progress.copied_bytes, progress.total_bytes
+            )
+            told_at = time.monotonic()
+    mover.finish()
+    for problem in mover.problems():
+        context.log.warning("%s", problem)
+
+
+@dg.op(description="Even out replicas and leaders")
+def rebalance(context: dg.OpExecutionContext, config: RebalanceConfig, log_service: LogServiceResource) -> None:
+    """Even out replicas and leaders."""
+    with _refusals(), log_service.open_admin() as admin:
+        layout = read_layout(admin)
+        plan = plans.rebalance(layout, throttle_bytes=config.throttle, byte_tolerance=0.1 if config.even_bytes else None)
+        _done(context, admin, layout, plan, is_dry=config.dry_run)
+
+
+@dg.op(description="Give new brokers their share")
+def add(context: dg.OpExecutionContext, config: AddConfig, log_service: LogServiceResource) -> None:
+    """Give new brokers their share."""
+    with _refusals(), log_service.open_admin() as admin:
+        layout = read_layout(admin)
+        refuse_unknown_brokers(admin, layout, config.brokers)
+        if config.start:
+            layout = _with_one_more(context, admin, layout, config)
+        plan = plans.join(layout, config.brokers, INTERNAL_FACTOR, throttle_bytes=config.throttle)
+        _done(context, admin, layout, plan, is_dry=config.dry_run)
+
+
+def _with_one_more(context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterLayout, config: AddConfig) -> ClusterLayout:
+    """Have one more node started, and return the cluster with it; a dry run starts none."""
+    if config.brokers:
+        raise PlanRefused("start starts a broker with the next id: name no brokers with it")
+    nodes = _own_nodes(admin)
+    if nodes is None:
+        raise PlanRefused(
+            f"{_no_installation()}, so this job cannot start a broker: start it where it is to run, and run the job again without start"
+        )
+    if config.dry_run:
+        return layout.with_one_more(nodes.next_node_id, nodes.rack or None)
+    node_id = _installation().start_one_more()
+    wait_until_serving(admin, node_id, context.log.info)
+    context.log.info("broker %d has joined", node_id)
+    return read_layout(admin)
+
+
+@dg.op(description="Empty a broker and have the cluster forget it")
+def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: LogServiceResource) -> None:
+    """Empty a broker; have it stopped and forgotten where ``tidelog up`` runs it, or it is down already."""
+    with _refusals(), log_service.open_admin() as admin:
+        layout = read_layout(admin)
+        refuse_removal(admin, layout, config.broker)
+        is_running = not layout.broker(config.broker).is_fenced
+        if is_running:
+            _refuse_to_stop(admin, config.broker)
+        said = remove_broker(
+            admin,
+            layout,
+            config.broker,
+            throttle_bytes=config.throttle,
+            is_carried_out=not config.dry_run,
+            carry_out=lambda seen, plan: _done(context, admin, seen, plan, is_dry=config.dry_run),
+            stop=_installation().stop_for_good if is_running else None,
+            say=context.log.warning,
+        )
+        if said:
+            context.log.info("%s", said)
+
+
+@dg.op(description="Restart brokers one by one")
+def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: LogServiceResource) -> None:
+    """Restart brokers one by one, each while the cluster can be without it."""
+    with _refusals(), log_service.open_admin() as admin:
+        state = read_state(admin)
+        order = brokers_to_restart(admin, state, config.brokers)
+        context.add_output_metadata({"order": ", ".join(map(str, order)), "dry_run": config.dry_run})
+        if not config.dry_run:
+            _refuse_to_restart(admin, order)
+            rolling = RollingRestart(admin, state, order, _installation().restart, lambda text: context.log.info("%s", text))
+            try:
+                rolling.run()
+            finally:
+                for line in rolling.left_behind():
+                    context.log.info("%s", line)
+
+
+def _own_nodes(admin: BlockingAdmin) -> ClusterSpec | None:
+    """Return the nodes of this installation where it runs and its cluster is the one that ``admin`` asks; None elsewhere."""
+    return _installation().nodes_of(admin.describe_cluster().cluster_id)
+
+
+def _installation() -> Installation:
+    return Installation(load_settings().data_directory)
+
+
+def _no_installation() -> str:
+    return f"no tidelog up on {_installation().data} runs nodes of this cluster"
+
+
+def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
+    """Refuse brokers that the supervisor of this installation does not run, before any is restarted.
+
+    Raises:
+        PlanRefused: there are some.
+    """
+    nodes = _own_nodes(admin)
+    own = {node.node_id for node in nodes.nodes} if nodes is not None else set()
+    strange = [each for each in sorted(order) if each not in own]
+    if strange:
+        which = f"broker {strange[0]} is no node" if len(strange) == 1 else f"brokers {', '.join(map(str, strange))} are no nodes"
+        raise PlanRefused(
+            f"{which} of a tidelog up on {_installation().data}, so this job cannot restart "
+            f"{'it' if len(strange) == 1 else 'them'}: see tidelog cluster roll --command. Nothing was restarted"
+        )
+
+
+def _refuse_to_stop(admin: BlockingAdmin, broker_id: int) -> None:
+    """Refuse a broker that serves and that the supervisor of this installation cannot stop for good, before anything is changed.
+
+    Raises:
+        PlanRefused: no ``tidelog up`` on the data directory runs it, or the files of all nodes name it as a controller.
+    """
+    nodes = _own_nodes(admin)
+    if nodes is None or all(node.node_id != broker_id for node in nodes.nodes):
+        raise PlanRefused(
+            f"broker {broker_id} serves, and no tidelog up on {_installation().data} runs it, so this job cannot stop it: empty "
+            f"it with tidelog cluster drain {broker_id} --execute, stop it, and run the job again"
+        )
+    try:
+        nodes.without(broker_id)
+    except ConfigError as error:
+        raise PlanRefused(str(error)) from error
+
+
+@dg.job(description="Even out replicas and leaders; a dry run unless dry_run is false")
+def cluster_rebalance() -> None:
+    """Even out replicas and leaders."""
+    rebalance()
+
+
+@dg.job(description="Give new brokers their share; a dry run unless dry_run is false")
+def cluster_add() -> None:
+    """Give new brokers their share."""
+    add()
+
+
+@dg.job(description="Empty a broker and have the cluster forget it; a dry run unless dry_run is false")
+def cluster_remove() -> None:
+    """Empty a broker and have the cluster forget it."""
+    remove()
+
+
+@dg.job(description="Restart brokers one by one; a dry run unless dry_run is false")
+def cluster_roll() -> None:
+    """Restart brokers one by one."""
+    restart()

@@ -1,0 +1,143 @@
+"""The project's code server: Dagster's own, with run processes that are forked from one that has imported everything already.
+
+``python -m orchestration code_server --socket PATH``, in the project's folder. Each process that
+reaches it can have code run: it listens on a Unix socket, which lies where its owner alone can come
+(``code_socket``).
+
+Dagster's server spawns an interpreter per run, which imports Dagster, Spark, Delta and the project anew: seconds of work before each run.
+Here it forks them (``orchestration.installation.preload``).
+A run process is a child of the fork server, which is a child of this process, all in one session, so that they end together. The first such
+process warms Spark up (``transforms.rehearsal``).
+"""
+
+import argparse
+import logging
+import multiprocessing
+import sys
+import threading
+import traceback
+from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import Any
+
+from dagster._core.errors import DagsterUserCodeLoadError
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.utils import FuturesAwareThreadPoolExecutor
+from dagster._grpc.server import DagsterGrpcServer
+from dagster._utils.interrupts import setup_interrupt_handlers
+from dagster._utils.log import configure_loggers
+
+from orchestration.installation.code_watch import tell_loaded
+from orchestration.installation.event_storage import shared_connections
+from orchestration.installation.instance import PROJECT_LOCATION
+from orchestration.installation.plain_log import write_plainly
+from orchestration.installation.project_server import ProjectServer
+from orchestration.installation.served_project import ServedProject
+from orchestration.project.importing import kept_imports
+from orchestration.project.location import DEFINITIONS, root_cause
+from orchestration.project.mistakes import Troubles
+from orchestration.settings import HOME_VARIABLE, process_environment
+
+PRELOADED = "orchestration.installation.preload"
+MAX_WORKERS = 16
+
+
+def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None) -> None:
+    """Serve the project of the current directory on a Unix socket until SIGTERM or SIGINT.
+
+    ``is_watching`` loads the project anew when a file of it changes. ``complaint`` is the file that says what is wrong with the project; it
+    is empty while nothing is.
+    """
+    setup_interrupt_handlers()
+    write_plainly()
+    configure_loggers(log_level="WARNING")
+    logger = logging.getLogger("dagster.code_server")
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload([PRELOADED])
+    forkserver.ensure_running()  # it imports while we load, so that the first run need not wait
+    ended = threading.Event()
+    home = process_environment().get(HOME_VARIABLE)
+    project = ServedProject(logger, Troubles(complaint), Path(home) if home else None)
+
+    def tell(fault: str | None) -> None:
+        tell_loaded(socket_path)
+        project.settle(fault)
+
+    executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
+    with kept_imports():
+        servicer = ProjectServer(
+            forking=forking,
+            server_termination_event=ended,
+            logger=logger,
+            loadable_target_origin=LoadableTargetOrigin(
+                executable_path=sys.executable, working_directory=str(Path.cwd()), module_name=DEFINITIONS
+            ),
+            location_name=PROJECT_LOCATION,
+            server_threadpool_executor=executor,
+            on_reloaded=tell,
+        )
+    if is_watching:
+        servicer.watch_project(ended)
+    server = DagsterGrpcServer(
+        server_termination_event=ended, dagster_api_servicer=servicer, socket=str(socket_path), logger=logger, threadpool_executor=executor
+    )
+    project.settle(None)
+    threading.Thread(target=project.look_after, args=(ended,), name="look-after", daemon=True).start()
+    threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
+    wait_without_looking(server.server, ended)
+    try:
+        with shared_connections():
+            server.serve()  # type: ignore[no-untyped-call]
+    except KeyboardInterrupt:
+        logger.info("interrupted")
+
+
+def wait_without_looking(server: Any, ended: threading.Event) -> None:
+    """Have the wait for the server's end begin when ``ended`` is set, which stops it: gRPC looks ten times a second whether it is there.
+
+    From then on the project is no longer loaded as it was: a tick that waits for records ends with its wait, because the server's end waits
+    for it.
+    """
+    wait_for_termination = server.wait_for_termination
+
+    def wait(timeout: float | None = None) -> bool:
+        is_ended = True
+        try:
+            is_ended = ended.wait(timeout)
+        finally:
+            if is_ended:
+                sys.modules.pop(DEFINITIONS, None)
+        return is_ended and bool(wait_for_termination(timeout))
+
+    server.wait_for_termination = wait
+
+
+def start_rehearsal(forking: BaseContext) -> None:
+    """Warm Spark up in a process of its own, which starts when the fork server has imported everything."""
+    forking.Process(target=rehearse_once, daemon=True).start()  # type: ignore[attr-defined]  # of every context, says typeshed of none
+
+
+def rehearse_once() -> None:
+    """What the process does; imported there, where it is at hand already."""
+    from orchestration.transforms.rehearsal import rehearse  # noqa: PLC0415 - seconds of import that this process does without
+
+    rehearse()
+
+
+def main() -> None:
+    """Read the address and serve."""
+    parser = argparse.ArgumentParser(prog="python -m orchestration code_server")
+    parser.add_argument("--socket", type=Path, required=True)
+    parser.add_argument("--watch", action="store_true")
+    parser.add_argument("--complaint", type=Path)
+    arguments = parser.parse_args()
+    try:
+        serve(arguments.socket, is_watching=arguments.watch, complaint=arguments.complaint)
+    except DagsterUserCodeLoadError as error:
+        traceback.print_exception(error)
+        sys.exit(root_cause(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Run Dagster's daemon with loops that look when it is of use.
+
+``python -m orchestration daemon run ...`` takes Dagster's arguments.
+
+A sensor's tick that waits for records is of use only while it runs. With ticks in threads Dagster looks every five seconds whether a
+sensor may tick again, and until then no tick waits: half of that would be the largest part of a record's way to its row. Here a tick is
+followed by the next one at once, and loops that have nothing to see look more seldom than Dagster's (``pace``).
+Dagster has no setting for either.
+
+A loop of the daemon that hangs is told in Dagster's log, and nothing more happens. Here it ends the sign of life, so that the supervisor
+starts the daemon again.
+"""
+
+import logging
+import sys
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+from dagster._daemon.cli import main as run_daemon
+from dagster._daemon.daemon import DagsterDaemon
+
+from orchestration.installation.code_watch import ask_seldom
+from orchestration.installation.daemon.heartbeat import Loops, start_heartbeat
+from orchestration.installation.daemon.pace import Pause, paced
+from orchestration.installation.plain_log import write_plainly
+from orchestration.settings import SettingsError, instance_home
+
+
+class DaemonLoop:
+    """A loop of Dagster's; it notes the time of a step, each half a minute at most."""
+
+    def __init__(self, daemon: DagsterDaemon[Any]) -> None:
+        self._daemon = daemon
+        self.name = f"the loop of the {daemon.daemon_type()} daemon"
+
+    def progress(self) -> Hashable:
+        """Return the time of the last step that was noted."""
+        return self._daemon._last_heartbeat_time  # noqa: SLF001 - Dagster tells it nowhere else but in its storage
+
+
+def watch_loops(loops: Loops) -> None:
+    """Have every loop that is begun from now on added to ``loops``, and pause for as long as is of use."""
+    run_loop = DagsterDaemon.run_daemon_loop
+
+    def run_watched(daemon: DagsterDaemon[Any], context: Any, daemon_uuid: str, ended: Pause, *intervals: Any) -> None:
+        loops.add(DaemonLoop(daemon))
+        run_loop(daemon, context, daemon_uuid, paced(daemon, context, ended), *intervals)  # type: ignore[arg-type]  # an Event to Dagster
+
+    DagsterDaemon.run_daemon_loop = run_watched  # type: ignore[assignment, method-assign]
+
+
+def main() -> None:
+    """Run the daemon until it is told to stop. Dagster's other commands, and its help, are as they are: no loop runs in them."""
+    given = sys.argv[1:]
+    if "run" in given and "--help" not in given:
+        try:
+            home = instance_home()
+        except SettingsError as error:
+            sys.exit(f"python -m orchestration daemon: {error}")
+        prepare(home)
+    run_daemon()
+
+
+def prepare(home: Path) -> None:
+    """Have the loops of this process look when it is of use, and give the sign of life in the instance's folder ``home``."""
+    write_plainly()
+    loops = Loops()
+    watch_loops(loops)
+    start_heartbeat(home, loops, logging.getLogger("dagster.daemon").warning)
+    ask_seldom()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What every run needs, imported once: run processes are forked from the process that imported this module, and start in a tenth of a
+second.
+
+Decides only what is worth importing early; importing this module does it. A project that cannot be imported is the code server's to
+report, so it is passed over here. Invariant: nothing imported here starts a thread of its own, opens a connection or a JVM: a fork takes
+none of these along.
+"""
+
+import contextlib
+from importlib import import_module
+
+from orchestration.project.importing import kept_imports
+from orchestration.settings import export_environment
+
+MODULES = (
+    "dagster._core.execution.api",
+    "dagster._grpc.impl",
+    "deltalake",
+    "duckdb",
+    "great_expectations",
+    "great_expectations.expectations.expectation_configuration",
+    "orchestration.log.connection",
+    "orchestration.transforms.rehearsal",
+    "pyarrow.dataset",
+    "pyspark.sql.connect.session",
+)
+
+
+def import_all() -> None:
+    """Import the platform's own needs, then the project."""
+    export_environment({"GX_ANALYTICS_ENABLED": "false"})
+    for name in MODULES:
+        import_module(name)
+    with contextlib.suppress(Exception):
+        import_module("orchestration.definitions").defs.get_repository_def()
+
+
+with kept_imports():
+    import_all()

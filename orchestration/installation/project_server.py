@@ -1,0 +1,115 @@
+"""The code server's servicer: Dagster's own, which can load the project anew, and whose runs are forked.
+
+"Reload definitions" in the UI forgets what was imported from the project, imports it again in this process, and tells Dagster's other
+processes by a new server id. Runs are forked from a process that imported the project once, at its start; a run that is asked for after a
+reload forgets that copy first. A project that cannot be loaded is Dagster's load error until the next reload; runs that go on are not
+touched.
+
+Invariants: runs never see a mixture of old and new modules; a reload keeps no lock while the project is imported that a run needs.
+"""
+
+import gc
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from dagster._grpc.__generated__.dagster_api_pb2 import ReloadCodeReply
+from dagster._grpc.server import DagsterApiServer, LoadedRepositories
+from dagster._utils.error import serializable_error_info_from_exc_info
+
+from orchestration.project.location import forget_project, root_cause, watched_files
+
+WATCH_INTERVAL_S = 1.0
+
+
+class ForkedRuns:
+    """What the server takes for multiprocessing's context: its processes import the project anew where it was reloaded since the fork."""
+
+    def __init__(self, forking: BaseContext) -> None:
+        self._forking = forking
+        self.reload_count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._forking, name)
+
+    def Process(self, *, target: Callable[..., object], args: Sequence[object]) -> BaseProcess:  # noqa: N802 - multiprocessing's name
+        """Return a process that runs ``target`` with the project as it is now."""
+        process: BaseProcess = self._forking.Process(target=run_with_project, args=(self.reload_count, target, args))  # type: ignore[attr-defined]
+        return process
+
+
+def run_with_project(reload_count: int, target: Callable[..., object], args: Sequence[object]) -> None:
+    """Run ``target`` in a forked process; what the fork brought along of the project is forgotten where it was reloaded since."""
+    if reload_count:
+        forget_project(Path.cwd())
+    target(*args)
+
+
+class ProjectServer(DagsterApiServer):
+    """Serves the project of the current directory. The keywords are those of Dagster's server."""
+
+    def __init__(self, *, forking: BaseContext, location_name: str, on_reloaded: Callable[[str | None], None], **settings: Any) -> None:
+        super().__init__(location_name=location_name, **settings)
+        self._on_reloaded = on_reloaded
+        self._location_name = location_name
+        self._runs = ForkedRuns(forking)
+        self._mp_ctx = self._runs  # type: ignore[assignment]  # Dagster's server has no option for it
+
+    def ReloadCode(self, _request: object, _context: object) -> ReloadCodeReply:  # noqa: N802 - gRPC's name
+        """Load the project anew: what "Reload definitions" asks for."""
+        self.reload_project()
+        return ReloadCodeReply()
+
+    def reload_project(self) -> None:
+        """Load the project anew; one that cannot be loaded is the location's error until it can.
+
+        ``on_reloaded`` is told why it cannot, None where it can.
+        """
+        fault = None
+        gc.unfreeze()  # what was imported of the project before is garbage from now on
+        with self._reload_lock:
+            forget_project(Path.cwd())
+            self._runs.reload_count += 1
+            try:
+                self._loaded_repositories = LoadedRepositories(
+                    self._loadable_target_origin,
+                    entry_point=self._entry_point,
+                    container_image=self._container_image,
+                    container_context=self._container_context,
+                    code_location_name=self._location_name,
+                )
+                self._serializable_load_error = None
+            except Exception as error:  # noqa: BLE001 - a project may raise anything
+                self._serializable_load_error = serializable_error_info_from_exc_info(sys.exc_info())
+                fault = root_cause(error)
+                self._logger.warning("%s", fault)
+            self._server_id = str(uuid4())
+        self._on_reloaded(fault)
+
+    def watch_project(self, ended: threading.Event) -> None:
+        """Reload whenever a file of the project changes, until ``ended``."""
+        threading.Thread(target=self._watch, args=(ended,), name="watch-project", daemon=True).start()
+
+    def _watch(self, ended: threading.Event) -> None:
+        seen = dict(_stamps())
+        while not ended.wait(WATCH_INTERVAL_S):
+            now = dict(_stamps())
+            if now != seen:
+                self._logger.warning("the project changed: loading it anew")
+                importlib.invalidate_caches()
+                self.reload_project()
+            seen = now
+
+
+def _stamps() -> Iterator[tuple[Path, int]]:
+    for path in watched_files(Path.cwd()):
+        try:
+            yield path, path.stat().st_mtime_ns
+        except FileNotFoundError:
+            continue

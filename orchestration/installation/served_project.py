@@ -1,0 +1,124 @@
+"""A project while it is served: its topics are created, and what is wrong with it is told at the terminal and in ``tidelog status``.
+
+Told are mistakes that were set aside while it loaded, topics that are not as they are declared, and assets whose last run failed. Decides
+how often each is looked at. Topics are created, and brought up to their declarations, when the project is loaded; what differs later was
+somebody's doing and is told, not undone. Looking stops nothing that is served: what cannot be looked at is told in the log.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+
+import dagster as dg
+
+from log_service.supervisor.components import DECLARED_TOPICS_FILE
+from orchestration.installation.declare import write_declared
+from orchestration.installation.instance import open_instance
+from orchestration.log.client import LogServiceError
+from orchestration.log.connection import connect
+from orchestration.project.location import DEFINITIONS
+from orchestration.project.mistakes import Troubles, mistakes
+from orchestration.sensing.failing_assets import FailingAssets
+from orchestration.settings import SettingsError, load_settings
+from orchestration.topics.spec import differences, reconcile_all, topic_specs
+
+RECONCILE_TIMEOUT_MS = 10_000
+LOOK_INTERVAL_S = 5.0
+LOOKS_PER_RECONCILE = 6
+PROJECT, TOPICS, ASSETS = "project", "topics", "assets"
+"""The parts of what is wrong."""
+
+
+class ServedProject:
+    """The project of a code server; ``home`` is the folder of its instance of Dagster, None where it has none."""
+
+    def __init__(self, logger: logging.Logger, troubles: Troubles, home: Path | None) -> None:
+        self._logger = logger
+        self._troubles = troubles
+        self._home = home
+        self._assets: tuple[dg.AssetsDefinition, ...] = ()
+        self._are_topics_settled = True
+
+    def settle(self, fault: str | None) -> None:
+        """Tell why the project could not be loaded, or of one that was what is wrong with it all the same; create its topics."""
+        if fault is not None:
+            self._troubles.tell(PROJECT, [fault])
+            return
+        self.take(import_module(DEFINITIONS).defs.get_repository_def().assets_defs_by_key.values())
+
+    def take(self, assets: Iterable[dg.AssetsDefinition]) -> None:
+        """Look after ``assets`` from now on: tell the mistakes among them, and create the topics."""
+        self._assets = tuple(assets)
+        self._declare()
+        found = mistakes(self._assets)
+        for mistake in found:
+            self._logger.warning("%s", mistake)
+        self._troubles.tell(PROJECT, found)
+        self.reconcile_topics()
+
+    def _declare(self) -> None:
+        """Tell the brokers of an installation what is declared, for topics that clients ask for first."""
+        if self._home is None:
+            return
+        try:
+            write_declared(load_settings().data_directory / DECLARED_TOPICS_FILE, Path.cwd().resolve(), topic_specs(self._assets))
+        except (OSError, SettingsError) as error:
+            self._logger.warning("the declared topics could not be written for the brokers: %s", error)
+
+    def look_at_topics(self) -> None:
+        """Tell in which ways topics are not as they are declared: somebody changed, deleted or created them meanwhile."""
+        try:
+            with connect(load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS) as client:
+                found = differences(client, topic_specs(self._assets))
+        except (LogServiceError, SettingsError) as error:
+            self._tell_of_topics([f"the declared topics were not looked at: {error}"])
+            return
+        self._tell_of_topics([one for each in found.values() for one in each])
+
+    def reconcile_topics(self) -> None:
+        """Create the topics that are declared before a producer does: the broker would create them its own way.
+
+        A log service that is away stops no server; it is asked again with a later look.
+        """
+        try:
+            with connect(load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS) as client:
+                changes = reconcile_all(client, topic_specs(self._assets))
+        except (LogServiceError, SettingsError) as error:
+            self._are_topics_settled = False
+            self._tell_of_topics([f"the declared topics were not looked at: {error}"])
+            return
+        for topic, change in changes.items():
+            if change.is_change:
+                self._logger.warning("topic %s: %s", topic, change.summary)
+        notes = [note for change in changes.values() for note in change.notes]
+        self._are_topics_settled = not notes
+        self._tell_of_topics(notes)
+
+    def _tell_of_topics(self, sentences: Sequence[str]) -> None:
+        if self._troubles.tell(TOPICS, sentences):
+            for sentence in sentences:
+                self._logger.warning("%s", sentence)
+
+    def look_after(self, ended: threading.Event) -> None:
+        """Look every few seconds, until ``ended``."""
+        with ExitStack() as opened:
+            failing: FailingAssets | None = None
+            count = 0
+            while not ended.wait(LOOK_INTERVAL_S):
+                count += 1
+                try:
+                    if failing is None and self._home is not None:
+                        failing = FailingAssets(opened.enter_context(open_instance(self._home)))
+                    self.look(failing, is_turn_of_topics=count % LOOKS_PER_RECONCILE == 0)
+                except Exception:  # what Dagster's storage raises is of many kinds, and the next look may do
+                    self._logger.exception("what is wrong with the project cannot be looked at")
+
+    def look(self, failing: FailingAssets | None, *, is_turn_of_topics: bool) -> None:
+        """Look once; topics only at their turn. Where something kept them from being as declared, that is tried again."""
+        if is_turn_of_topics:
+            self.look_at_topics() if self._are_topics_settled else self.reconcile_topics()
+        if failing is not None:
+            self._troubles.tell(ASSETS, failing.look({key for asset in self._assets for key in asset.keys}))

@@ -1,0 +1,5 @@
+"""Access to Dagster's UI.
+
+- ``guard``: requests that a page of another site makes. ``login``: the login page.
+- ``sessions``: users who have logged in. ``users``: passwords and rights, as the cluster has them.
+"""

@@ -1,0 +1,166 @@
+"""Sessions of Dagster's UI: who has logged in, for how long, and whether the right is still there.
+
+They are kept in the memory of the webserver, so that a restart ends them all. A browser holds a random
+token, and the server its digest. Invariants: a session ends an hour after its last request, twelve
+hours after its login, and as soon as the cluster refuses user, password or right, which it is asked
+every minute; one that the cluster cannot be asked about goes on until then, because an outage is when
+the UI is needed.
+"""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from log_service.client import ConfigError, KafkaError
+from log_service.common.guesses import Guesses
+from log_service.common.log_lines import escaped
+from log_service.common.secrets import SecretText
+from orchestration.installation.ui.users import ClusterUsers, UiRights
+
+LIFETIME_S = 12 * 3600.0
+IDLE_S = 3600.0
+RECHECK_S = 60.0
+RECHECK_PATIENCE_S = 2.0
+"""A request waits so long for the answer of a cluster that is slow, and is served then."""
+FAILURE_DELAY_S = 1.0
+MAX_SESSIONS = 1000
+MAX_LOGINS = 64
+"""Logins that wait for their turn or their answer at the same time."""
+MAX_LOGINS_OF_ADDRESS = 8
+ASKING_THREADS = 4
+RECHECKING_THREADS = 2
+"""Apart from those of logins, so that a flood of these keeps no session that has lost its right."""
+TOKEN_BYTES = 32
+logger = logging.getLogger("tidelog.ui")
+
+
+class BusyError(Exception):
+    """Too many logins wait, of this user from this address or in all."""
+
+
+class UnreachableError(Exception):
+    """The cluster did not say whether the password is right."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Session:
+    """One login. Times are of a monotonic clock, in seconds."""
+
+    digest: bytes = field(repr=False)
+    user: str
+    password: SecretText
+    rights: UiRights
+    begun_s: float
+    used_s: float
+    checked_s: float
+    is_ended: bool = False
+    recheck: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    def is_over(self, now_s: float) -> bool:
+        """Say whether the session has ended."""
+        return self.is_ended or now_s - self.used_s > IDLE_S or now_s - self.begun_s > LIFETIME_S
+
+
+class Sessions:
+    """All sessions of one webserver."""
+
+    def __init__(self, users: ClusterUsers, clock: Callable[[], float] = time.monotonic) -> None:
+        self._users = users
+        self._clock = clock
+        self._sessions = OrderedDict[bytes, Session]()
+        self._guesses = Guesses()
+        self._pending = Counter[str]()
+        self._threads = ThreadPoolExecutor(ASKING_THREADS, thread_name_prefix="ui-login")
+        self._rechecking = ThreadPoolExecutor(RECHECKING_THREADS, thread_name_prefix="ui-recheck")
+
+    async def log_in(self, user: str, password: SecretText, address: str) -> tuple[str, UiRights]:
+        """Return the token of a new session, and its rights; no token where the UI may not be read.
+
+        :raises BusyError: too many logins wait.
+        :raises UnreachableError: the cluster did not answer.
+        """
+        wait_ms = self._guesses.turn_ms(address, user, self._now_ms())
+        if wait_ms is None or self._pending.total() >= MAX_LOGINS or self._pending[address] >= MAX_LOGINS_OF_ADDRESS:
+            raise BusyError
+        self._pending[address] += 1
+        try:
+            await asyncio.sleep(wait_ms / 1000)
+            rights = await self._ask(user, password, self._threads)
+            if rights is UiRights.UNKNOWN:
+                self._guesses.note_failure(address, user, self._now_ms())
+                await asyncio.sleep(FAILURE_DELAY_S)
+        finally:
+            self._pending -= Counter([address])
+        if rights is not UiRights.UNKNOWN:
+            self._guesses.note_success(address, user)
+        logger.warning("login of %s from %s: %s", escaped(user), escaped(address), rights.value)
+        return self._begin(user, password, rights) if rights.is_reader else "", rights
+
+    def _begin(self, user: str, password: SecretText, rights: UiRights) -> str:
+        token, now_s = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
+        digest = _digest(token)
+        self._sessions[digest] = Session(
+            digest=digest, user=user, password=password, rights=rights, begun_s=now_s, used_s=now_s, checked_s=now_s
+        )
+        while len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)[1].is_ended = True
+        return token
+
+    async def find(self, token: str | None) -> Session | None:
+        """Return the session of a token; None where it is over. Asks the cluster again where that is due."""
+        session = None if token is None else self._sessions.get(_digest(token))
+        if session is None or not await self.is_alive(session):
+            return None
+        session.used_s = self._clock()
+        self._sessions.move_to_end(session.digest)
+        return session
+
+    async def is_alive(self, session: Session) -> bool:
+        """Say whether a session goes on. Asks the cluster again where that is due."""
+        if session.is_over(self._clock()):
+            self.end(session)
+            return False
+        if session.recheck is None and self._clock() - session.checked_s >= RECHECK_S:
+            session.recheck = asyncio.create_task(self._check_again(session))
+        if session.recheck is not None:
+            await asyncio.wait([session.recheck], timeout=RECHECK_PATIENCE_S)
+        return not session.is_ended
+
+    def end(self, session: Session) -> None:
+        """End a session: its token counts no more."""
+        session.is_ended = True
+        self._sessions.pop(session.digest, None)
+
+    async def _check_again(self, session: Session) -> None:
+        try:
+            rights = await self._ask(session.user, session.password, self._rechecking)
+        except UnreachableError:
+            return
+        else:
+            session.rights = rights
+            if not rights.is_reader:
+                logger.warning("the session of %s ends: %s", escaped(session.user), rights.value)
+                self.end(session)
+        finally:
+            session.checked_s, session.recheck = self._clock(), None
+
+    async def _ask(self, user: str, password: SecretText, threads: ThreadPoolExecutor) -> UiRights:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(threads, self._users.rights_of, user, password)
+        except (KafkaError, ConfigError) as error:
+            logger.warning("the cluster does not say whether %s may use the UI: %s", escaped(user), escaped(str(error)))
+            raise UnreachableError from error
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

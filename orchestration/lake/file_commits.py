@@ -1,0 +1,158 @@
+"""A commit that takes rows out of a Delta table and puts others in: files that hold such rows are written anew, without them.
+
+delta-rs can merge, but the files that it writes then hold texts as Arrow's views, and readers that filter through pyarrow (as DuckDB does)
+cannot compare these with a text. It has no call that replaces chosen files either. So the commit is written here, as Delta's
+protocol says: one JSON file with the next version's number, which exists whole in one moment, or not at all. The first writer of a version
+wins, and the others conflict: this one always, delta-rs by the application transactions that both carry. A lake is a local folder.
+
+Decides which files are written anew, and what the log says about them. Knows no broker and no Spark, and nothing about what a row means.
+Invariants: rows that do not go are written as they were; a table without partitions; no deletion vectors; a killed commit leaves files that
+no version names, which the table's vacuum removes.
+"""
+
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from orchestration.lake.quoting import quoted_name
+from orchestration.lake.staging import statistics_of
+from orchestration.lake.tables import METADATA_PREFIX, CommitConflictError, TableSnapshot
+
+TARGET_BYTES = 128 << 20
+CHECKPOINT_EVERY = 100
+"""As delta-rs does after its own commits."""
+Places = dict[str, npt.NDArray[np.int64]]
+
+
+def replace_rows(
+    snapshot: TableSnapshot, gone: pa.Table, rows: pa.Table, transactions: Mapping[str, int], notes: Mapping[str, str]
+) -> TableSnapshot:
+    """Take the rows whose key columns are among ``gone`` out of the table and put ``rows``, with all its columns, in: in one commit.
+
+    :raises CommitConflictError: another writer committed the next version, whatever it holds.
+    """
+    folder = snapshot.folder
+    sizes = _sizes(snapshot)
+    touched = _touched(folder, sizes, gone)
+    added = _write(folder, snapshot.arrow_schema, _kept(folder, touched, snapshot.arrow_schema), rows)
+    now_ms = int(time.time() * 1000)
+    actions = [
+        {"commitInfo": {"timestamp": now_ms, "operation": "MERGE", "operationParameters": {}, "engineInfo": "tidelog", **_prefixed(notes)}},
+        *({"txn": {"appId": name, "version": version, "lastUpdated": now_ms}} for name, version in sorted(transactions.items())),
+        *(_remove(name, sizes[name], now_ms) for name in touched),
+        *(_add(folder / name, now_ms) for name in added),
+    ]
+    version = snapshot.version + 1
+    _create(folder / "_delta_log", version, "\n".join(map(json.dumps, actions)), snapshot.name)
+    committed = DeltaTable(str(folder), version=version)
+    if version % CHECKPOINT_EVERY == 0:
+        committed.create_checkpoint()
+    return TableSnapshot(name=snapshot.name, version=version, delta=committed)
+
+
+def _sizes(snapshot: TableSnapshot) -> dict[str, int]:
+    actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
+    return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+
+
+def _touched(folder: Path, names: Collection[str], gone: pa.Table) -> Places:
+    """Return the files that hold rows which go, with the numbers of these rows in order."""
+    if not names or not gone.num_rows:
+        return {}
+    files = [str(folder / name) for name in names]
+    same = " AND ".join(f"held.{quoted_name(key)} = gone.{quoted_name(key)}" for key in gone.column_names)
+    with duckdb.connect() as connection:
+        connection.register("gone", gone)
+        query = f"""
+            SELECT parse_filename(_file) AS name, file_row_number AS number
+            FROM read_parquet($files, filename = '_file', file_row_number = true, union_by_name = true) AS held
+            SEMI JOIN gone ON {same} ORDER BY name, number
+            """  # noqa: S608 - names are quoted
+        found = connection.execute(query, {"files": files}).fetchnumpy()
+    places = np.asarray(found["number"], np.int64)
+    held, starts = np.unique(np.asarray(found["name"], dtype=str), return_index=True)
+    return dict(zip(map(str, held), np.split(places, starts[1:]), strict=True))
+
+
+def _kept(folder: Path, touched: Places, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of the touched files that stay, a row group at a time."""
+    for name, places in touched.items():
+        with pq.ParquetFile(folder / name) as file:
+            first = 0
+            for number in range(file.num_row_groups):
+                group = file.read_row_group(number)
+                mask = np.ones(group.num_rows, np.bool_)
+                mask[places[(places >= first) & (places < first + group.num_rows)] - first] = False
+                first += group.num_rows
+                yield _with_columns(group.filter(pa.array(mask)), schema)
+
+
+def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return ``rows`` of an older file with the columns that the table has now."""
+    columns = [
+        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type) for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _write(folder: Path, schema: pa.Schema, kept: Iterator[pa.Table], rows: pa.Table) -> list[str]:
+    """Write what stays and what is new into files of a size that is good to read; returns their names."""
+    names: list[str] = []
+    writer: pq.ParquetWriter | None = None
+    written = 0
+    try:
+        for table in (*kept, rows) if rows.num_rows else kept:
+            if not table.num_rows:
+                continue
+            if writer is None or written > TARGET_BYTES:
+                if writer is not None:
+                    writer.close()
+                names.append(f"part-{uuid4().hex}.parquet")
+                writer, written = pq.ParquetWriter(folder / names[-1], schema), 0
+            writer.write_table(table)
+            written += table.nbytes
+    finally:
+        if writer is not None:
+            writer.close()
+    return names
+
+
+def _remove(name: str, size: int, now_ms: int) -> dict[str, object]:
+    described = {"deletionTimestamp": now_ms, "dataChange": True, "extendedFileMetadata": True, "partitionValues": {}, "size": size}
+    return {"remove": {"path": name, **described}}
+
+
+def _add(file: Path, now_ms: int) -> dict[str, object]:
+    described = {"partitionValues": {}, "size": file.stat().st_size, "modificationTime": now_ms, "dataChange": True}
+    return {"add": {"path": file.name, **described, "stats": statistics_of(file)}}
+
+
+def _prefixed(notes: Mapping[str, str]) -> dict[str, str]:
+    return {f"{METADATA_PREFIX}{key}": value for key, value in notes.items()}
+
+
+def _create(log: Path, version: int, text: str, name: str) -> None:
+    """Make the version's file whole in one moment, unless there is one."""
+    draft = log / f"_commit_{uuid4()}.json.tmp"
+    try:
+        with draft.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, log / f"{version:020}.json")
+    except FileExistsError as error:
+        raise CommitConflictError(f"another writer committed to the table {name} at the same time") from error
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()

@@ -1,0 +1,152 @@
+"""What a join keeps between its runs: rows that still wait for a partner, and the clock, in a folder of the table.
+
+Decides how they are part of the table's commit. They are files in a folder ``_join_state/NUMBER`` that no reader of the table sees, and
+each commit names the number that is true from then on (application transaction ``join_state``). So rows, offsets, kept rows and watermark
+move together, a run that is killed leaves at most a folder that nothing names, and two commits from one snapshot always conflict.
+Knows no broker and no dead letter.
+Invariant: a folder that the newest commit names is whole, and is never written again.
+"""
+
+import json
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from orchestration.lake.durable import sync
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import CommitConflictError, TableSnapshot
+from orchestration.offsets.planning import ProgressError
+from orchestration.rows.joins import LEFT, MATCHED, RIGHT, SIDES, JoinClock, JoinShape, Side, SideClock
+
+STATE = "join_state"
+FOLDER = "_join_state"
+"""A name that begins with an underscore is no file of a Delta table, for any reader."""
+CLOCK = "clock.json"
+NUMBER_BITS = 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinState:
+    """What a commit left: kept rows by side, and the clock."""
+
+    kept: Mapping[Side, pa.Table]
+    clock: JoinClock
+
+
+def declared_text(topics: Sequence[str], shape: JoinShape) -> str:
+    """Return what has to stay as it is while rows are kept: what is joined, on what, how near, and which rows are given alone."""
+    on = ", ".join(f"{left} = {right}" for left, right in shape.on)
+    times = f"{shape.event_time[1]} from {shape.before_us} us before to {shape.after_us} us after {shape.event_time[0]}"
+    return f"{shape.how} join of {topics[0]} and {topics[1]} on {on}, {times}"
+
+
+def validate_joined(snapshot: TableSnapshot, declared: str) -> None:
+    """Refuse a table that is no join, or another one than is declared.
+
+    :raises SchemaConflictError: says what the table is and what the declaration says.
+    """
+    if snapshot.joined_as == declared:
+        return
+    told = "no join" if snapshot.joined_as is None else f"the {snapshot.joined_as}"
+    raise SchemaConflictError(
+        f"the table {snapshot.name} is {told}, and its declaration says {declared}: rows that only the new one needs were not kept. "
+        "Nothing was committed. Declare it as it was, give it another name, or move the table away and let it be built anew"
+    )
+
+
+def read_state(snapshot: TableSnapshot) -> JoinState | None:
+    """Return what the table's newest commit kept; None where nothing was committed to it yet.
+
+    :raises CommitConflictError: a rival has committed since ``snapshot``, and what that one named is gone.
+    :raises ProgressError: it is gone, and no run has committed: the table was put back from elsewhere, or to an older version.
+    """
+    number = snapshot.transaction_version(STATE)
+    if number is None:
+        return None
+    folder = snapshot.folder / FOLDER / str(number)
+    try:
+        told = json.loads((folder / CLOCK).read_text())
+        kept = {side: pq.read_table(folder / f"{side}.parquet", partitioning=None) for side in SIDES}
+    except FileNotFoundError as gone:
+        if DeltaTable(str(snapshot.folder)).transaction_version(STATE) == number:
+            raise ProgressError(
+                f"the rows that the join {snapshot.name} keeps for partners are not in {folder}: was the table copied without its folder "
+                f"{FOLDER}, or set back to an older version? Nothing was committed. Put the folder back, or move the table away and let it "
+                "be built anew"
+            ) from gone
+        raise CommitConflictError(f"another writer committed to the table {snapshot.name} after it was looked at") from gone
+    return JoinState(kept=kept, clock=_clock(told))
+
+
+def fitted(kept: pa.Table | None, schema: pa.Schema, name: str) -> pa.Table:
+    """Return kept rows (None: there are none) with the columns of ``schema``, those of now; what is new in it is null in older rows.
+
+    :raises ProgressError: a column has another type now.
+    """
+    wanted = schema.append(pa.field(MATCHED, pa.bool_()))
+    if kept is None:
+        return wanted.empty_table()
+    try:
+        columns = [
+            kept[field.name].cast(field.type) if field.name in kept.column_names else pa.nulls(kept.num_rows, field.type)
+            for field in wanted
+        ]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ProgressError(
+            f"rows that the join {name} keeps do not fit the topic's schema of now: {error}. Nothing was committed. Put the schema back, "
+            "or move the table away and let it be built anew"
+        ) from error
+    return pa.table(columns, schema=wanted)
+
+
+class StateWriter:
+    """Writes the state of one commit. What lies in the folder before it cannot be named any more once the commit is there."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the table's folder."""
+        self._folder = folder / FOLDER
+        self._before = list(self._folder.iterdir()) if self._folder.is_dir() else []
+        self.number = secrets.randbits(NUMBER_BITS) + 1
+
+    def __repr__(self) -> str:
+        return f"<StateWriter {self._folder / str(self.number)}>"
+
+    def write(self, state: JoinState) -> int:
+        """Write ``state``, whole on the disk when it returns its bytes; ``number`` is what the commit has to name."""
+        folder = self._folder / str(self.number)
+        folder.mkdir(parents=True)
+        for side, table in state.kept.items():
+            pq.write_table(table, folder / f"{side}.parquet", compression="zstd")
+        clock = {"left": asdict(state.clock.left), "right": asdict(state.clock.right), "watermark_us": state.clock.watermark_us}
+        (folder / CLOCK).write_text(json.dumps(clock))
+        files = list(folder.iterdir())
+        for path in (*files, folder, folder.parent, folder.parent.parent):
+            sync(path)
+        return sum(file.stat().st_size for file in files)
+
+    def tidy(self) -> None:
+        """Remove what older commits named and killed runs left, after the commit.
+
+        A rival that wrote one of these decided from a snapshot before this commit, so that its own conflicts.
+        """
+        for one in self._before:
+            shutil.rmtree(one, ignore_errors=True)
+
+
+def _clock(told: Mapping[str, object]) -> JoinClock:
+    sides = {side: _side(told[side]) for side in SIDES}
+    watermark_us = told["watermark_us"]
+    assert watermark_us is None or isinstance(watermark_us, int)
+    return JoinClock(left=sides[LEFT], right=sides[RIGHT], watermark_us=watermark_us)
+
+
+def _side(told: object) -> SideClock:
+    assert isinstance(told, dict)
+    greatest = {int(partition): int(time_us) for partition, time_us in told["greatest_us"].items()}
+    return SideClock(topic_id=str(told["topic_id"]), greatest_us=greatest, read_at_us=int(told["read_at_us"]))

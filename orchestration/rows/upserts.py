@@ -1,0 +1,127 @@
+"""Commits of a table that keeps the newest row of each key: rows are written in place of older ones, and rows of deleted keys go.
+
+Decides how that is one commit: files are written anew where rows change or go, else it is an append. The keys that were deleted are a
+Parquet file in the table's folder that no reader of the table sees; each commit names the file that is true from then on (application
+transaction ``deleted_keys``). So rows, offsets and deleted keys move together, a run that is killed leaves at most files that nothing
+names, and two commits from one snapshot always conflict. ``rows.latest`` decides what is newest. Knows no broker, no dead letter.
+"""
+
+import secrets
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import write_deltalake
+
+from orchestration.lake.abandoned_files import old_ones
+from orchestration.lake.file_commits import replace_rows
+from orchestration.lake.schemas import conform
+from orchestration.lake.tables import (
+    DEFAULT_RETENTION_HOURS,
+    CommitConflictError,
+    TableSnapshot,
+    after_commit,
+    commit_properties,
+    conflicts_translated,
+)
+from orchestration.rows.latest import Changes
+
+DELETED_KEYS = "deleted_keys"
+FOLDER = "_deleted_keys"
+"""Names that begin with an underscore are no files of a Delta table, for any reader."""
+NUMBER_BITS = 62
+NO_FILE = 0
+
+
+def remembered_deletions(snapshot: TableSnapshot) -> pa.Table | None:
+    """Return the deletions that the table remembers (keys and place); None where there are none."""
+    number = snapshot.transaction_version(DELETED_KEYS) or NO_FILE
+    return None if number == NO_FILE else pq.read_table(snapshot.folder / FOLDER / _name(number), partitioning=None)
+
+
+def upsert(
+    snapshot: TableSnapshot,
+    changes: Changes,
+    *,
+    is_evolving: bool = False,
+    notes: Mapping[str, str] | None = None,
+    transactions: Mapping[str, int] | None = None,
+) -> TableSnapshot:
+    """Commit ``changes``, which may be none, with ``transactions``.
+
+    :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
+    """
+    base = _after_own_fence(snapshot)
+    fitting, mode = conform(changes.rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
+    number = _kept(snapshot, changes)
+    carried = {**(transactions or {}), DELETED_KEYS: number}
+    if changes.replaced.num_rows:
+        if mode is not None:
+            base = _with_new_columns(base, fitting)
+        committed = replace_rows(base, changes.replaced, fitting, carried, notes or {})
+    else:
+        with conflicts_translated(snapshot.name):
+            properties = commit_properties(notes or {}, carried)
+            write_deltalake(snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties)
+        committed = after_commit(snapshot)
+    _tidy(committed, number)
+    return committed
+
+
+def replace_groups(
+    snapshot: TableSnapshot, rows: pa.Table, *, notes: Mapping[str, str] | None = None, transactions: Mapping[str, int] | None = None
+) -> TableSnapshot:
+    """Put ``rows`` in the place of all rows of a table, in one commit with ``transactions``.
+
+    :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
+    """
+    _after_own_fence(snapshot)
+    fitting, _ = conform(rows, snapshot.name, snapshot.arrow_schema)
+    carried = {**(transactions or {}), DELETED_KEYS: snapshot.transaction_version(DELETED_KEYS) or NO_FILE}
+    with conflicts_translated(snapshot.name):
+        write_deltalake(snapshot.delta, fitting, mode="overwrite", commit_properties=commit_properties(notes or {}, carried))
+    return after_commit(snapshot)
+
+
+def _after_own_fence(snapshot: TableSnapshot) -> TableSnapshot:
+    """Return the table as the fence of this run has left it, where dead letters of a killed one were cleaned away; mostly there is none.
+
+    The fence went through this very snapshot. If it is more than one version on, it had to go after another writer's commit.
+
+    :raises CommitConflictError: that is so.
+    """
+    if snapshot.delta.version() > snapshot.version + 1:
+        raise CommitConflictError(f"another writer committed to the table {snapshot.name} after it was decided what changes")
+    return after_commit(snapshot)
+
+
+def _with_new_columns(snapshot: TableSnapshot, rows: pa.Table) -> TableSnapshot:
+    """Give the table the columns of ``rows`` in a commit that changes nothing else, and conflicts as all others do."""
+    held = {DELETED_KEYS: snapshot.transaction_version(DELETED_KEYS) or NO_FILE}
+    with conflicts_translated(snapshot.name):
+        write_deltalake(snapshot.delta, rows.slice(0, 0), mode="append", schema_mode="merge", commit_properties=commit_properties({}, held))
+    return after_commit(snapshot)
+
+
+def _kept(snapshot: TableSnapshot, changes: Changes) -> int:
+    """Return the number of the file of the deletions that hold after the commit, written anew if they change."""
+    if not changes.is_deletion_new:
+        return snapshot.transaction_version(DELETED_KEYS) or NO_FILE
+    if not changes.deletions.num_rows:
+        return NO_FILE
+    number = secrets.randbits(NUMBER_BITS) + 1
+    folder = snapshot.folder / FOLDER
+    folder.mkdir(exist_ok=True)
+    pq.write_table(changes.deletions, folder / _name(number), compression="zstd")
+    return number
+
+
+def _tidy(snapshot: TableSnapshot, number: int) -> None:
+    """Remove files that are named no more, once nothing of the time when they were can still be read."""
+    for file in old_ones(snapshot.folder / FOLDER, "*", DEFAULT_RETENTION_HOURS * 3_600):
+        if file.name != _name(number):
+            file.unlink(missing_ok=True)
+
+
+def _name(number: int) -> str:
+    return f"{number}.parquet"

@@ -1,0 +1,408 @@
+"""Topics as assets: a declared ``TopicSpec`` whose run creates the topic, or brings what exists up to it.
+
+Decides which changes a declaration asks for; only ever adds: missing topics, more partitions, configs that differ. Partitions are never
+removed, configs that are not declared are left alone, nothing is deleted. Knows the log service through ``LogClient``.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from math import isfinite
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import types
+
+from log_service.common.errors import KafkaError
+from log_service.config.topic import validate_topic_configs
+from orchestration.formats import AvroSchema, ProtobufSchema, ValueFormat, format_of
+from orchestration.formats.json_values import has_variant, json_format
+from orchestration.formats.keys import KeySchema
+from orchestration.held.archive import Archive, validate_archive
+from orchestration.log.client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.values.ddl import SchemaError, parse_ddl
+from orchestration.values.scalars import EpochUnit, Reading, Rounding
+
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC_METADATA = "tidelog/topic"
+TOPIC_PREFIX = "topics"
+RECORD_COLUMNS = ("_topic_id", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value", "_bytes")
+"""Columns of a record beside the fields of its value: in transforms and in ``topics.NAME``."""
+VENDOR_PREFIXES = ("confluent.", "redpanda.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """A topic as it should be.
+
+    ``configs`` are Kafka's topic configs by key; numbers and truth values become the texts that Kafka reads. ``key`` says what records are
+    keyed by, for readers. ``schema`` is the Spark DDL of the JSON in a record's value (see ``orchestration.values.ddl``), where a field
+    that is NOT NULL is required; or what ``avro_schema`` or ``protobuf_schema`` of ``orchestration.formats`` return. Without a schema
+    transforms get the bytes. ``archive`` keeps the records in the lake, too: True, or an ``Archive`` that says when and how long.
+    ``rounding`` ("half_up", "half_even", "down") rounds decimals with more digits than their scale, which are dead letters without it.
+    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers; without it they are seconds. ``key_schema``, of the
+    same forms as ``schema``, is that of the records' keys: a record without value deletes the row that its key names.
+    """
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+    key_schema: str | AvroSchema | ProtobufSchema | None = None
+    schema: str | AvroSchema | ProtobufSchema | None = None
+    description: str = ""
+    archive: bool | Archive = False
+    rounding: Rounding | None = None
+    epoch_unit: EpochUnit | None = None
+
+    def __post_init__(self) -> None:
+        if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
+            raise ValueError(f"{self.name!r} cannot be a topic's name: up to 249 letters, digits, '.', '_' and '-'")
+        object.__setattr__(self, "configs", {key: config_text(value) for key, value in self.configs.items()})
+        validate_configs(self.name, self.configs)
+        if self.partitions < 1 or self.replication_factor < 1:
+            raise ValueError(f"topic {self.name} needs at least one partition and one replica")
+        try:
+            self.fields  # noqa: B018 - a schema is read when it is declared, so that a typing error is found there
+        except SchemaError as error:
+            raise ValueError(f"the schema of topic {self.name} cannot be read: {error}") from error
+        validate_field_names(self.name, self.fields)
+        validate_key_schema(self.name, self.key_schema)
+        self._validate_reading()
+        if self.archived is not None:
+            validate_archive(self.name, self.archived, self.configs)
+
+    def _validate_reading(self) -> None:
+        """Refuse ways to read values where values are not read that way."""
+        for name, given in (("rounding", self.rounding), ("epoch_unit", self.epoch_unit)):
+            if given is not None and json_format(self.fields if isinstance(self.schema, str) else None) is None:
+                raise ValueError(f"topic {self.name} has {name}={given!r}, which is for values in JSON with a schema that has no VARIANT")
+
+    @property
+    def archived(self) -> Archive | None:
+        """How the topic is archived, None where it is not."""
+        return self.archive if isinstance(self.archive, Archive) else Archive() if self.archive else None
+
+    @property
+    def fields(self) -> types.StructType | None:
+        """The fields of the schema, None without one."""
+        if self.schema is None:
+            return None
+        if not isinstance(self.schema, str):
+            return self.schema.fields
+        return _fields_of(self.schema, Reading(rounding=self.rounding, epoch_unit=self.epoch_unit))
+
+    @property
+    def value_format(self) -> ValueFormat | None:
+        """How values are read that are not JSON; None where they are, and where there is no schema."""
+        return None if self.schema is None or isinstance(self.schema, str) else self.schema
+
+    @property
+    def key_format(self) -> KeySchema | None:
+        """How keys are read: the fields of their JSON or another format; None where nothing is declared."""
+        return parse_ddl(self.key_schema) if isinstance(self.key_schema, str) else self.key_schema
+
+    @property
+    def asset_key(self) -> dg.AssetKey:
+        """The asset that stands for the topic; high-watermark events go on this key, too."""
+        return dg.AssetKey([TOPIC_PREFIX, self.name])
+
+
+def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - as people give it
+    """Return a topic's config as Kafka reads it: numbers without exponent, and whole ones without a point, as many keys want them.
+
+    :raises ValueError: the value is no number that Kafka could read.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, float):
+        return str(value)
+    if not isfinite(value):
+        raise ValueError(f"a topic's config cannot be {value}: it has to be a number")
+    return str(int(value)) if value.is_integer() else format(Decimal(repr(value)), "f")
+
+
+def validate_configs(topic: str, configs: Mapping[str, str]) -> None:
+    """Refuse topic configs that no broker knows, and values that it would refuse.
+
+    Configs of other vendors' brokers are left to them.
+
+    :raises ValueError: names the topic and the config.
+    """
+    left = {"remote.storage.enable"} | {key for key in configs if key.startswith(VENDOR_PREFIXES)}
+    try:
+        validate_topic_configs({key: value for key, value in configs.items() if key not in left})
+    except KafkaError as error:
+        raise ValueError(f"the configs of topic {topic} cannot be used: {error}") from error
+
+
+def validate_field_names(topic: str, fields: types.StructType | None) -> None:
+    """Refuse fields that have the name of a column that each record brings along.
+
+    :raises ValueError: names the topic and its fields.
+    """
+    taken = [one for one in (fields.names if fields is not None else []) if one.lower() in RECORD_COLUMNS]
+    if taken:
+        raise ValueError(
+            f"the schema of topic {topic} cannot have a field called {', '.join(taken)}: "
+            f"each record brings columns called {', '.join(RECORD_COLUMNS)}. "
+            "Leave the field out of the schema, or rename it in the producer"
+        )
+
+
+def validate_key_schema(topic: str, key_schema: str | ValueFormat | None) -> None:
+    """Refuse a schema of keys that cannot be read.
+
+    :raises ValueError: names the topic.
+    """
+    if not isinstance(key_schema, str):
+        return
+    try:
+        fields = parse_ddl(key_schema)
+    except SchemaError as error:
+        raise ValueError(f"the key_schema of topic {topic} cannot be read: {error}") from error
+    if has_variant(fields):
+        raise ValueError(f"the key_schema of topic {topic} has a VARIANT: no key column can be one")
+
+
+@lru_cache
+def _fields_of(ddl: str, reading: Reading) -> types.StructType:
+    return reading.declared_in(parse_ddl(ddl))
+
+
+def validate_topic(name: str, topic: object) -> None:
+    """Refuse what is no topic, where ``name`` reads one or sends to it.
+
+    :raises ValueError: says what was given.
+    """
+    if isinstance(topic, TopicSpec):
+        return
+    told = f"the asset {topic.key.to_user_string()}" if isinstance(topic, dg.AssetsDefinition) else repr(topic)
+    raise ValueError(f"{name} wants a topic, and was given {told}: give the TopicSpec that says what the topic is")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChanges:
+    """What brings a topic up to its declaration. ``notes`` say what differs and is left alone."""
+
+    is_new: bool
+    partitions: int | None
+    configs: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything was to be done."""
+        return self.is_new or self.partitions is not None or bool(self.configs)
+
+    @property
+    def summary(self) -> str:
+        """One sentence for the run's log."""
+        if self.is_new:
+            return "created"
+        parts = [f"partitions raised to {self.partitions}"] if self.partitions else []
+        parts += [f"{key} set to {value}" for key, value in self.configs.items()]
+        return ", ".join(parts) or "as declared"
+
+
+def plan_changes(spec: TopicSpec, existing: TopicDescription | None, configs: Mapping[str, str]) -> TopicChanges:
+    """Return what ``spec`` asks for beyond ``existing`` and the ``configs`` in force."""
+    if existing is None:
+        return TopicChanges(is_new=True, partitions=None, configs={}, notes=())
+    notes = []
+    if existing.partitions > spec.partitions:
+        notes.append(
+            f"topic {spec.name} has {existing.partitions} partitions, {spec.partitions} are declared; partitions are never removed"
+        )
+    if existing.replication_factor != spec.replication_factor:
+        notes.append(
+            f"topic {spec.name} has replication factor {existing.replication_factor}, {spec.replication_factor} is declared; "
+            "moving replicas is not this asset's work"
+        )
+    return TopicChanges(
+        is_new=False,
+        partitions=spec.partitions if existing.partitions < spec.partitions else None,
+        configs={key: value for key, value in spec.configs.items() if configs.get(key) != value},
+        notes=tuple(notes),
+    )
+
+
+def reconcile(client: LogClient, spec: TopicSpec) -> TopicChanges:
+    """Create the topic or bring it up to ``spec``; returns what was changed."""
+    return _bring_up(client, spec, client.describe_topic(spec.name))
+
+
+def _bring_up(client: LogClient, spec: TopicSpec, existing: TopicDescription | None) -> TopicChanges:
+    changes = plan_changes(spec, existing, client.topic_configs(spec.name) if existing and spec.configs else {})
+    if changes.is_new:
+        client.create_topic(spec.name, partitions=spec.partitions, replication_factor=spec.replication_factor, configs=dict(spec.configs))
+    if changes.partitions:
+        client.add_partitions(spec.name, changes.partitions)
+    if changes.configs:
+        client.alter_topic_configs(spec.name, changes.configs)
+    return changes
+
+
+def reconcile_all(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, TopicChanges]:
+    """Bring every topic up to its declaration; returns what was changed, by topic.
+
+    A topic that the log service refuses to describe or to change keeps no other from its turn: the refusal is one of its notes.
+
+    :raises LogServiceAwayError: the log service does not answer at all.
+    """
+    return {spec.name: _brought_up(client, spec) for spec in specs}
+
+
+def _brought_up(client: LogClient, spec: TopicSpec) -> TopicChanges:
+    what = "looked at"
+    try:
+        existing = client.describe_topic(spec.name)
+        what = "created" if existing is None else "brought up to its declaration"
+        return _bring_up(client, spec, existing)
+    except LogServiceAwayError:
+        raise
+    except LogServiceError as error:
+        note = f"the topic {spec.name} could not be {what}: {error}"
+        return TopicChanges(is_new=False, partitions=None, configs={}, notes=(note,))
+
+
+def differences(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, tuple[str, ...]]:
+    """Return by topic in which ways it is not as it is declared; none where it is. Changes nothing.
+
+    :raises LogServiceAwayError: the log service does not answer at all.
+    """
+    return {spec.name: _differences(client, spec) for spec in specs}
+
+
+def _differences(client: LogClient, spec: TopicSpec) -> tuple[str, ...]:
+    advice = f"a run of {TOPIC_PREFIX}/{spec.name} brings it up to its declaration"
+    try:
+        existing = client.describe_topic(spec.name)
+        configs = client.topic_configs(spec.name) if existing and spec.configs else {}
+    except LogServiceAwayError:
+        raise
+    except LogServiceError as error:
+        return (f"the topic {spec.name} could not be looked at: {error}",)
+    if existing is None:
+        return (f"topic {spec.name} is declared and is not there: {advice}",)
+    changes = plan_changes(spec, existing, configs)
+    found = [*changes.notes]
+    if changes.partitions:
+        found.append(f"topic {spec.name} has {existing.partitions} partitions, {spec.partitions} are declared: {advice}")
+    found += [f"topic {spec.name} has {key}={configs.get(key)}, {value} is declared: {advice}" for key, value in changes.configs.items()]
+    return tuple(found)
+
+
+def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefinition:
+    """Return the asset whose run creates or reconciles the topic of ``spec``."""
+    declare_topic(spec)
+
+    @dg.asset(
+        key=spec.asset_key,
+        kinds={"kafka"},
+        group_name=group_name,
+        description=spec.description or f"The topic {spec.name}",
+        metadata=_declaration(spec),
+        retry_policy=dg.RetryPolicy(max_retries=2, delay=2),
+    )
+    def reconcile_topic(context: dg.AssetExecutionContext, log_service: LogServiceResource) -> dg.MaterializeResult[None]:
+        with log_service.open() as client:
+            changes = reconcile(client, spec)
+            offsets = client.partition_offsets(spec.name)
+        for note in changes.notes:
+            context.log.warning(note)
+        context.log.info("topic %s: %s", spec.name, changes.summary)
+        return dg.MaterializeResult(
+            metadata={
+                "changes": changes.summary,
+                "partitions": len(offsets),
+                "high_watermark": sum(one.high_watermark for one in offsets),
+                "records_retained": sum(one.high_watermark - one.log_start_offset for one in offsets),
+            }
+        )
+
+    return reconcile_topic
+
+
+_declared: dict[str, TopicSpec] = {}
+
+
+def declare_topic(spec: TopicSpec) -> None:
+    """Remember ``spec`` by its name, for declarations that name their topic (``orchestration.components``)."""
+    _declared[spec.name] = spec
+
+
+def declared_topic(name: str) -> TopicSpec:
+    """Return the topic that was declared last under ``name``.
+
+    :raises KeyError: there is none.
+    """
+    return _declared[name]
+
+
+def declared_topics() -> list[str]:
+    """Return the names of all topics that were declared."""
+    return sorted(_declared)
+
+
+def forget_declared_topics() -> None:
+    """Forget all of them: the project is loaded anew, and may declare others."""
+    _declared.clear()
+
+
+def topic_specs(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicSpec, ...]:
+    """Return the topics that ``assets`` declare, by name."""
+    found = [
+        _declared_spec(declared.value)
+        for asset in assets
+        for metadata in asset.metadata_by_key.values()
+        if isinstance(declared := metadata.get(TOPIC_METADATA), dg.JsonMetadataValue) and isinstance(declared.value, dict)
+    ]
+    return tuple(sorted(found, key=lambda spec: spec.name))
+
+
+def _declared_spec(declared: Mapping[str, Any]) -> TopicSpec:
+    archive = declared.get("archive")
+    schemas = {name: format_of(one) if isinstance(one := declared.get(name), Mapping) else one for name in ("schema", "key_schema")}
+    return TopicSpec(**{**declared, **schemas, "archive": Archive(**archive) if archive else False})
+
+
+def _declaration(spec: TopicSpec) -> dict[str, Any]:
+    declared = {
+        "name": spec.name,
+        "partitions": spec.partitions,
+        "replication_factor": spec.replication_factor,
+        "configs": dict(spec.configs),
+        "key": spec.key,
+        "schema": _told_schema(spec.schema),
+        "key_schema": _told_schema(spec.key_schema),
+        "description": spec.description,
+        "archive": None if spec.archived is None else asdict(spec.archived),
+        "rounding": spec.rounding,
+        "epoch_unit": spec.epoch_unit,
+    }
+    columns = {} if spec.fields is None else {"dagster/column_schema": column_schema(spec.fields)}
+    return {TOPIC_METADATA: dg.MetadataValue.json(declared), **columns}
+
+
+def _told_schema(schema: str | ValueFormat | None) -> str | Mapping[str, Any] | None:
+    return schema if schema is None or isinstance(schema, str) else schema.declared()
+
+
+def column_schema(fields: types.StructType) -> dg.TableSchema:
+    """Return fields as Dagster shows columns."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                field.name,
+                field.dataType.simpleString(),
+                description=field.metadata.get("comment"),
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in fields
+        ]
+    )

@@ -1,0 +1,181 @@
+"""The result of a table from tables until its commit: files of Spark, or rows in the run process.
+
+Decides which of the two. Files are used wherever Spark shares the lake's file system, so that the
+size of a result does not matter. Rows are used elsewhere. Knows how rules are counted on either,
+and how either becomes a commit. Knows no inputs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import functions as sql
+
+from orchestration.lake.schemas import validate_types
+from orchestration.lake.staging import StagedFiles, stage
+from orchestration.lake.tables import Lake, TableSnapshot, replace_all, replace_all_by_files
+from orchestration.quality import Rule
+from orchestration.transforms.batch.batch import judging, running
+
+SAMPLE_SEED = 20_210
+
+
+class Result(Protocol):
+    """A computed table that is not committed yet."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return its columns."""
+        ...
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of its rows."""
+        ...
+
+    def violations(self, rules: Sequence[Rule]) -> dict[str, int]:
+        """Return how many rows violate each rule."""
+        ...
+
+    def sample(self, size: int) -> pa.Table:
+        """Return at most ``size`` rows, drawn evenly and always the same ones."""
+        ...
+
+    def frame(self) -> Any:
+        """Return it as a Spark DataFrame."""
+        ...
+
+    def whole(self) -> Any:
+        """Return every row for checks. Rows in memory come in pandas, others in Spark."""
+        ...
+
+    def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
+        """Replace the whole table by the result, in one commit."""
+        ...
+
+    def release(self) -> None:
+        """Remove its files from the disk."""
+        ...
+
+
+def compute_result(session: Any, name: str, frame: Any, lake: Lake, *, is_lake_shared: bool) -> Result:
+    """Compute ``frame``, the result of the table ``name``.
+
+    ``is_lake_shared`` says that Spark itself can write below the lake's root.
+
+    :raises TransformError: Spark failed on it.
+    :raises SchemaConflictError: no table can hold its columns.
+    """
+    with running(name):
+        if not is_lake_shared:
+            rows = frame.toArrow()
+            validate_types(rows.schema, name)
+            return RowsResult(session=session, name=name, rows=rows)
+        columns = {column.name: column.dataType.typeName() for column in frame.schema}
+        validate_types(pa.schema([(column, pa.null() if kind == "void" else pa.int8()) for column, kind in columns.items()]), name)
+        return FilesResult(session=session, name=name, files=stage(frame, lake.path(name)), lake=lake)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsResult:
+    """Rows in the run process."""
+
+    session: Any
+    name: str
+    rows: pa.Table
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return its columns."""
+        return self.rows.schema
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of its rows."""
+        return int(self.rows.num_rows)
+
+    def violations(self, rules: Sequence[Rule]) -> dict[str, int]:
+        """Return how many rows violate each rule."""
+        return _counted(self.name, self.frame(), rules)
+
+    def sample(self, size: int) -> pa.Table:
+        """Return at most ``size`` rows."""
+        return self.rows.take(pa.array(chosen_rows(self.row_count, size)))
+
+    def frame(self) -> Any:
+        """Return it as a Spark DataFrame."""
+        return self.session.createDataFrame(self.rows)
+
+    def whole(self) -> Any:
+        """Return every row, in pandas."""
+        return self.rows.to_pandas()
+
+    def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
+        """Replace the whole table."""
+        return replace_all(snapshot, self.rows, transactions, notes)
+
+    def release(self) -> None:
+        """Do nothing, because nothing is left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesResult:
+    """Files that Spark wrote beside the table's."""
+
+    session: Any
+    name: str
+    files: StagedFiles
+    lake: Lake
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return its columns."""
+        return self.files.schema
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of its rows."""
+        return int(self.files.dataset().count_rows())
+
+    def violations(self, rules: Sequence[Rule]) -> dict[str, int]:
+        """Return how many rows violate each rule."""
+        return _counted(self.name, self.frame(), rules)
+
+    def sample(self, size: int) -> pa.Table:
+        """Return at most ``size`` rows."""
+        return self.files.dataset().take(pa.array(chosen_rows(self.row_count, size)))
+
+    def frame(self) -> Any:
+        """Return it as a Spark DataFrame."""
+        return self.session.read.parquet(*(str(file) for file in self.files.files))
+
+    def whole(self) -> Any:
+        """Return every row, as a Spark DataFrame."""
+        return self.frame()
+
+    def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
+        """Replace the whole table."""
+        replace_all_by_files(snapshot, self.files.add_actions(), self.schema, transactions, notes)
+        return self.lake.existing(self.name)
+
+    def release(self) -> None:
+        """Remove the staging folder."""
+        self.files.release()
+
+
+def _counted(name: str, frame: Any, rules: Sequence[Rule]) -> dict[str, int]:
+    if not rules:
+        return {}
+    with judging(name, frame, rules):
+        counts = [sql.count_if(sql.expr(f"NOT ({rule.condition})")).alias(rule.name) for rule in rules]
+        return {label: int(count) for label, count in frame.agg(*counts).toArrow().to_pylist()[0].items()}
+
+
+def chosen_rows(row_count: int, size: int) -> npt.NDArray[np.int64]:
+    """Return at most ``size`` row numbers, ascending, drawn evenly and always the same ones."""
+    if row_count <= size:
+        return np.arange(row_count)
+    return np.sort(np.random.default_rng(SAMPLE_SEED).choice(row_count, size, replace=False, shuffle=False))

@@ -1,0 +1,232 @@
+"""The kinds of tables that follow topics: one protocol, and one registry of declared tables.
+
+A kind is one folder beside this file. Its ``kind`` module makes a ``Kind`` of each declaration, and
+its ``assets`` module declares it here. Sensor, lag, replay, dead letters and CLI ask this registry
+and know no kind. A new kind is one folder and one import.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import dagster as dg
+
+from orchestration.held.lag import TopicLag
+from orchestration.lake.tables import TableSnapshot
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.replay.steps import Replayed
+from orchestration.transforms.run.context import RunContext
+
+KIND_METADATA = "tidelog/follows"
+"""The metadata of an asset that follows topics: a ``KindText``."""
+Snapshot = Callable[[], TableSnapshot | None]
+"""Loads the lake's table of a kind. None if it does not exist yet."""
+
+
+class StartRule(Protocol):
+    """Decides when a table gets a run, and with which config."""
+
+    @property
+    def is_each_record_awaited(self) -> bool:
+        """Return whether a single new record can start a run."""
+        ...
+
+    def due_offsets(self, lag: TopicLag, snapshot: Snapshot, now_s: float) -> int:
+        """Return how many offsets a run could read now."""
+        ...
+
+    def is_upkeep_due(self, snapshot: Snapshot, now_s: float) -> bool:
+        """Return whether a run has work to do without new records."""
+        ...
+
+    def run_config(self, snapshot: Snapshot, now_s: float, *, follow_s: int) -> Mapping[str, object]:
+        """Return the config of a run that starts now.
+
+        ``follow_s`` is how many seconds the run should go on, 0 for one range.
+        """
+        ...
+
+
+class EveryRecord:
+    """Starts a run as soon as there is a record."""
+
+    is_each_record_awaited = True
+
+    def due_offsets(self, lag: TopicLag, snapshot: Snapshot, now_s: float) -> int:  # noqa: ARG002 - a StartRule
+        """Return all pending offsets."""
+        return lag.pending
+
+    def is_upkeep_due(self, snapshot: Snapshot, now_s: float) -> bool:  # noqa: ARG002 - a StartRule
+        """Return False."""
+        return False
+
+    def run_config(self, snapshot: Snapshot, now_s: float, *, follow_s: int) -> Mapping[str, object]:  # noqa: ARG002 - a StartRule
+        """Return how long the run follows its topic."""
+        return {"follow_s": follow_s} if follow_s else {}
+
+
+EVERY_RECORD = EveryRecord()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFeed:
+    """Facts that a sensor needs about a table that follows a topic.
+
+    ``minimum_interval_s`` None means that of the settings. ``target`` is the topic that a transform
+    to a topic sends to. ``also`` names further topics that the table reads, such as the right one
+    of a join.
+    """
+
+    asset_key: dg.AssetKey
+    table: str
+    topic: str
+    minimum_interval_s: int | None
+    target: str | None = None
+    also: tuple[str, ...] = ()
+    start: StartRule = EVERY_RECORD
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Return all topics that the table follows."""
+        return (self.topic, *self.also)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """Assets and jobs that a kind adds to a project beside the table's own asset."""
+
+    assets: Sequence[dg.AssetsDefinition] = ()
+    jobs: Sequence[dg.JobDefinition] = ()
+
+
+class Kind(Protocol):
+    """A declared table that follows topics."""
+
+    @property
+    def name(self) -> str:
+        """Return the table's name, which is also that of its lake table or ledger."""
+        ...
+
+    @property
+    def feed(self) -> TopicFeed:
+        """Return the facts for sensor and lag."""
+        ...
+
+    def why_no_replay(self, request: ReplayRequest) -> str | None:
+        """Return why ``request`` cannot be replayed, and what to do instead; None if it can."""
+        ...
+
+    def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
+        """Replay ``request`` without Dagster, and return the totals.
+
+        :raises ReplayRefusedError: a check forbids a commit.
+        """
+        ...
+
+    @property
+    def follower(self) -> TopicTable | None:
+        """Return the table whose transform can be tried on single records. None if there is none."""
+        return None
+
+    @property
+    def is_replayable(self) -> bool:
+        """Return whether any replay is possible."""
+        return True
+
+    @property
+    def is_replayed_whole(self) -> bool:
+        """Return whether only everything can be replayed."""
+        return False
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Return whether the table rejects records."""
+        return True
+
+    def validate_beside(self, others: Iterable["Kind"]) -> None:  # noqa: ARG002 - most kinds stand beside any other
+        """Refuse tables of the project that cannot stand beside each other.
+
+        ``others`` are all of them, this one too.
+
+        :raises ValueError: names them.
+        """
+        return
+
+    def definitions(self) -> Made:
+        """Return the assets and jobs that replay into the table in Dagster."""
+        return Made()
+
+
+class KindText(str):
+    """Text of a kind for Dagster's UI, which carries the kind itself."""
+
+    __slots__ = ("kind",)
+    kind: Kind
+
+
+_declared: dict[str, Kind] = {}
+
+
+def declare(kind: Kind) -> dict[str, KindText]:
+    """Register ``kind`` under its name, and return the metadata of its asset.
+
+    A project that is loaded anew registers its tables again.
+    """
+    _declared[kind.name] = kind
+    text = KindText(" and ".join(kind.feed.topics))
+    text.kind = kind
+    return {KIND_METADATA: text}
+
+
+def declared(name: str) -> Kind | None:
+    """Return the table that was declared last under ``name``. None if there is none."""
+    return _declared.get(name)
+
+
+def all_declared() -> list[Kind]:
+    """Return all declared tables, by name."""
+    return [_declared[name] for name in sorted(_declared)]
+
+
+def replayable_names() -> list[str]:
+    """Return the names of all declared tables that can be replayed."""
+    return [kind.name for kind in all_declared() if kind.is_replayable]
+
+
+def why_no_replay(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> str | None:
+    """Return why nothing can be replayed into ``name``. None if it can, or is not declared.
+
+    ``is_everything`` requests all committed records. ``is_of_dead_letters`` requests nothing but
+    rejected records.
+    """
+    kind = declared(name)
+    return None if kind is None else kind.why_no_replay(ReplayRequest(is_everything=is_everything, is_of_dead_letters=is_of_dead_letters))
+
+
+def is_replayed_whole(name: str) -> bool:
+    """Return whether ``name`` can only be replayed whole, as a join or a table of aggregates."""
+    kind = declared(name)
+    return kind is not None and kind.is_replayed_whole
+
+
+def kinds_of(assets: Iterable[dg.AssetsDefinition]) -> list[Kind]:
+    """Return the tables among ``assets`` that follow topics, by name.
+
+    :raises ValueError: two of them cannot stand beside each other.
+    """
+    found = sorted((text.kind for asset in assets for _, text in _texts(asset)), key=lambda kind: kind.name)
+    for kind in found:
+        kind.validate_beside(found)
+    return found
+
+
+def topic_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicFeed, ...]:
+    """Return the feeds of the tables among ``assets`` that follow topics, by name."""
+    found = [replace(text.kind.feed, asset_key=key) for asset in assets for key, text in _texts(asset)]
+    return tuple(sorted(found, key=lambda feed: feed.table))
+
+
+def _texts(asset: dg.AssetsDefinition) -> list[tuple[dg.AssetKey, KindText]]:
+    found = [(key, metadata.get(KIND_METADATA)) for key, metadata in asset.metadata_by_key.items()]
+    return [(key, text) for key, text in found if isinstance(text, KindText)]

@@ -1,0 +1,7 @@
+"""Tables of the lake: from a topic, or from other tables.
+
+- ``decorator``: ``@spark_table``. ``statements``: transforms written in SQL.
+- ``run``, ``derived``: a run of a table from a topic, and from tables.
+- ``replay``: a replay. ``rebuilding``: the replay of a table of aggregates.
+- ``assets``, ``history``: the table and its replays in Dagster. ``kind``: its place among kinds.
+"""

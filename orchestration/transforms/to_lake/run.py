@@ -1,0 +1,184 @@
+"""One run of a table that follows a topic: plan, read, compute, check, and commit.
+
+Decides the order that keeps a run exact when it is killed at any moment. The dead-letter snapshot
+is loaded before the checkpoint is read. The dead letters are committed before the target. The
+target's commit of rows and offsets alone is the checkpoint. A rival's commit restarts the whole
+attempt. Knows no Dagster: sentences for a person go to ``Reporter``.
+Invariant: after any number of runs and kills each record of a committed range is either in the
+table or among its committed dead letters.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from orchestration.lake.schemas import conform
+from orchestration.lake.tables import CommitConflictError, TableSnapshot, advance, append_with_offsets
+from orchestration.letters.table import DeadLetters, Origin, naming
+from orchestration.offsets.known_gaps import marks_of
+from orchestration.offsets.planning import BatchPlan
+from orchestration.offsets.ranges import Places
+from orchestration.rows.aggregates import merged
+from orchestration.rows.latest import Changes, Held, Replaced, newest
+from orchestration.rows.uniqueness import TableKeys
+from orchestration.rows.upserts import remembered_deletions, upsert
+from orchestration.transforms.batch.batch import Batch, ComputedBatch, compute_batch
+from orchestration.transforms.batch.isolation import NOTHING
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.run.context import COUNTS_OTHERS, RunContext, TopicRunResult, TopicState
+from orchestration.transforms.run.steps import (
+    archived_part,
+    attempted,
+    dead_letter_rows,
+    judged_batch,
+    plan_next,
+    read_planned,
+    read_state,
+)
+
+
+def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
+    """Read the next batch of the table's topic and commit it.
+
+    :raises CommitConflictError: rivals were faster in every attempt.
+    :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was
+        committed. The text says what to do.
+    """
+    return attempted(context, lambda: _attempt(table, context))
+
+
+def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
+    letters = DeadLetters(context.lake)
+    letters_snapshot = letters.snapshot()
+    state = read_state(table, context)
+    held = archived_part(table, context, state)
+    plan = plan_next(table, context, state, held)
+    for note in plan.notes:
+        context.reporter.note(note)
+    if plan.is_empty:
+        return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
+    source, plan = read_planned(table, context, state, plan, held=held)
+    try:
+        existing = TableKeys(snapshot=state.snapshot) if state.snapshot else None
+        result = checked_batch(table, context, source, state, existing)
+        if result.failures:
+            return result
+        assert result.batch is not None
+        origin = Origin(target=table.name, topic=table.topic.name, topic_id=state.topic_id, run_id=context.run_id)
+        rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
+    finally:
+        source.release()
+    changes = decide_changes(table, state, result.batch, log_starts=state.forgotten_below(plan.backlog))
+    stored = changes.rows if changes is not None and table.aggregates else result.batch.rows
+    target = _target(table, context, state, stored)
+    conform(stored, table.name, target.arrow_schema, is_evolving=table.is_evolving)
+    leader_epochs = source.statistics.epochs_at(plan.ranges.ends())
+    _validate_unmoved(table, context, state)
+    letters_snapshot = letters.cleaned(letters_snapshot, origin, target)
+    attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
+    named = naming(state.topic_id, attempt)
+    if changes is None:
+        committed = append_with_offsets(
+            target,
+            result.batch.rows,
+            plan.ranges,
+            leader_epochs,
+            expected=state.committed,
+            is_evolving=table.is_evolving,
+            notes={"run_id": context.run_id},
+            transactions=named,
+        )
+    else:
+        committed = upsert(
+            target,
+            changes,
+            is_evolving=table.is_evolving,
+            notes={"ranges": str(plan.ranges), "topic": plan.ranges.topic, "run_id": context.run_id},
+            transactions={**advance(target, plan.ranges, leader_epochs, state.committed), **named, **_marks(table, state, target, plan)},
+        )
+    return TopicRunResult(
+        kind="batch",
+        state=state,
+        ranges=plan.ranges,
+        version=committed.version,
+        backlog=plan.backlog,
+        statistics=source.statistics,
+        batch=result.batch,
+        outcomes=result.outcomes,
+        row_count=committed.row_count,
+        letters=rejected,
+        changes=changes,
+    )
+
+
+def _marks(table: TopicTable, state: TopicState, target: TableSnapshot, plan: BatchPlan) -> dict[str, int]:
+    """Return the marks of the records that a table of aggregates counts.
+
+    A later replay, which makes the groups anew, needs them.
+    """
+    if not table.aggregates:
+        return {}
+    has_others = not state.committed and target.row_count > 0
+    return {**marks_of(plan.ranges, state.committed, target.transaction_version), **({COUNTS_OTHERS: 1} if has_others else {})}
+
+
+def decide_changes(
+    table: TopicTable, state: TopicState, batch: ComputedBatch, *, log_starts: Mapping[int, int], replaced: Replaced | None = None
+) -> Changes | None:
+    """Return the changes of a batch or replay in a table of newest rows or of groups.
+
+    Return None for a table that keeps all rows. Deletions below ``log_starts`` are forgotten.
+
+    :raises ProgressError: a replay cannot know the earlier value of a row.
+    :raises AggregateError: a group cannot be computed.
+    """
+    if table.aggregates:
+        return merged(batch.rows, state.snapshot, table.aggregate_by, table.aggregates)
+    if batch.deletions is None:
+        return None
+    return newest(
+        batch.rows,
+        batch.deletions,
+        table.latest_by,
+        Held(snapshot=state.snapshot, deletions=None if state.snapshot is None else remembered_deletions(state.snapshot)),
+        state.topic_id,
+        log_starts=log_starts,
+        replaced=replaced,
+    )
+
+
+def checked_batch(
+    table: TopicTable,
+    context: RunContext,
+    source: Batch,
+    state: TopicState,
+    existing: TableKeys | None,
+    *,
+    forgiven: Places = NOTHING,
+) -> TopicRunResult:
+    """Compute and check a batch without writing anything.
+
+    ``failures`` are the reasons that forbid the commit. Records at the places ``forgiven`` are dead
+    letters already, so the transform may throw on them again.
+    """
+    return judged_batch(table, context, source, state, compute_batch(context.session(), table, source, existing, forgiven=forgiven))
+
+
+def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState) -> None:
+    """Check once more, before the dead letters are written, that no rival committed meanwhile.
+
+    A rival's commit without dead letters would not conflict with ours.
+
+    :raises CommitConflictError: another run moved the checkpoints.
+    """
+    moved = context.lake.existing(table.name).checkpoints(state.topic_id, [one.partition for one in state.log])
+    if moved != state.committed:
+        raise CommitConflictError(f"another run moved the checkpoints of the table {table.name}")
+
+
+def _target(table: TopicTable, context: RunContext, state: TopicState, rows: pa.Table) -> TableSnapshot:
+    """Return the snapshot to commit through: the one that was read, or the new table's."""
+    if state.snapshot is not None:
+        return state.snapshot
+    conform(rows, table.name, rows.schema)
+    return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "", latest_by=table.kept_by)

@@ -1,0 +1,254 @@
+"""The warehouse: DuckDB marts built from lake tables by SQL, and questions about lake and marts together.
+
+Decides how readers and builders never meet: a mart is one file with one table, built beside its place and renamed into it, so that a
+reader that has the old one open keeps it. Lake tables are relations of one connection, at one version each, and never saved as views:
+DuckDB reads their Parquet files by itself where it finds the table's columns and types in them, and else through Arrow, which takes
+longer. Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (the committed ones); a question may ask
+``topics.NAME``, too (``topic_relations``). No extension is downloaded. Knows no Dagster.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+
+from orchestration.lake.abandoned_files import old_ones
+from orchestration.lake.quoting import quoted_name, quoted_text
+from orchestration.lake.tables import TABLE_NAME, Lake, TableSnapshot
+from orchestration.letters.table import DEAD_LETTERS, DeadLetters
+from orchestration.warehouse.topics_in_sql import TopicRelations
+
+SUFFIX = ".duckdb"
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PATTERN = re.compile(r"[*?\[]")
+"""What DuckDB takes for a pattern in the name of a file."""
+UNKNOWN = re.compile(r'Table with name (?P<name>.+) does not exist!(?:\nDid you mean "(?P<guess>.+)"\?)?')
+"""How DuckDB says that a relation is not there."""
+NEAR = 0.7
+"""How alike two names are, of 1, where one may be a slip of the other."""
+LEFTOVER_AGE_S = 3_600
+ACCOUNT_COLUMNS = {"records_sent", "start_offset", "end_offset", "target_id"}
+"""What tells the lake's account of a transform (``transforms.to_topic.ledger``) from other tables."""
+CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+class WarehouseError(RuntimeError):
+    """SQL that cannot be answered; the text is DuckDB's, with the relations that exist."""
+
+
+class UnknownRelationError(WarehouseError):
+    """SQL over a relation that is neither in the lake nor a mart; ``name`` is the relation's."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MartBuild:
+    """A mart as it was just built. ``inputs`` are the versions of the lake tables that it read."""
+
+    name: str
+    path: Path
+    rows: int
+    size_bytes: int
+    columns: tuple[tuple[str, str], ...]
+    inputs: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    """A directory of marts over a lake."""
+
+    directory: Path
+    lake: Lake
+
+    def names(self) -> tuple[str, ...]:
+        """Return the marts that exist."""
+        if not self.directory.is_dir():
+            return ()
+        return tuple(sorted(file.name.removesuffix(SUFFIX) for file in self.directory.glob(f"*{SUFFIX}") if not file.name.startswith(".")))
+
+    def path(self, name: str) -> Path:
+        """Return the file of a mart."""
+        if not TABLE_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
+        return self.directory / f"{name}{SUFFIX}"
+
+    def query(self, sql: str, topics: TopicRelations | None = None) -> pa.Table:
+        """Answer a question about lake tables, dead letters, marts and, where they are given, ``topics``; nothing it does is kept.
+
+        What does not fit into memory while it is computed spills into a temporary folder; the answer itself has to fit.
+
+        :raises WarehouseError: it is not one question, or DuckDB cannot answer it. :raises UnknownRelationError: a relation is not there.
+        :raises LogServiceError: the log service does not respond.
+        """
+        _validate_is_one(sql)
+        with (
+            TemporaryDirectory(prefix="tidelog-sql-") as spills,
+            self._connection(sql, ":memory:") as (connection, _),
+            self._explained(sql, topics),
+        ):
+            connection.execute(f"SET temp_directory = {quoted_text(spills)}")
+            if topics is not None:
+                topics.prepare(connection, sql)
+            return _table_of(connection.sql(sql))
+
+    def build(self, name: str, sql: str) -> MartBuild:
+        """Build the mart ``name`` from ``sql`` and put it into its place in one step.
+
+        :raises WarehouseError: DuckDB cannot answer it, or a relation is not there; the old mart stays.
+        """
+        place = self.path(name)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._remove_leftovers(name)
+        draft = self.directory / f".{name}.{uuid4().hex}{SUFFIX}"
+        try:
+            with self._connection(sql, str(draft)) as (connection, inputs), self._explained(sql):
+                connection.execute(f'CREATE TABLE "{name}" AS {sql}')
+                counted = connection.sql(f'SELECT count(*) FROM "{name}"').fetchall()  # noqa: S608 - a validated name
+                columns = connection.sql(f'DESCRIBE "{name}"').fetchall()
+            size = draft.stat().st_size
+            draft.replace(place)
+        finally:
+            draft.unlink(missing_ok=True)
+        return MartBuild(
+            name=name,
+            path=place,
+            rows=int(counted[0][0]),
+            size_bytes=size,
+            columns=tuple((str(column[0]), str(column[1])) for column in columns),
+            inputs=inputs,
+        )
+
+    @contextmanager
+    def _connection(self, sql: str, path: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
+        """Yield a connection on which the relations that ``sql`` names are there, and the versions of the lake tables among them."""
+        with duckdb.connect(path, config=dict(CONNECTION_SETTINGS)) as connection:
+            connection.execute("SET TimeZone = 'UTC'")  # the host's would decide what a day is
+            versions: dict[str, int] = {}
+            marts, tables = set(self.names()), set(self.lake.names())
+            for name in sorted(_named_relations(connection, sql)):
+                if name == DEAD_LETTERS:
+                    connection.register(name, DeadLetters(self.lake).committed())
+                elif name in tables and not self._is_account(name, marts):
+                    snapshot = self.lake.existing(name)
+                    versions[name] = snapshot.version
+                    if not _read_files(connection, name, snapshot):
+                        connection.register(name, snapshot.dataset())
+                elif name in marts:
+                    self._attach(connection, name)
+            yield connection, versions
+
+    def _is_account(self, name: str, marts: set[str]) -> bool:
+        """Whether the lake's table is the account of what was committed to a DuckDB table, which is meant by that name."""
+        return name in marts and set(self.lake.existing(name).arrow_schema.names) >= ACCOUNT_COLUMNS
+
+    def _attach(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        location = str(self.path(name)).replace("'", "''")
+        connection.execute(f"ATTACH '{location}' AS \"mart_{name}\" (READ_ONLY)")
+        connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM "mart_{name}"."{name}"')  # noqa: S608 - a validated name
+
+    def _remove_leftovers(self, name: str) -> None:
+        """Remove what builds left that were killed; a build that runs now is younger."""
+        for file in old_ones(self.directory, f".{name}.*", LEFTOVER_AGE_S):
+            file.unlink(missing_ok=True)
+
+    @contextmanager
+    def _explained(self, sql: str, topics: TopicRelations | None = None) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as error:
+            tables, marts = self.lake.names(), self.names()
+            missing = [] if topics is None else topics.missing(sql)
+            kind = "no topics" if topics is not None and topics.log is not None else "no archived topics"
+            told = f"; {kind}: {', '.join(missing)}" if missing else ""
+            reason = _well_guessed(str(error), sql, {*tables, *marts, DEAD_LETTERS})
+            text = f"{reason}\n(tables of the lake: {', '.join(tables) or 'none'}; marts: {', '.join(marts) or 'none'}{told})"
+            unknown = UNKNOWN.search(str(error))
+            if unknown is not None and unknown["name"] not in missing:
+                raise UnknownRelationError(text, unknown["name"]) from error
+            raise WarehouseError(text) from error
+
+
+def _validate_is_one(sql: str) -> None:
+    """Refuse what is not one statement; what cannot be parsed is left to DuckDB, which says where.
+
+    :raises WarehouseError: says how many it is.
+    """
+    try:
+        count = len(duckdb.extract_statements(sql))
+    except duckdb.Error:
+        return
+    if count != 1:
+        told = f"these are {count} statements" if count else "there is no statement in it"
+        raise WarehouseError(f"a question is one SELECT, and {told}: ask one at a time")
+
+
+def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:
+    """Return DuckDB's reason with a guess at what was meant that is a relation here.
+
+    DuckDB knows its own catalog and what the question names, and guesses only from these.
+    """
+    unknown = UNKNOWN.search(reason)
+    if unknown is None or (unknown["guess"] or "").rpartition(".")[2] in WORD.findall(sql):
+        return reason
+    near = get_close_matches(unknown["name"], sorted(known), n=1, cutoff=NEAR)
+    guess = f'\nDid you mean "{near[0]}"?' if near else ""
+    return f"{reason[: unknown.start()]}Table with name {unknown['name']} does not exist!{guess}{reason[unknown.end() :]}"
+
+
+def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: TableSnapshot) -> bool:
+    """Make the table's files the relation ``name``; False, and nothing is made, where they do not say by themselves what is in the table.
+
+    Columns that a file is older than are null in its rows. Columns by which a table is partitioned are in no file.
+    """
+    files = snapshot.files
+    if not files or snapshot.delta.metadata().partition_columns or PATTERN.search(str(snapshot.folder)):
+        return False
+    schema = snapshot.arrow_schema
+    columns = ", ".join(quoted_name(column) for column in schema.names)
+    listed = ", ".join(quoted_text(str(file)) for file in files)
+    source = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+    stand_in = f"{name}_as_declared"
+    connection.register(stand_in, schema.empty_table())
+    try:
+        is_same = _described(connection, f"SELECT {columns} FROM {source}") == _described(connection, f"FROM {quoted_name(stand_in)}")  # noqa: S608
+    except duckdb.Error:
+        return False
+    finally:
+        connection.unregister(stand_in)
+    if not is_same:
+        return False
+    connection.execute(f"CREATE TEMP VIEW {quoted_name(name)} AS SELECT {columns} FROM {source}")  # noqa: S608
+    return True
+
+
+def _described(connection: duckdb.DuckDBPyConnection, question: str) -> list[tuple[str, str]]:
+    """Return the columns of an answer with their types."""
+    return [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {question}").fetchall()]
+
+
+def _table_of(answer: object) -> pa.Table:
+    """Statements that are no questions are answered by nothing."""
+    return pa.table({} if answer is None else answer)
+
+
+def _named_relations(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
+    """Return the relations that ``sql`` may read: DuckDB tells, except where it needs their columns to understand a USING; then every
+    word may be one.
+    """
+    try:
+        return set(connection.get_table_names(sql))
+    except duckdb.Error:
+        return set(WORD.findall(sql))
