@@ -17,11 +17,11 @@ does nothing for them.
 """
 
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Protocol, final
 
 from log_service.broker.call import Api, Call, QuotaKind, Quotas, Side
 from log_service.common.access import AclOperation, Principal
+from log_service.common.addresses import plain_address
 from log_service.common.env import Clock
 from log_service.config.views import QuotaWindows
 from log_service.metadata.delta import MetadataDelta
@@ -226,7 +226,10 @@ def _settled(of_bytes: Meters, bytes_ms: int, of_time: Meters, time_ms: int) -> 
 
 
 class AddressRates:
-    """Connection rates of addresses, against their quotas (KIP-612)."""
+    """Connection rates of addresses, against their quotas (KIP-612).
+
+    Apache Kafka also takes quotas of host names, which no connection has here.
+    """
 
     def __init__(self, windows: QuotaWindows) -> None:
         self.meters = Meters(windows, longest_ms=windows.size_ms)
@@ -239,14 +242,14 @@ class AddressRates:
             entity[0]: values.get(QuotaKey.CONNECTION_CREATION_RATE) for entity, values in quotas.items() if entity[0].entity_type == IP
         }
         self._default = rates.pop(ANY_IP, None)
-        self._rates = {_normal(part.name): rate for part, rate in rates.items() if rate is not None}
+        self._rates = {plain_address(part.name): rate for part, rate in rates.items() if rate is not None}
 
     def hold_back(self, host: str, now_ms: int) -> int:
         """Count a new connection. Return how long it is held before it is closed, in ms.
 
         0 means that it is accepted. A held one is not counted.
         """
-        bound = self._rates.get(host, self._default)
+        bound = self._rates.get(plain_address(host), self._default)
         if bound is None:
             return 0
         delay_ms = self.meters.charge(host, 1, bound, now_ms)
@@ -254,15 +257,3 @@ class AddressRates:
             self.meters.take_back(host, 1, now_ms)
             self.meters.note_pause(delay_ms)
         return delay_ms
-
-
-def _normal(address: str) -> str:
-    """Return an address in the form of connections. An IPv4-mapped IPv6 address becomes IPv4.
-
-    Apache Kafka also takes host names, which no connection has here.
-    """
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return address
-    return str(getattr(found, "ipv4_mapped", None) or found)

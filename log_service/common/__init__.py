@@ -5,6 +5,7 @@
 - ``env``: the seams to the world, as protocols; ``clock`` is the real clock. ``timers``: one heap of deadlines.
 - ``sorted_map``: immutable maps that are changed by cheap copies. ``repeated``: what stands more than once in a request.
 - ``crc32c``: the checksum of batches. ``session_epochs``: those of fetch and share sessions.
+- ``addresses``: one spelling for each IP address.
 - ``regexes``: regular expressions that come from outside.
 - ``quiet_log``, ``log_lines``: lines of a log that neither flood nor break. ``urls``: URLs as they are shown.
 - ``secrets``, ``private_files``, ``listeners``: what is for its owner alone: values, files, and whose program listens at an address.

@@ -6,12 +6,13 @@ Only Linux tells whose a listener is, in /proc; elsewhere none is known to be a 
 
 import os
 import socket
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 from pathlib import Path
+
+from log_service.common.addresses import Address, unmapped
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENING = "0A"
-Address = IPv4Address | IPv6Address
 
 
 def strangers_at(host: str, port: int) -> frozenset[int]:
@@ -48,5 +49,4 @@ def _address(text: str) -> Address:
     """
     words = bytes.fromhex(text)
     packed = b"".join(words[start : start + 4][::-1] for start in range(0, len(words), 4))
-    address = ip_address(packed)
-    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
+    return unmapped(ip_address(packed))

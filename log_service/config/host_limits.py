@@ -3,12 +3,13 @@
 This module parses such a text and refuses every other text. An IPv6 address may stand in brackets.
 """
 
+from log_service.common.addresses import plain_address
 from log_service.common.errors import ConfigError
 from log_service.config.definition import Value
 
 
 def host_limits(text: str) -> tuple[tuple[str, int], ...]:
-    """Return the hosts and counts.
+    """Return the hosts and counts. Addresses are spelled as those of connections.
 
     Raises:
         ConfigError: an item is not ``host:count``.
@@ -18,7 +19,7 @@ def host_limits(text: str) -> tuple[tuple[str, int], ...]:
         host, _, count = item.rpartition(":")
         if not host or not (count.isascii() and count.isdecimal()):
             raise ConfigError(f"{item!r} is not host:count")
-        limits.append((host.strip("[]"), int(count)))
+        limits.append((plain_address(host.strip("[]")), int(count)))
     return tuple(limits)
 
 

@@ -5,10 +5,11 @@ The response comes back in the same way. Apache Kafka and this project read and 
 bytes. Knows no connections.
 """
 
-import ipaddress
+from ipaddress import ip_address
 from typing import Final, TypeVar
 
 from log_service.common.access import Principal
+from log_service.common.addresses import parse_address, unmapped
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.caller import Caller
 from log_service.protocol.api_versions import ApiKey
@@ -103,10 +104,8 @@ def _unreadable() -> KafkaError:
 
 def host_bytes(host: str) -> bytes:
     """Return a client's IP address as 4 or 16 bytes."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).packed
-    except ValueError:
-        return UNKNOWN_HOST
+    address = parse_address(host)
+    return UNKNOWN_HOST if address is None else address.packed
 
 
 def host_of(content: bytes) -> str:
@@ -117,7 +116,7 @@ def host_of(content: bytes) -> str:
     """
     if len(content) not in (4, 16):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"an address of {len(content)} bytes; an envelope holds one of 4 or 16")
-    return str(ipaddress.ip_address(content))
+    return str(unmapped(ip_address(content)))
 
 
 def _text(text: str) -> bytes:

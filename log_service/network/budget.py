@@ -20,6 +20,7 @@ from typing import Protocol
 
 import trio
 
+from log_service.common.addresses import plain_address
 from log_service.common.errors import ProtocolError
 from log_service.config.views import ConnectionLimits, NetworkLimits
 from log_service.network.frame_memory import FrameMemory
@@ -135,7 +136,7 @@ class ServerBudget:
         count, limit = self._count_of_listener[listener_name], self._max_count_of_listener.get(listener_name)
         if limit is not None and count >= limit:
             return f"this listener has {count} connections already, its limit is {limit}"
-        limit = self._max_count_of_host.get(host, limits.max_count_per_host)
+        limit = self._max_count_of_host.get(plain_address(host), limits.max_count_per_host)
         if self._count_of_host[host] >= limit:
             return f"this address has {self._count_of_host[host]} connections already, its limit is {limit}"
         self.connection_count += 1

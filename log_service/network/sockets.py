@@ -25,6 +25,7 @@ from typing import Protocol, TypeGuard
 import trio
 from trio.lowlevel import notify_closing, wait_readable, wait_writable
 
+from log_service.common.addresses import plain_address
 from log_service.common.env import FileSlice
 from log_service.common.types import Buffer
 
@@ -317,9 +318,9 @@ def _unsent(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
 
 
 def _host_of(address: object) -> str:
-    """Return the host of a socket address. An IPv4 address in IPv6 form is written as IPv4."""
-    host = address[0] if isinstance(address, tuple) else ""
-    return str(host).removeprefix("::ffff:")
+    """Return the host of a socket address, with its zone. An IPv4-mapped address becomes IPv4."""
+    host = str(address[0]) if isinstance(address, tuple) else ""
+    return host if "%" in host else plain_address(host)
 
 
 def _port_of(address: object) -> int:

@@ -234,7 +234,14 @@ def test_a_login_leads_to_no_other_site(elsewhere: str) -> None:
 
 @pytest.mark.parametrize(
     ("told", "expected"),
-    [("192.0.2.7", "192.0.2.7"), ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"), ("x" * 60_000, ""), ("", "")],
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("2001:DB8:1:2::9%eth0", "2001:db8:1:2::"),
+        ("x" * 60_000, ""),
+        ("", ""),
+    ],
 )
 def test_an_address_that_a_header_tells_is_an_address(told: str, expected: str) -> None:
     """A server that trusts its peer takes any text of X-Forwarded-For, and each new one would be another guesser."""

@@ -6,7 +6,9 @@ where Java writes ``0:0:0:0:0:0:0:1``, so a DENY for such a host would otherwise
 """
 
 from functools import lru_cache
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address
+
+from log_service.common.addresses import parse_address
 
 MAX_KNOWN_HOSTS = 4096
 
@@ -17,14 +19,11 @@ def java_host(host: str) -> str:
 
     Other text is returned unchanged.
     """
-    text, percent, scope = host.partition("%")
-    try:
-        address = ip_address(text)
-    except ValueError:
+    address = parse_address(host)
+    if address is None:
         return host
     if isinstance(address, IPv4Address):
         return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
+    _, percent, scope = host.partition("%")
     groups = (f"{int.from_bytes(address.packed[start : start + 2], 'big'):x}" for start in range(0, 16, 2))
     return ":".join(groups) + percent + scope

@@ -9,12 +9,12 @@ sends that to another site, and Dagster never agrees.
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from log_service.common.addresses import plain_address
 from orchestration.settings import UI_HOSTS
 
 GRAPHQL = "/graphql"
@@ -90,17 +90,6 @@ def host_name(host: str) -> str:
     if text.startswith("["):
         return plain_address(text[1:].partition("]")[0])
     return plain_address(text if text.count(":") > 1 else text.partition(":")[0])
-
-
-def plain_address(text: str) -> str:
-    """Return an IP address in its usual form, an IPv4 address in IPv6 as IPv4; other text as it is."""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return text
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(address)
 
 
 def is_same_origin(origin: str, host: str) -> bool:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
-from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import parse_qs, quote
 
@@ -21,6 +20,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from log_service.common.addresses import network_of, parse_address
 from log_service.common.secrets import SecretText
 from orchestration.installation.ui.guard import GRAPHQL, POLICY_VIOLATION
 from orchestration.installation.ui.sessions import BusyError, Session, Sessions, UnreachableError
@@ -34,7 +34,6 @@ MAX_FORM_BYTES = 8192
 MAX_QUERY_BYTES = 1 << 22
 MAX_QUERY_TOKENS = 20_000
 """Of a reader's query, which is parsed on the event loop."""
-IPV6_NETWORK_BITS = 64
 MAX_NEXT_CHARACTERS = 2000
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">{head}
@@ -170,11 +169,8 @@ def address_of(request: Request) -> str:
 
     A header may tell it where the server trusts the peer, and such a text may be anything.
     """
-    try:
-        address = ip_address(request.client.host if request.client else "")
-    except ValueError:
-        return ""
-    return str(address) if address.version == 4 else str(ip_network((address, IPV6_NETWORK_BITS), strict=False).network_address)
+    host = request.client.host if request.client else ""
+    return "" if parse_address(host) is None else network_of(host)
 
 
 def cookie_name(scope: Scope) -> str:

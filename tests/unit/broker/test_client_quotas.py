@@ -373,6 +373,13 @@ def test_an_address_of_ipv4_has_its_quota_however_it_is_written(written: str) ->
     assert rates.hold_back("192.0.2.8", 0) == 0
 
 
+def test_a_quota_of_an_address_counts_in_each_zone() -> None:
+    rates = AddressRates(QuotaWindows())
+    rates.set_quotas(quotas(("ip=FE80::1", QuotaKey.CONNECTION_CREATION_RATE, 0.1)))
+    held = [rates.hold_back("fe80::1%eth0", 0) for _ in range(3)]
+    assert held[-1] > 0
+
+
 def test_an_address_that_connects_too_often_is_held_and_closed() -> None:
     async def story(node: Story) -> None:
         await set_quotas(node, {"ip": None}, connection_creation_rate=1)

@@ -88,7 +88,7 @@ def test_values_reach_the_views_that_use_them() -> None:
         fetch.max.bytes=2048
         max.incremental.fetch.session.cache.slots=7
         max.connections.per.ip=5
-        max.connections.per.ip.overrides=127.0.0.1:50,::1:60
+        max.connections.per.ip.overrides=127.0.0.1:50,0:0::1:60,::FFFF:10.1.2.3:70,[FE80::1]:80,a.host:90
         connections.max.idle.ms=-1
         queued.max.request.bytes=1000
         producer.id.expiration.ms=9
@@ -103,7 +103,13 @@ def test_values_reach_the_views_that_use_them() -> None:
     assert (node.log.max_message_bytes, node.log.flush_messages) == (2_000_000, 1)
     assert (node.log.is_compacted, node.log.is_deleted) == (True, True)
     assert (node.fetch.max_bytes, node.fetch.max_session_cache_slots) == (2048, 7)
-    assert node.limits.connections.max_count_of_host == (("127.0.0.1", 50), ("::1", 60))
+    assert node.limits.connections.max_count_of_host == (
+        ("127.0.0.1", 50),
+        ("::1", 60),
+        ("10.1.2.3", 70),
+        ("fe80::1", 80),
+        ("a.host", 90),
+    )
     assert node.limits.idle_timeout_ms > 10**15
     assert node.limits.max_request_bytes_in_flight == 1000
     assert node.log_manager.producer_id_expiration_ms == 9

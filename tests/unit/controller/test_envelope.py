@@ -53,6 +53,8 @@ def test_addresses_are_4_or_16_bytes() -> None:
     assert host_bytes("10.1.2.3") == bytes((10, 1, 2, 3))
     assert host_of(host_bytes("2001:db8::1")) == "2001:db8::1"
     assert host_of(host_bytes("fe80::1%eth0")) == "fe80::1"
+    assert host_of(host_bytes("::ffff:10.1.2.3")) == "10.1.2.3"
+    assert host_of(bytes.fromhex("00" * 10 + "ffff" + "0a010203")) == "10.1.2.3"
     assert host_of(host_bytes("a name")) == "0.0.0.0"
     with pytest.raises(KafkaError) as raised:
         host_of(b"12345")
