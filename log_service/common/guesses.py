@@ -1,75 +1,107 @@
-"""Guesses of passwords are slowed down, for each address and user.
+"""Slows down guesses of passwords, for each address and user.
 
-``Guesses`` decides how long an attempt waits before its password is looked at. The first wrong ones of
-a pair wait for nothing, and each further one doubles the time until the next. Attempts wait in turns,
-so that many connections guess no faster than one. Invariants: the caller passes the clock; memory is
-bounded, and the pair that was quiet for longest is forgotten first.
+``Guesses`` decides how long an attempt waits before its password is compared. The first wrong ones
+of a pair wait for nothing, and each further one doubles the time until the next. An attempt in
+flight counts like a wrong one, so that many at once guess no faster than one after the other.
+Another address of the same user waits for nothing, so that a stranger locks no user out.
+Invariants: the caller passes the clock; every attempt that has begun ends once; memory is bounded,
+and the pair that was quiet for longest is forgotten first.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Final
 
-FREE_GUESSES = 5
-FIRST_STEP_MS = 200
-MAX_STEP_MS = 5_000
-MAX_WAIT_MS = 10_000
-"""An attempt whose turn comes later is refused unseen: others of its pair are waiting already."""
-FORGET_MS = 600_000
-MAX_PAIRS = 10_000
-MAX_NAME_CHARACTERS = 256
+from log_service.common.addresses import network_of
+
+FREE_GUESSES: Final = 5
+FIRST_STEP_MS: Final = 200
+MAX_STEP_MS: Final = 5_000
+MAX_WAIT_MS: Final = 10_000
+"""The longest wait. A later attempt is turned away, because others of its pair wait already."""
+FORGET_MS: Final = 600_000
+MAX_PAIRS: Final = 10_000
+MAX_NAME_CHARACTERS: Final = 256
 
 
 @dataclass(slots=True)
 class _Pair:
-    failures: int
     next_turn_ms: int
-    last_failure_ms: int
+    failures: int = 0
+    in_flight: int = 0
+    last_failure_ms: int = 0
 
 
 class Guesses:
-    """The wrong passwords of each address and user."""
+    """The attempts of each address and user. Addresses of one IPv6 network count as one."""
 
     def __init__(self, max_pairs: int = MAX_PAIRS) -> None:
         self._max_pairs = max_pairs
         self._pairs = OrderedDict[tuple[str, str], _Pair]()
 
+    def __repr__(self) -> str:
+        return f"<Guesses pairs={len(self._pairs)}>"
+
     def __len__(self) -> int:
         return len(self._pairs)
 
-    def turn_ms(self, address: str, user: str, now_ms: int) -> int | None:
-        """Take a turn, and return how long to wait for it in milliseconds; None: too many wait already."""
-        pair = self._pairs.get(_key(address, user))
-        if pair is None or pair.failures < FREE_GUESSES or now_ms - pair.last_failure_ms > FORGET_MS:
-            return 0
-        turn_ms = max(now_ms, pair.next_turn_ms)
+    def begin(self, address: str, user: str, now_ms: int) -> int | None:
+        """Begin an attempt, and return its wait in milliseconds. None turns it away.
+
+        An attempt that was not turned away ends by one of the other methods.
+        """
+        pair = self._pair(_key(address, user), now_ms)
+        before = pair.failures + pair.in_flight
+        turn_ms = now_ms if before < FREE_GUESSES else max(now_ms, pair.next_turn_ms)
         if turn_ms - now_ms > MAX_WAIT_MS:
             return None
-        pair.next_turn_ms = turn_ms + step_ms(pair.failures)
+        pair.in_flight += 1
+        pair.next_turn_ms = max(pair.next_turn_ms, turn_ms + step_ms(before + 1))
         return turn_ms - now_ms
 
     def note_failure(self, address: str, user: str, now_ms: int) -> None:
-        """Count a wrong password."""
-        key = _key(address, user)
-        pair = self._pairs.pop(key, None)
-        if pair is None or now_ms - pair.last_failure_ms > FORGET_MS:
-            pair = _Pair(failures=0, next_turn_ms=now_ms, last_failure_ms=now_ms)
+        """End an attempt with a wrong password."""
+        pair = self._pair(_key(address, user), now_ms)
+        pair.in_flight = max(pair.in_flight - 1, 0)
         pair.failures += 1
         pair.last_failure_ms = now_ms
         pair.next_turn_ms = max(pair.next_turn_ms, now_ms + step_ms(pair.failures))
+
+    def note_success(self, address: str, user: str) -> None:
+        """End an attempt with the right password, and forget the wrong ones of the pair."""
+        self._end(_key(address, user), is_right=True)
+
+    def note_unseen(self, address: str, user: str) -> None:
+        """End an attempt whose password was not compared."""
+        self._end(_key(address, user), is_right=False)
+
+    def _pair(self, key: tuple[str, str], now_ms: int) -> _Pair:
+        pair = self._pairs.pop(key, None)
+        if pair is None:
+            pair = _Pair(next_turn_ms=now_ms)
+        elif pair.failures and now_ms - pair.last_failure_ms > FORGET_MS:
+            pair = _Pair(next_turn_ms=now_ms, in_flight=pair.in_flight)
         self._pairs[key] = pair
         while len(self._pairs) > self._max_pairs:
             self._pairs.popitem(last=False)
+        return pair
 
-    def note_success(self, address: str, user: str) -> None:
-        """Forget the wrong passwords of a pair that knows the right one."""
-        self._pairs.pop(_key(address, user), None)
+    def _end(self, key: tuple[str, str], *, is_right: bool) -> None:
+        pair = self._pairs.get(key)
+        if pair is None:
+            return
+        pair.in_flight = max(pair.in_flight - 1, 0)
+        if is_right:
+            pair.failures = 0
+        if not pair.failures and not pair.in_flight:
+            del self._pairs[key]
 
 
 def step_ms(failures: int) -> int:
-    """Return the time between two turns of a pair with so many wrong passwords."""
+    """Return the time between two turns of a pair after so many wrong passwords."""
     doublings = min(failures - FREE_GUESSES, 30)
     return 0 if doublings < 0 else min(FIRST_STEP_MS << doublings, MAX_STEP_MS)
 
 
 def _key(address: str, user: str) -> tuple[str, str]:
-    return address, user[:MAX_NAME_CHARACTERS]
+    return network_of(address), user[:MAX_NAME_CHARACTERS]

@@ -13,7 +13,7 @@ import logging
 import secrets
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -70,9 +70,15 @@ class Session:
 class Sessions:
     """All sessions of one webserver."""
 
-    def __init__(self, users: ClusterUsers, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        users: ClusterUsers,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._users = users
         self._clock = clock
+        self._sleep = sleep
         self._sessions = OrderedDict[bytes, Session]()
         self._guesses = Guesses()
         self._pending = Counter[str]()
@@ -85,22 +91,34 @@ class Sessions:
         :raises BusyError: too many logins wait.
         :raises UnreachableError: the cluster did not answer.
         """
-        wait_ms = self._guesses.turn_ms(address, user, self._now_ms())
-        if wait_ms is None or self._pending.total() >= MAX_LOGINS or self._pending[address] >= MAX_LOGINS_OF_ADDRESS:
+        if self._pending.total() >= MAX_LOGINS or self._pending[address] >= MAX_LOGINS_OF_ADDRESS:
+            raise BusyError
+        wait_ms = self._guesses.begin(address, user, self._now_ms())
+        if wait_ms is None:
             raise BusyError
         self._pending[address] += 1
         try:
-            await asyncio.sleep(wait_ms / 1000)
-            rights = await self._ask(user, password, self._threads)
+            rights = await self._attempt(user, password, address, wait_ms)
             if rights is UiRights.UNKNOWN:
-                self._guesses.note_failure(address, user, self._now_ms())
-                await asyncio.sleep(FAILURE_DELAY_S)
+                await self._sleep(FAILURE_DELAY_S)
         finally:
             self._pending -= Counter([address])
-        if rights is not UiRights.UNKNOWN:
-            self._guesses.note_success(address, user)
         logger.warning("login of %s from %s: %s", escaped(user), escaped(address), rights.value)
         return self._begin(user, password, rights) if rights.is_reader else "", rights
+
+    async def _attempt(self, user: str, password: SecretText, address: str, wait_ms: int) -> UiRights:
+        """Ask the cluster in turn, and count what comes of it."""
+        try:
+            await self._sleep(wait_ms / 1000)
+            rights = await self._ask(user, password, self._threads)
+        except BaseException:
+            self._guesses.note_unseen(address, user)
+            raise
+        if rights is UiRights.UNKNOWN:
+            self._guesses.note_failure(address, user, self._now_ms())
+        else:
+            self._guesses.note_success(address, user)
+        return rights
 
     def _begin(self, user: str, password: SecretText, rights: UiRights) -> str:
         token, now_s = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
