@@ -9,8 +9,10 @@ Invariants:
 
 - Before the login the pipeline gets no frame but ApiVersions.
 - A refusal is sent after the delay and never before it.
-- The number of waiting refusals is bounded, for one address and for all. Further ones are closed
-  without a response.
+- No password is compared before the turn of its address and user (``common.guesses``). Listeners
+  whose delay is 0 have no turns.
+- The number of waiting refusals is bounded, for one address and for all, and so is the number of
+  logins that wait for their turn. Further ones are closed without a response.
 - No token is logged.
 """
 
@@ -25,15 +27,20 @@ import trio
 from log_service.broker.call import StartTask
 from log_service.common.env import Clock
 from log_service.common.errors import ProtocolError
+from log_service.common.guesses import Guesses
 from log_service.common.quiet_log import QuietLogger
 from log_service.metrics.failure_counts import FailureCounts
 from log_service.network.connection import SIZE_BYTES
 from log_service.network.responses import Chunk, ConnectionContext, FrameHandler, PendingResponse, Response
+from log_service.security.sasl.mechanisms import TurnWanted
 from log_service.security.sasl.session import Close, Login, LoginPolicy, LoginSession, Now, Pass, Phase, Refuse, Respond, Step, Wait
 
 MAX_DELAYED_COUNT = 1_000
 MAX_DELAYED_COUNT_OF_HOST = 100
-"""Refused logins that are delayed, of all addresses and of one. Further ones are closed at once."""
+"""Logins that wait, of all addresses and of one: refused ones, and those without a turn yet.
+
+Further ones are closed at once.
+"""
 LOOKUP_TIMEOUT_S = 10.0
 """Timeout of a login's lookup."""
 
@@ -55,15 +62,15 @@ class LoginMeter:
     """Connections that were closed because their login had expired."""
 
 
-class RefusalQueue:
-    """Counts the delayed refusals on all listeners of a node."""
+class LoginQueue:
+    """Counts the logins that wait on all listeners of a node."""
 
     def __init__(self) -> None:
         self._count_of_host: Counter[str] = Counter()
         self._count = 0
 
     def __repr__(self) -> str:
-        return f"<RefusalQueue waiting={self._count}>"
+        return f"<LoginQueue waiting={self._count}>"
 
     def try_enter(self, host: str) -> bool:
         """Count one more, if there is room for it."""
@@ -81,6 +88,40 @@ class RefusalQueue:
             del self._count_of_host[host]
 
 
+class GuessGate:
+    """The turns of guesses on all listeners of a node."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.waiting = LoginQueue()
+        self._guesses = Guesses()
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<GuessGate {self._guesses!r} {self.waiting!r}>"
+
+    def begin(self, host: str, user: str) -> int | None:
+        """Return how long a login waits for its turn, in ms. None turns it away.
+
+        A login that waits leaves ``waiting`` afterwards.
+        """
+        wait_ms = self._guesses.begin(host, user, self._clock.monotonic_ms())
+        if wait_ms and not self.waiting.try_enter(host):
+            self._guesses.note_unseen(host, user)
+            return None
+        return wait_ms
+
+    def end(self, host: str, user: str, *, is_right: bool) -> None:
+        """Note what came of a login whose password was compared."""
+        if is_right:
+            self._guesses.note_success(host, user)
+        else:
+            self._guesses.note_failure(host, user, self._clock.monotonic_ms())
+
+    def give_up(self, host: str, user: str) -> None:
+        """Note that a login ended before its password was compared."""
+        self._guesses.note_unseen(host, user)
+
+
 class LoginHandler:
     """The frame handler of one listener. ``handler`` gets the frames that are passed on."""
 
@@ -92,7 +133,8 @@ class LoginHandler:
         clock: Clock,
         start_task: StartTask,
         find: Find,
-        refusals: RefusalQueue,
+        refusals: LoginQueue,
+        gate: GuessGate,
         failed_delay_ms: int,
     ) -> None:
         self.meters = {mechanism: LoginMeter() for mechanism in ("", *policy.mechanisms)}
@@ -107,6 +149,7 @@ class LoginHandler:
         self._start_task = start_task
         self._find = find
         self._refusals = refusals
+        self._gate = gate if failed_delay_ms else None
         self._failed_delay_s = failed_delay_ms / 1_000
         self._sessions: dict[int, LoginSession] = {}
         self._log = QuietLogger(logger, clock.monotonic_ms, max_lines=20)
@@ -129,6 +172,8 @@ class LoginHandler:
         if isinstance(step, Pass):
             return self._pass_on(context, session, step, frame)
         if isinstance(step, Wait):
+            if isinstance(step.wanted, TurnWanted):
+                return self._take_turn(context, session, step.wanted.user)
             response = PendingResponse()
             self._start_task(self._look_up, context, session, step, response)
             return response
@@ -183,14 +228,57 @@ class LoginHandler:
                 logger.exception("Looking a login up failed")
         if response.is_discarded or session.phase is not Phase.LOOKUP:
             return
-        following = session.found(found, self._now())
-        if isinstance(following, Refuse):
-            self._refuse(context, session, following, response)
+        self._go_on(context, session, session.found(found, self._now()), response)
+
+    def _go_on(self, context: ConnectionContext, session: LoginSession, step: Step, response: PendingResponse) -> None:
+        """Carry out the step that follows a wait."""
+        if isinstance(step, Refuse):
+            self._refuse(context, session, step, response)
             return
-        assert isinstance(following, Respond), following
-        if following.login is not None:
-            self._logged_in(context, following.login)
-        response.complete(following.chunks)
+        assert isinstance(step, Respond), step
+        if step.login is not None:
+            self._logged_in(context, step.login)
+        response.complete(step.chunks)
+
+    def _take_turn(self, context: ConnectionContext, session: LoginSession, user: str) -> Response:
+        """Compare a password when it is its user's turn, at this address."""
+        wait_ms = 0 if self._gate is None else self._gate.begin(context.peer_host, user)
+        if wait_ms == 0:
+            return self._perform(context, session, self._compare(context, session, user))
+        response = PendingResponse()
+        if wait_ms is None:
+            reason = "too many logins of its user wait there already, and its password was not compared"
+            self._refuse(context, session, session.turn_away(reason), response)
+        else:
+            self._start_task(self._compare_late, context, session, user, wait_ms, response)
+        return response
+
+    async def _compare_late(
+        self, context: ConnectionContext, session: LoginSession, user: str, wait_ms: int, response: PendingResponse
+    ) -> None:
+        assert self._gate is not None
+        try:
+            await trio.sleep(wait_ms / 1_000)
+        except BaseException:
+            self._gate.give_up(context.peer_host, user)
+            raise
+        finally:
+            self._gate.waiting.leave(context.peer_host)
+        if response.is_discarded or session.phase is not Phase.LOOKUP:
+            self._gate.give_up(context.peer_host, user)
+            return
+        self._go_on(context, session, self._compare(context, session, user), response)
+
+    def _compare(self, context: ConnectionContext, session: LoginSession, user: str) -> Step:
+        """Compare a password, and count what comes of it."""
+        is_right = False
+        try:
+            step = session.found(None, self._now())
+            is_right = not isinstance(step, Refuse)
+        finally:
+            if self._gate is not None:
+                self._gate.end(context.peer_host, user, is_right=is_right)
+        return step
 
     def _logged_in(self, context: ConnectionContext, login: Login) -> None:
         context.principal = login.accepted.principal

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from log_service.broker.call import StartTask
-from log_service.broker.login import LoginHandler, RefusalQueue
+from log_service.broker.login import GuessGate, LoginHandler, LoginQueue
 from log_service.broker.token_logins import TokenLogins
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
@@ -178,7 +178,8 @@ class NodeLogins:
     """
 
     def __init__(self, env: NodeEnv, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
-        self.refusals = RefusalQueue()
+        self.refusals = LoginQueue()
+        self.gate = GuessGate(env.clock)
         self.handlers: dict[str, LoginHandler] = {}
         self._env = env
         self._node_id = str(config.node_id)
@@ -241,6 +242,7 @@ class NodeLogins:
             start_task=start_task,
             find=self._tokens.find,
             refusals=self.refusals,
+            gate=self.gate,
             failed_delay_ms=offer.config.failed_delay_ms,
         )
         return login

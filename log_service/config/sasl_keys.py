@@ -23,7 +23,8 @@ SASL_KEYS = (
     _key("connections.max.reauth.ms", ConfigType.LONG, "0", "How long a login holds before the client has to log in again; 0 is for ever.",
          "clients log in once"),
     _key("connection.failed.authentication.delay.ms", ConfigType.INT, "100", "How long a refused login is kept waiting before it is told "
-         "and closed.", "guessing passwords takes time", validator=at_least(0)),
+         "and closed. 0 also lets wrong passwords of one address and user follow each other without a pause.",
+         "guessing passwords takes time", validator=at_least(0)),
     _key("sasl.server.max.receive.size", ConfigType.INT, "524288", "The largest request, in bytes, before a login is complete.",
          "tokens are small", validator=at_least(1)),
     _key("sasl.mechanism.inter.broker.protocol", ConfigType.STRING, "GSSAPI", "The mechanism by which nodes log in to each other's "

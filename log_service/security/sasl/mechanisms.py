@@ -72,11 +72,21 @@ class Lookup:
     resume: "Callable[[Any], Outcome]" = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnWanted:
+    """A request to let this user's password be guessed once more."""
+
+    user: str
+
+
 Outcome = Challenge | Accepted | Refused | Lookup
 
 
 class ServerExchange(Protocol):
     """One login on the broker's side."""
+
+    def guessed_user(self, token: bytes) -> str | None:
+        """Return whose password the client's next token guesses, None if it guesses none."""
 
     def evaluate(self, token: bytes) -> Outcome:
         """Evaluate the client's next token."""

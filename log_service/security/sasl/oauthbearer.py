@@ -66,6 +66,9 @@ class OAuthServer:
         """Why the token was refused, while the client has not ended the login yet; else None."""
         return f"the token was refused: {self._complaint}" if self._stage is _Stage.REFUSED else None
 
+    def guessed_user(self, token: bytes) -> None:
+        """Return None, because the signature of a token is no password."""
+
     def evaluate(self, token: bytes) -> Outcome:
         """Decide on the client's next message."""
         stage, self._stage = self._stage, _Stage.DONE

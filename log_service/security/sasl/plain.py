@@ -25,11 +25,15 @@ class PlainServer:
     def __init__(self, users: Mapping[str, SecretText]) -> None:
         self._users = users
 
+    def guessed_user(self, token: bytes) -> str | None:
+        """Return the user that the client's only token names, None if it names none."""
+        parts = _parts(token)
+        return (parts[1] or None) if parts is not None and len(parts) == 3 else None
+
     def evaluate(self, token: bytes) -> Outcome:
         """Decide on the client's only token."""
-        try:
-            parts = token.decode().split(SEPARATOR, MAX_TOKENS - 1)
-        except UnicodeDecodeError:
+        parts = _parts(token)
+        if parts is None:
             return Refused(reason="the PLAIN token is not UTF-8")
         if len(parts) != 3:
             return _told(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
@@ -46,6 +50,13 @@ class PlainServer:
             return "Invalid username or password"
         if authorization_id not in ("", name):
             return "Client requested an authorization id that is different from username"
+        return None
+
+
+def _parts(token: bytes) -> list[str] | None:
+    try:
+        return token.decode().split(SEPARATOR, MAX_TOKENS - 1)
+    except UnicodeDecodeError:
         return None
 
 

@@ -87,6 +87,10 @@ class ScramServer:
     def __repr__(self) -> str:
         return f"<ScramServer {self._mechanism.mechanism_name} waits for {self._stage.value}>"
 
+    def guessed_user(self, token: bytes) -> str | None:  # noqa: ARG002 - the first message has named the user
+        """Return the user if the last message comes next. The first one proves no password."""
+        return self._first.name if self._stage is _Stage.FINAL and self._first is not None else None
+
     def evaluate(self, token: bytes) -> Outcome:
         """Decide on the client's next message."""
         try:

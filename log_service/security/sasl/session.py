@@ -8,13 +8,14 @@ KIP-255, KIP-368).
     OPENING       ApiVersions (a good response leads to HANDSHAKE) or SaslHandshake
     HANDSHAKE     SaslHandshake
     AUTHENTICATE  SaslAuthenticate after SaslHandshake 1, bare tokens after SaslHandshake 0
-    LOOKUP        no frame, because the broker looks something up
+    LOOKUP        no frame, because the broker looks something up, or the login waits for its turn
     COMPLETE      all requests; SaslHandshake begins the next login if the login has a lifetime
     MISMATCH      no frame, because the client began its next login with another mechanism
     ENDED         no frame, because the login was refused
 
 Invariants: before the login only the bodies of SaslHandshake, SaslAuthenticate and ApiVersions are
-read. A repeated login keeps mechanism and principal. Lifetimes use the monotonic clock.
+read. No password is compared before its turn (``TurnWanted``). A repeated login keeps mechanism and
+principal. Lifetimes use the monotonic clock.
 """
 
 import struct
@@ -30,7 +31,7 @@ from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, UnsupportedVersionError, encode_response, parse_request_header
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Outcome, Refused, ServerExchange
+from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Outcome, Refused, ServerExchange, TurnWanted
 from log_service.security.sasl.oauthbearer import OAuthServer
 
 MIN_RELOGIN_INTERVAL_NS: Final = 1_000_000_000
@@ -211,6 +212,14 @@ class LoginSession:
         self.phase = Phase.AUTHENTICATE
         return self._conclude(resume(what), now)
 
+    def turn_away(self, reason: str) -> Refuse:
+        """Refuse a login whose password was not compared.
+
+        It gets no response, so that a client with the right password tries again.
+        """
+        self._resume = None
+        return self._refuse(None, reason)
+
     # Before the login
 
     def _open(self, frame: Buffer) -> Step:
@@ -263,12 +272,16 @@ class LoginSession:
         return self._evaluate(header, request.auth_bytes, now)
 
     def _evaluate(self, header: RequestHeader | None, token: bytes, now: Now) -> Step:
-        assert self._exchange is not None
+        exchange = self._exchange
+        assert exchange is not None
         self._request = header
         self._token_count += 1
         if self._token_count > MAX_TOKENS:
             return self._conclude(Refused(reason=f"a login took more than {MAX_TOKENS} tokens"), now)
-        return self._conclude(self._exchange.evaluate(token), now)
+        user = exchange.guessed_user(token)
+        if user is not None:
+            return self._conclude(Lookup(wanted=TurnWanted(user=user), resume=lambda _: exchange.evaluate(token)), now)
+        return self._conclude(exchange.evaluate(token), now)
 
     def _conclude(self, outcome: Outcome, now: Now) -> Step:
         """Turn a mechanism's outcome into the broker's next step."""

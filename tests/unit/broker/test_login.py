@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.login import MAX_DELAYED_COUNT_OF_HOST, RefusalQueue
+from log_service.broker.login import MAX_DELAYED_COUNT_OF_HOST, LoginQueue
 from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode
 from log_service.protocol.frames import RequestHeader, encode_request
@@ -61,7 +61,7 @@ def test_refusal_is_told_after_the_delay_and_the_connection_closed(delay_ms: str
         assert await seconds(refused) == pytest.approx(int(delay_ms) / 1_000, abs=0.02)
         assert await client.is_closed()
         assert node.broker._logins is not None
-        assert node.broker._logins.refusals.__repr__() == "<RefusalQueue waiting=0>"
+        assert node.broker._logins.refusals.__repr__() == "<LoginQueue waiting=0>"
 
     tell_of_logins(story, connection_failed_authentication_delay_ms=delay_ms)
 
@@ -271,9 +271,9 @@ def test_flood_of_refusals_waits_within_bounds() -> None:
     async def story(node: Story) -> None:
         closed = 0
         clients = [await guest(node) for _ in range(MAX_DELAYED_COUNT_OF_HOST + 5)]
-        for client in clients:
+        for number, client in enumerate(clients):
             await client.handshake()
-            await client.send(SaslAuthenticateRequest(auth_bytes=plain(password="wrong")), 2)
+            await client.send(SaslAuthenticateRequest(auth_bytes=plain(f"user {number}", "wrong")), 2)
         for client in clients:
             try:
                 assert (await client.receive()).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -286,7 +286,7 @@ def test_flood_of_refusals_waits_within_bounds() -> None:
 
 
 def test_refusals_of_one_address_leave_room_for_others() -> None:
-    queue = RefusalQueue()
+    queue = LoginQueue()
     assert all(queue.try_enter("one") for _ in range(MAX_DELAYED_COUNT_OF_HOST))
     assert not queue.try_enter("one")
     assert queue.try_enter("other")

@@ -14,7 +14,7 @@ from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Outcome, Refused
+from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Outcome, Refused, TurnWanted
 from log_service.security.sasl.session import Close, LoginPolicy, LoginSession, Now, Pass, Phase, Refuse, Respond, Step, Wait
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
@@ -29,6 +29,9 @@ def after(ms: int) -> Now:
 
 class Scripted:
     """A mechanism whose tokens say what becomes of the login."""
+
+    def guessed_user(self, token: bytes) -> str | None:
+        return "alice" if token == b"a password" else None
 
     def evaluate(self, token: bytes) -> Outcome:
         text = token.decode(errors="replace")
@@ -253,6 +256,23 @@ def test_login_that_has_to_be_looked_up() -> None:
     step = session.found(b"alice", EARLY)
     assert token_response(step).auth_bytes == b"proof"
     assert session.phase is Phase.COMPLETE
+
+
+def test_a_password_is_compared_in_turn() -> None:
+    session = new_session()
+    session.receive(handshake(), EARLY)
+    assert session.receive(authenticate("a password"), EARLY) == Wait(wanted=TurnWanted(user="alice"))
+    assert session.phase is Phase.LOOKUP
+    assert isinstance(session.found(None, EARLY), Refuse), "the mechanism has seen the token"
+
+
+def test_a_login_that_is_turned_away_gets_no_response() -> None:
+    """A client with the right password takes a closed connection for an outage, and tries again."""
+    session = new_session()
+    session.receive(handshake(), EARLY)
+    session.receive(authenticate("a password"), EARLY)
+    assert session.turn_away("too many") == Refuse(chunks=None, reason="too many")
+    assert isinstance(session.receive(authenticate("alice"), EARLY), Close)
 
 
 def test_frame_while_a_login_is_looked_up_closes_at_once() -> None:
