@@ -1,11 +1,12 @@
 """Users of Dagster's UI: the cluster's own, with the passwords and the rights that they have there.
 
 A login is one of the user's at the cluster, by SCRAM or PLAIN, so that no second store of passwords
-exists. Two rights decide, both of the group ``tidelog-ui``, whether it exists or not: DESCRIBE_CONFIGS
-to read the UI, ALTER_CONFIGS to change something, too. An ACL on all groups, as consumers have it,
-gives neither.
+exists. One server compares the password, so that one guess here is one guess there. Two rights
+decide, both of the group ``tidelog-ui``, whether it exists or not: DESCRIBE_CONFIGS to read the UI,
+ALTER_CONFIGS to change something, too. An ACL on all groups, as consumers have it, gives neither.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,6 +19,8 @@ from log_service.common.secrets import SecretText
 
 UI_GROUP = "tidelog-ui"
 ANSWER_MS = 10_000
+MAX_ASKED = 3
+"""Servers that are tried in one login. They share ``ANSWER_MS``."""
 MAX_TEXT_CHARACTERS = 512
 """A user or a password that is longer is refused without asking."""
 
@@ -42,6 +45,11 @@ class ClusterUsers:
 
     servers: str
     settings: dict[str, Any] = field(repr=False)
+    _order: deque[str] = field(init=False, repr=False, compare=False)
+    """The servers. Those that did not answer come last."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_order", deque(each.strip() for each in self.servers.split(",")))
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
@@ -59,22 +67,36 @@ class ClusterUsers:
     def rights_of(self, user: str, password: SecretText) -> UiRights:
         """Log in as ``user``, and ask what it may do. Blocks.
 
+        A client that knows several servers would try a wrong password at each of them. So each server
+        has a client of its own, and the next one is asked only if one does not answer.
+
         :raises KafkaError: the cluster did not answer.
         """
         if not _is_usable(user) or not _is_usable(password.reveal()):
             return UiRights.UNKNOWN
-        login = {"sasl_username": user, "sasl_password": password.reveal(), "default_api_timeout_ms": ANSWER_MS}
-        group = ConfigResource.group(UI_GROUP)
-        try:
-            with BlockingAdmin(self.servers, **self.settings, **login) as admin:
-                if not _is_allowed(lambda: admin.describe_configs([group])):
-                    return UiRights.NONE
-                may_change = _is_allowed(lambda: admin.alter_configs({group: {}}, is_validated_only=True))
-                return UiRights.CHANGE if may_change else UiRights.READ
-        except KafkaError as error:
-            if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
-                raise
-            return UiRights.UNKNOWN
+        servers = tuple(self._order)[:MAX_ASKED]
+        login = {"sasl_username": user, "sasl_password": password.reveal(), "default_api_timeout_ms": ANSWER_MS // len(servers)}
+        failed: KafkaError | None = None
+        for server in servers:
+            try:
+                return _rights_at(server, {**self.settings, **login})
+            except KafkaError as error:
+                if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+                    return UiRights.UNKNOWN
+                failed = error
+            if self._order[0] == server:
+                self._order.rotate(-1)
+        assert failed is not None, "there is a server"
+        raise failed
+
+
+def _rights_at(server: str, settings: dict[str, Any]) -> UiRights:
+    group = ConfigResource.group(UI_GROUP)
+    with BlockingAdmin(server, **settings) as admin:
+        if not _is_allowed(lambda: admin.describe_configs([group])):
+            return UiRights.NONE
+        may_change = _is_allowed(lambda: admin.alter_configs({group: {}}, is_validated_only=True))
+        return UiRights.CHANGE if may_change else UiRights.READ
 
 
 def _is_allowed(ask: Callable[[], object]) -> bool:
