@@ -4,8 +4,9 @@ A request never waits here. If the writer is too slow, or its file or topic is m
 are dropped and counted.
 
 Invariants: at most ``MAX_WAITING_COUNT`` allowed and as many denied decisions wait, each kind with
-names of at most ``MAX_WAITING_SIZE`` characters in all. Denials have room of their own and are
-written first, so a flood of allowed operations hides no denial.
+names of at most ``MAX_WAITING_SIZE`` characters in all. Each kind keeps its order. Each has room of
+its own and half of each write if it needs that, so a flood of one kind neither hides nor delays the
+other. Denials are written first.
 """
 
 from collections import deque
@@ -60,10 +61,12 @@ class AuditQueue:
         """Write decisions as they come, until cancelled."""
         while True:
             await self._is_filled.wait()
-            waiting = self._denied or self._allowed
-            entries = list(islice(waiting, MAX_TAKEN_COUNT))
+            denied_count, allowed_count = shares(len(self._denied), len(self._allowed))
+            denied, allowed = list(islice(self._denied, denied_count)), list(islice(self._allowed, allowed_count))
+            entries = denied + allowed
             is_written = await write(entries)
-            self._remove(waiting, entries)
+            self._remove(self._denied, denied)
+            self._remove(self._allowed, allowed)
             if is_written:
                 self.written_count += len(entries)
             else:
@@ -73,8 +76,8 @@ class AuditQueue:
         self.dropped_count += len(entries)
         self.dropped_denied_count += sum(not entry.decision.is_allowed for entry in entries)
 
-    def _remove(self, waiting: deque[AuditEntry], entries: Sequence[AuditEntry]) -> None:
-        for entry in entries:
+    def _remove(self, waiting: deque[AuditEntry], written: Sequence[AuditEntry]) -> None:
+        for entry in written:
             waiting.popleft()
             self._sizes[id(waiting)] -= entry.size
         if not self._denied and not self._allowed:
@@ -84,3 +87,9 @@ class AuditQueue:
     async def wait_empty(self) -> None:
         """Wait until the queue is empty."""
         await self._is_empty.wait()
+
+
+def shares(denied_count: int, allowed_count: int) -> tuple[int, int]:
+    """Return how many of the waiting decisions of each kind the next write takes."""
+    denied_share = min(denied_count, max(MAX_TAKEN_COUNT // 2, MAX_TAKEN_COUNT - allowed_count))
+    return denied_share, min(allowed_count, MAX_TAKEN_COUNT - denied_share)

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,58 @@ def test_a_flood_of_what_is_allowed_hides_no_denial() -> None:
         assert (queue.dropped_count, queue.dropped_denied_count) == (8, 3)
 
     sim_run(1, main)
+
+
+def test_a_flood_of_denials_delays_nothing_that_is_allowed() -> None:
+    """Allowed decisions waited until no denial did, and were dropped where denials came faster than they could be written."""
+    writes: list[list[str]] = []
+
+    async def main(_: World) -> None:
+        queue = AuditQueue()
+
+        def deny(denials: int) -> None:
+            for _number in range(denials):
+                queue.put_nowait(entry(f"denied {next(numbers)}"))
+
+        async def write(entries: Sequence[AuditEntry]) -> bool:
+            writes.append([each.name for each in entries])
+            if len(writes) < 20:
+                deny(len(entries) + 7)
+            return len(writes) != 2
+
+        numbers = count()
+        deny(audit_queue.MAX_WAITING_COUNT)
+        for number in range(3):
+            queue.put_nowait(entry(f"allowed {number}", decision=DEFAULT_ALLOW))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(queue.write_with, write)
+            await queue.wait_empty()
+            nursery.cancel_scope.cancel()
+        assert writes[0][-3:] == ["allowed 0", "allowed 1", "allowed 2"]
+        assert {len(write) for write in writes[:-1]} == {audit_queue.MAX_TAKEN_COUNT}
+        denied = [int(name.split()[1]) for write in writes for name in write if name.startswith("denied")]
+        assert denied == sorted(denied)
+        assert queue.written_count == len(denied) + 3 - audit_queue.MAX_TAKEN_COUNT
+        assert queue.dropped_count == queue.dropped_denied_count == next(numbers) - len(denied) + audit_queue.MAX_TAKEN_COUNT
+
+    sim_run(1, main)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "taken"),
+    [
+        ((0, 9), (0, 9)),
+        ((9, 0), (9, 0)),
+        ((900, 0), (500, 0)),
+        ((0, 900), (0, 500)),
+        ((900, 900), (250, 250)),
+        ((900, 20), (480, 20)),
+        ((20, 900), (20, 480)),
+        ((300, 200), (300, 200)),
+    ],
+)
+def test_each_kind_has_half_of_a_write_if_it_needs_that(waiting: tuple[int, int], taken: tuple[int, int]) -> None:
+    assert audit_queue.shares(*waiting) == taken
 
 
 def test_a_queue_that_is_not_emptied_stays_small() -> None:
