@@ -19,12 +19,12 @@ from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.config.definition import ConfigKey, ConfigType, UpdateMode, Value, split_list
 from log_service.config.dynamic_keys import (
     CLUSTER_WIDE_OF_LISTENERS,
-    LISTENER_KEY,
     PER_BROKER,
     RUNTIME_KEYS,
     STORES,
     THREAD_COUNTS,
     base_name,
+    listener_name,
 )
 from log_service.config.listeners import parse_end_points
 from log_service.config.resolve import Layers, Texts, holding
@@ -103,7 +103,7 @@ def _validate_names(names: list[str], *, is_default: bool) -> None:
     bare = [name for name in names if name in STORES]
     if bare:
         raise _refusal(f"{', '.join(bare)} can be set for one listener only: listener.name.NAME.{bare[0]}")
-    of_one = [name for name in names if name in PER_BROKER or (LISTENER_KEY.fullmatch(name) and not _is_for_all_brokers(name))]
+    of_one = [name for name in names if name in PER_BROKER or (listener_name(name) is not None and not _is_for_all_brokers(name))]
     if is_default and of_one:
         raise _refusal(f"{', '.join(of_one)} cannot be the default of all brokers; name the broker")
 

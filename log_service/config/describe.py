@@ -16,7 +16,7 @@ from itertools import dropwhile
 
 from log_service.common.errors import ConfigError
 from log_service.config.definition import ConfigKey, ConfigSource, ConfigType, UpdateMode, Value
-from log_service.config.dynamic_keys import ABOUT_ACCESS, LISTENER_PREFIX, OAUTH_PREFIX, RUNTIME_KEYS, base_name
+from log_service.config.dynamic_keys import RUNTIME_KEYS, base_name, is_about_access
 from log_service.config.resolve import Layers, Texts, holding
 from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
 from log_service.config.server_keys import SERVER_KEYS
@@ -148,16 +148,7 @@ def broker_key(name: str) -> ConfigKey | None:
 
 def access_keys(names: Iterable[str]) -> list[str]:
     """Return the broker keys among ``names`` that decide who may log in or who is a super user."""
-    return [name for name in names if _decides_access(name)]
-
-
-def _decides_access(name: str) -> bool:
-    """Return whether a name is such a key, also behind a listener whose name has dots."""
-    key = broker_key(name)
-    if key is not None:
-        return key.is_about_access
-    is_override = name.startswith(LISTENER_PREFIX)
-    return is_override and (f".{OAUTH_PREFIX}" in name or any(name.endswith(f".{each}") for each in ABOUT_ACCESS))
+    return [name for name in names if is_about_access(name)]
 
 
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:

@@ -4,7 +4,6 @@ These lists decide nothing about values. A key in no list is read-only. A name t
 Kafka's is accepted and kept, as in Kafka, because it may belong to a plug-in.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -292,9 +291,22 @@ Every key of OAUTH_PREFIX does so, too.
 OAUTH_PREFIX = "sasl.oauthbearer."
 LISTENER_PREFIX = "listener.name."
 
-LISTENER_KEY = re.compile(
-    r"listener\.name\.(?P<listener>[^.]*)\.(?:(?:plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.)?(?P<key>.+)"
+KEYS_OF_MECHANISMS = frozenset(
+    {
+        *OF_MECHANISM,
+        "connections.max.reauth.ms",
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+    }
 )
+"""Keys that a listener may have for one mechanism, behind the mechanism's name."""
+
+
+_MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi")
+_OF_LISTENERS = (PER_LISTENER_ACTING | PER_BROKER | CLUSTER_WIDE_OF_LISTENERS | ABOUT_ACCESS | KEYS_OF_MECHANISMS) - {"listeners"}
+"""Keys that end the name of a listener with dots. Other keys end in ``.listeners``, too."""
+_MOST_WORDS = max(key.count(".") + 1 for key in _OF_LISTENERS)
 
 _QUOTAS = ("follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second")
 
@@ -348,7 +360,7 @@ def with_update_modes(keys: Iterable[ConfigKey]) -> list[ConfigKey]:
             key,
             update_mode=_mode(key.name),
             is_internal=key.is_internal or key.name in INTERNAL | OUR_OWN,
-            is_about_access=key.name in ABOUT_ACCESS or key.name.startswith(OAUTH_PREFIX),
+            is_about_access=is_about_access(key.name),
         )
         for key in keys
     ]
@@ -362,8 +374,48 @@ def _mode(name: str) -> UpdateMode:
 
 def base_name(name: str) -> str:
     """Return the key that a listener's override belongs to, or the name itself."""
-    match = LISTENER_KEY.fullmatch(name)
-    return match["key"] if match else name
+    override = _override(name)
+    return name if override is None else override[1]
+
+
+def _override(name: str) -> tuple[str, str] | None:
+    """Return listener and key of an override, None if the name is no override.
+
+    The name of a listener may have dots (``EXT.A``), and keys have dots, too. So it ends where a key
+    begins that listeners have. Before any other key it ends at its first dot, as in Apache Kafka.
+    """
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    listener, key = _split(name.removeprefix(LISTENER_PREFIX))
+    if not key:
+        return None
+    may_have_mechanism = key in KEYS_OF_MECHANISMS or key.startswith(OAUTH_PREFIX)
+    for mechanism in _MECHANISMS:
+        if may_have_mechanism and listener.endswith(f".{mechanism}"):
+            return listener.removesuffix(f".{mechanism}"), key
+        if key.startswith(f"{mechanism}."):
+            return listener, key.removeprefix(f"{mechanism}.") or key
+    return listener, key
+
+
+def _split(rest: str) -> tuple[str, str]:
+    """Split an override without its prefix before its key. Works on long names, too."""
+    start = rest.find(f".{OAUTH_PREFIX}")
+    if start > 0:
+        return rest[:start], rest[start + 1 :]
+    words = rest.rsplit(".", _MOST_WORDS)
+    for position in range(1, len(words)):
+        key = ".".join(words[position:])
+        if key in _OF_LISTENERS and len(key) + 1 < len(rest):
+            return rest[: -len(key) - 1], key
+    listener, _, key = rest.partition(".")
+    return listener, key
+
+
+def is_about_access(name: str) -> bool:
+    """Whether a key decides who may log in, as whom, or who is a super user."""
+    base = base_name(name)
+    return base in ABOUT_ACCESS or base.startswith(OAUTH_PREFIX)
 
 
 def counts_from_file_alone(name: str) -> bool:
@@ -377,5 +429,5 @@ def counts_from_file_alone(name: str) -> bool:
 
 def listener_name(name: str) -> str | None:
     """Return the upper-case listener of a key, None for a key without a listener's prefix."""
-    match = LISTENER_KEY.fullmatch(name)
-    return match["listener"].upper() if match else None
+    override = _override(name)
+    return None if override is None else override[0].upper()
