@@ -68,6 +68,8 @@ def _table(keys: Iterable[ConfigKey]) -> Iterable[str]:
     yield "| key | default | set | what it does |\n|---|---|---|---|"
     for key in keys:
         when = "file" if key.name in NEEDS_RESTART | FILE_ALONE else WHEN[key.update_mode]
+        if key.is_about_access and when != "file":
+            when += ", needs `alter`"
         yield f"| `{key.name}` | {_default(key)} | {when} | {_said(key)} |"
 
 

@@ -104,7 +104,7 @@ class ConfigKey:
     is_internal: bool = False
     """The key is known, and listed only if it is set."""
     is_about_access: bool = False
-    """The key decides who may log in, as whom, or who is a super user.
+    """The key decides who may log in, as whom, or who the broker shows itself to be.
 
     Setting it takes ALTER on the cluster.
     """

@@ -147,7 +147,7 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def access_keys(names: Iterable[str]) -> list[str]:
-    """Return the broker keys among ``names`` that decide who may log in or who is a super user."""
+    """Return the broker keys among ``names`` that need ALTER on the cluster."""
     return [name for name in names if is_about_access(name)]
 
 

@@ -259,7 +259,7 @@ OUR_OWN = frozenset(
 They are listed only if set.
 """
 
-ABOUT_ACCESS = frozenset(
+ABOUT_ACCESS = STORES | frozenset(
     {
         "allow.everyone.if.no.acl.found",
         "authorizer.class.name",
@@ -268,24 +268,33 @@ ABOUT_ACCESS = frozenset(
         "listener.security.protocol.map",
         "listeners",
         "principal.builder.class",
+        "sasl.client.callback.handler.class",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
+        "sasl.kerberos.kinit.cmd",
         "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.mechanism.controller.protocol",
+        "sasl.mechanism.inter.broker.protocol",
         "sasl.server.callback.handler.class",
         "ssl.allow.dn.changes",
         "ssl.allow.san.changes",
         "ssl.client.auth",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.keymanager.algorithm",
         "ssl.principal.mapping.rules",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
+        "ssl.trustmanager.algorithm",
         "super.users",
     }
 )
-"""Keys that decide who may log in, as whom, or who is a super user.
+"""Keys that decide who may log in, as whom, or who the broker shows itself to be.
 
-Every key of OAUTH_PREFIX does so, too.
+Every key of OAUTH_PREFIX does so, too. A key store is the identity of the broker, for its clients
+and for the nodes that it connects to. Its keys also have the broker read a file that a request
+names.
 """
 
 OAUTH_PREFIX = "sasl.oauthbearer."
@@ -413,7 +422,7 @@ def _split(rest: str) -> tuple[str, str]:
 
 
 def is_about_access(name: str) -> bool:
-    """Whether a key decides who may log in, as whom, or who is a super user."""
+    """Whether a key decides who may log in, as whom, or who the broker shows itself to be."""
     base = base_name(name)
     return base in ABOUT_ACCESS or base.startswith(OAUTH_PREFIX)
 

@@ -52,7 +52,7 @@ def _each_resource(operation_of: OperationOf, told: str) -> Gate:
 
 
 def _may_decide_access(question: Question, item: Any, operation: AclOperation) -> bool:
-    """Return whether a broker's keys about logins may be changed, if the item changes some."""
+    """Return whether keys about logins and identity may be changed, if the item changes some."""
     if operation is not ALTER_CONFIGS or item.resource_type != ResourceType.BROKER:
         return True
     names = access_keys(_changed_keys(question, item))
@@ -62,7 +62,7 @@ def _may_decide_access(question: Question, item: Any, operation: AclOperation) -
         return False
     if not question.request.validate_only:
         where = f"broker {item.resource_name}" if item.resource_name else "all brokers"
-        logger.warning("%s changes who may log in at %s: %s", question.access.principal, where, ", ".join(names))
+        logger.warning("%s changes who may log in at %s, or its identity: %s", question.access.principal, where, ", ".join(names))
     return True
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from log_service.common.access import AclOperation
 from log_service.config.describe import access_keys
+from log_service.config.dynamic_keys import PER_BROKER, PER_LISTENER_ACTING, STORES
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.alter_configs import AlterableConfig as LegacyConfig
@@ -48,7 +49,7 @@ def test_who_may_change_configuration_makes_himself_no_user(caplog: pytest.LogCa
         await node.allow(ALTER)
         with caplog.at_level(logging.WARNING):
             assert await code(node, setting(JAAS), 1) == 0
-        assert f"User:ANONYMOUS changes who may log in at broker 1: {JAAS}" in caplog.text
+        assert f"User:ANONYMOUS changes who may log in at broker 1, or its identity: {JAAS}" in caplog.text
         assert "mine" not in caplog.text
         await node.have_only(CONFIGS)
         assert await code(node, replacing(HARMLESS), 2) == 31, "it would reset the users"
@@ -58,10 +59,25 @@ def test_who_may_change_configuration_makes_himself_no_user(caplog: pytest.LogCa
 
 @pytest.mark.parametrize("prefix", ["", "listener.name.x.", "listener.name.x.plain.", "listener.name.x.scram-sha-512."])
 @pytest.mark.parametrize(
-    "key", ["sasl.jaas.config", "sasl.enabled.mechanisms", "ssl.truststore.location", "ssl.client.auth", "super.users"]
+    "key",
+    ["sasl.jaas.config", "sasl.enabled.mechanisms", "ssl.truststore.location", "ssl.keystore.location", "ssl.client.auth", "super.users"],
 )
 def test_keys_about_access_are_known_in_each_spelling(prefix: str, key: str) -> None:
-    assert access_keys([prefix + key, "log.cleaner.threads", "listener.name.x.ssl.keystore.location"]) == [prefix + key]
+    assert access_keys([prefix + key, "log.cleaner.threads", "listener.name.x.max.connections"]) == [prefix + key]
+
+
+@pytest.mark.parametrize("listener", ["", "listener.name.x.", "listener.name.ext.a."])
+@pytest.mark.parametrize("key", sorted(STORES))
+def test_each_key_of_the_stores_is_about_access(key: str, listener: str) -> None:
+    """A key store is the broker's identity, for clients and for nodes. Its keys were anybody's with ALTER_CONFIGS."""
+    assert access_keys([listener + key]) == [listener + key]
+
+
+def test_a_key_that_names_a_file_or_a_class_of_a_listener_is_about_access() -> None:
+    words = (".location", ".file", ".url", ".class", ".cmd")
+    named = [key for key in PER_LISTENER_ACTING | PER_BROKER if key.endswith(words)]
+    assert len(named) > 8
+    assert access_keys(named) == named
 
 
 def test_each_key_of_tokens_is_about_access() -> None:

@@ -12,21 +12,21 @@ from tests.helpers.authority import Authority
 from tests.unit.broker.authorization.acl_story import CLUSTER, CLUSTER_NAME, CONTROLLER_PORT, AclStory, tell_with_acls
 from tests.unit.broker.context import HOST, PORT
 
-KEY = "listener.name.ssl.ssl.truststore.location"
+TRUST_STORE, KEY_STORE = "listener.name.ssl.ssl.truststore.location", "listener.name.ssl.ssl.keystore.location"
 NOT_THERE = "/nowhere/at/all"
 
 
-def naming_a_file() -> IncrementalAlterConfigsRequest:
+def naming_a_file(key: str = TRUST_STORE) -> IncrementalAlterConfigsRequest:
     resource = AlterConfigsResource(
         resource_type=ResourceType.BROKER,
         resource_name="1",
-        configs=[AlterableConfig(name=KEY, config_operation=0, value=NOT_THERE)],
+        configs=[AlterableConfig(name=key, config_operation=0, value=NOT_THERE)],
     )
     return IncrementalAlterConfigsRequest(resources=[resource])
 
 
 def naming_a_file_in_an_old_way() -> AlterConfigsRequest:
-    configs = [LegacyConfig(name=KEY, value=NOT_THERE)]
+    configs = [LegacyConfig(name=TRUST_STORE, value=NOT_THERE)]
     return AlterConfigsRequest(resources=[LegacyResource(resource_type=ResourceType.BROKER, resource_name="1", configs=configs)])
 
 
@@ -38,8 +38,9 @@ def test_others_learn_nothing_of_the_files_of_a_broker(tmp_path: Path) -> None:
         assert refused.error_code == 31
         assert NOT_THERE not in (refused.error_message or "")
         await node.allow((AclOperation.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME))
-        (refused,) = (await node.ask(naming_a_file(), 1)).responses
-        assert (refused.error_code, NOT_THERE in (refused.error_message or "")) == (31, False)
+        for key in (TRUST_STORE, KEY_STORE):
+            (refused,) = (await node.ask(naming_a_file(key), 1)).responses
+            assert (refused.error_code, NOT_THERE in (refused.error_message or "")) == (31, False)
         await node.allow((AclOperation.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME), (AclOperation.ALTER, CLUSTER, CLUSTER_NAME))
         (judged,) = (await node.ask(naming_a_file(), 1)).responses
         assert judged.error_code == 42
