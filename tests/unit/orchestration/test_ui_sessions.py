@@ -8,8 +8,8 @@ from typing import ClassVar
 from log_service.client import ErrorCode, KafkaError
 from log_service.common.guesses import FREE_GUESSES
 from log_service.common.secrets import SecretText
-from orchestration.ui_sessions import MAX_LOGINS_OF_ADDRESS, BusyError, Sessions, UnreachableError
-from orchestration.ui_users import ClusterUsers, UiRights
+from orchestration.installation.ui.sessions import MAX_LOGINS_OF_ADDRESS, BusyError, Sessions, UnreachableError
+from orchestration.installation.ui.users import ClusterUsers, UiRights
 
 RIGHT, WRONG = SecretText("right"), SecretText("wrong")
 HERE, THERE = "192.0.2.7", "192.0.2.8"

@@ -6,8 +6,8 @@ import pytest
 
 from log_service.client import ErrorCode, KafkaError
 from log_service.common.secrets import SecretText
-from orchestration import ui_users
-from orchestration.ui_users import ANSWER_MS, ClusterUsers, UiRights
+from orchestration.installation.ui import users as ui_users
+from orchestration.installation.ui.users import ANSWER_MS, ClusterUsers, UiRights
 
 SERVERS = "a:1,b:1,c:1,d:1"
 GONE = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is gone")
