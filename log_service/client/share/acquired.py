@@ -3,7 +3,8 @@
 A response has whole batches, and parts of them may belong to other members. This module decides
 which records are returned (only those at acquired offsets) and which acquired offsets have no
 record (compaction, markers). The offsets of an unreadable batch are released, so that a transient
-fault does not lose them. Knows nothing of sessions and of the application.
+fault does not lose them. If its checksum does not hold, these are all offsets up to the next batch,
+because its header cannot be believed. Knows nothing of sessions and of the application.
 
 Invariant: each acquired offset comes out exactly once: as a record, in ``gaps``, in ``unreadable``,
 or in the result of ``give_up``.
@@ -53,8 +54,14 @@ class AcquiredReader:
         self._check_crcs = check_crcs
         self._deserialize_key, self._deserialize_value = deserializers
         self._due = deque(_offsets(acquired))
-        self._batches = iterate_headers(self._view, is_torn_tail_ok=True)
-        self._batch: BatchHeader | None = None
+        self._headers: list[tuple[int, BatchHeader]] = []
+        self._header_error: KafkaError | None = None
+        try:
+            self._headers.extend(iterate_headers(self._view, is_torn_tail_ok=True))
+        except KafkaError as error:
+            self._header_error = error
+        self._next_batch = 0
+        self._end = 0
         self._rows: Iterator[ConsumerRecord] = iter(())
         self._error: KafkaError | None = None
         self.size_bytes = len(self._view)
@@ -109,36 +116,61 @@ class AcquiredReader:
         """Open the next batch that has an acquired offset.
 
         If no batch is left, all remaining offsets are gaps.
+
+        Raises:
+            KafkaError: the batch cannot be read, or the bytes behind the last one are no batch.
         """
-        try:
-            entry = next(self._batches, None)
-        except KafkaError:
-            self.unreadable += self.give_up()
-            raise
-        if entry is None:
-            self.gaps += self.give_up()
+        if self._next_batch == len(self._headers):
+            left = self.give_up()
+            if self._header_error is not None:
+                self.unreadable += left
+                raise self._header_error
+            self.gaps += left
             return
-        at, self._batch = entry
-        is_needed = not self._batch.is_control and self._due[0][0] < self._batch.next_offset
-        if not is_needed:
-            return  # its rows are empty, so its acquired offsets are gaps
+        at, header = self._headers[self._next_batch]
+        self._next_batch += 1
+        behind = self._base_behind(header)
+        self._end = min(header.next_offset, behind)
+        first = self._due[0][0]
+        if first >= behind:
+            return
+        is_needed = not header.is_control and first < self._end
         try:
-            self._rows = rows_of([self._open(at, self._batch)], self._topic_partition)
+            if is_needed:
+                self._rows = rows_of([self._open(at, header)], self._topic_partition)
+            else:  # its rows are empty, so its acquired offsets are gaps
+                self._validate(at, header)
         except KafkaError:
+            if not self._is_intact(at, header):
+                self._end = behind
             self._skip_batch(self.unreadable)
             raise
+
+    def _base_behind(self, header: BatchHeader) -> int:
+        """Return the base offset of the next batch, or the offset after all acquired ones."""
+        if self._next_batch < len(self._headers):
+            base_offset = self._headers[self._next_batch][1].base_offset
+            if base_offset > header.base_offset:
+                return base_offset
+        return self._due[-1][0] + 1
 
     def _skip_batch(self, into: list[int]) -> None:
         """Move the remaining offsets of the batch to ``into``."""
         self._rows = iter(())
-        while self._batch is not None and self._due and self._due[0][0] < self._batch.next_offset:
+        while self._due and self._due[0][0] < self._end:
             into.append(self._due.popleft()[0])
-        self._batch = None
+        self._end = 0
 
     def _open(self, at: int, header: BatchHeader) -> OpenBatch:
-        if self._check_crcs and not is_crc_valid(self._view[at : at + header.size_bytes]):
-            raise CorruptBatch(f"{self._topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
+        self._validate(at, header)
         return open_batch(self._view, at, header)
+
+    def _validate(self, at: int, header: BatchHeader) -> None:
+        if not self._is_intact(at, header):
+            raise CorruptBatch(f"{self._topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
+
+    def _is_intact(self, at: int, header: BatchHeader) -> bool:
+        return not self._check_crcs or is_crc_valid(self._view[at : at + header.size_bytes])
 
     def _deserialized(self, record: ShareRecord) -> ShareRecord:
         key, value, origin = record.key, record.value, "key"

@@ -1,5 +1,7 @@
 """What comes out of a share fetch's bytes, for any batches and any acquired ranges; and how acknowledgements are put into batches."""
 
+import struct
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -13,7 +15,7 @@ from log_service.client.share.membership import new_member_id
 from log_service.client.share.records import AcknowledgeType, ShareDeserializationError, ShareRecord
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.types import TopicPartition
-from log_service.records.batch import CorruptBatch
+from log_service.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, CorruptBatch
 from log_service.records.builder import build_batch
 from tests.sim import World, sim_run
 
@@ -72,7 +74,22 @@ def test_each_acquired_offset_comes_out_once(
     assert all(held[record.offset] == (record.value, False) and record.delivery_count == counts[record.offset] for record in taken)
     assert all(held[record.offset] == (b"bad", False) for record in failed)
     assert all(offset not in held for offset in reader.gaps)
-    assert all(held.get(offset, (b"", True))[1] for offset in reader.unreadable)
+    assert all(held.get(offset, (b"", True))[1] for offset in reader.unreadable)  # or a hole behind a damaged batch
+
+
+@pytest.mark.parametrize("claimed", [0, 1, 500])
+@pytest.mark.parametrize("flags", [0, CONTROL_FLAG])
+def test_no_offset_of_a_damaged_batch_becomes_a_gap(claimed: int, flags: int) -> None:
+    """A gap is acknowledged, so that no member ever gets the record, whatever becomes of the bytes."""
+    batches = [bytearray(build_batch([(0, None, b"v")] * 4, base_offset=base)) for base in (0, 4, 8)]
+    struct.pack_into(">hi", batches[1], ATTRIBUTES_POSITION, flags, claimed)
+    reader = AcquiredReader(WHERE, b"".join(batches), [(2, 11, 1)], check_crcs=True, deserializers=(None, None))
+    taken: list[ShareRecord] = []
+    for _ in range(3):
+        with suppress(CorruptBatch):
+            reader.read_into(taken, 100)
+    assert [record.offset for record in taken] == [2, 3, 8, 9, 10, 11]
+    assert (reader.unreadable, reader.gaps) == ([4, 5, 6, 7], [])
 
 
 @pytest.mark.parametrize("ranges", [[(5, 4, 1)], [(0, 3, 1), (3, 4, 1)], [(0, MAX_ACQUIRED, 1)], [(-1, 0, 1)]], ids=str)
