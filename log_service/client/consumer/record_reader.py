@@ -8,7 +8,8 @@ came from.
 Invariants: after any number of records, ``position`` is the next offset to read, and
 ``end_position`` the one behind the whole response. A damaged batch raises before any of its records
 is returned. A malformed record raises after all records before it. With ``skip_corrupt`` neither
-raises. A warning names the skipped offsets, up to the end of the batch.
+raises. A warning names the skipped offsets, up to the end of the batch. If the checksum does not
+hold, the batch ends where the next one begins, because its header cannot be believed.
 """
 
 import logging
@@ -53,12 +54,14 @@ class RecordReader:
         self._skip_corrupt = skip_corrupt
         self._opened: list[OpenBatch] = []
         self._deserialize_key, self._deserialize_value = deserializers
-        self._headers = [(at, header) for at, header in iterate_headers(self._view, is_torn_tail_ok=True) if header.next_offset > position]
+        self._started = position
+        self._headers = list(iterate_headers(self._view, is_torn_tail_ok=True))
+        self._headers = [one for index, one in enumerate(self._headers) if one[1].next_offset > position or self._end_of(index) > position]
         self._next_batch = 0
         self._rows: Iterator[ConsumerRecord] | None = None
         self.position = position
         self.leader_epoch: int = NO_LEADER_EPOCH
-        self.end_position = self._headers[-1][1].next_offset if self._headers else position
+        self.end_position = self._end_of(len(self._headers) - 1) if self._headers else position
         self.end_epoch = self._headers[-1][1].partition_leader_epoch if self._headers else NO_LEADER_EPOCH
 
     def read_into(self, taken: list[ConsumerRecord], max_records: int) -> bool:
@@ -119,7 +122,7 @@ class RecordReader:
                     break  # raised when its turn comes
                 raise
             self._next_batch += 1
-            if self._is_visible(header):
+            if self._is_visible(header, header.last_offset):
                 opened.append(batch)
                 size_bytes += batch.size_bytes
             elif not opened:
@@ -134,9 +137,29 @@ class RecordReader:
         return True
 
     def _open(self, at: int, header: BatchHeader) -> OpenBatch:
-        if self._check_crcs and not is_crc_valid(self._view[at : at + header.size_bytes]):
+        if not self._is_intact(at, header):
             raise CorruptBatch("its checksum does not hold")
         return open_batch(self._view, at, header)
+
+    def _end_of(self, index: int) -> int:
+        """Return the offset after a batch.
+
+        A damaged header does not tell it. If no batch follows, the header is believed if it counts
+        as many records as offsets. Otherwise the batch is fetched again from its next offset on,
+        together with the batches behind it.
+        """
+        at, header = self._headers[index]
+        next_base = self._headers[index + 1][1].base_offset if index + 1 < len(self._headers) else header.base_offset
+        is_last = next_base <= header.base_offset
+        if self._is_intact(at, header):
+            return header.next_offset if is_last else min(header.next_offset, next_base)
+        if not is_last:
+            return next_base
+        least = max(header.base_offset, self._started) + 1
+        return max(header.next_offset, least) if header.record_count == header.last_offset_delta + 1 else least
+
+    def _is_intact(self, at: int, header: BatchHeader) -> bool:
+        return not self._check_crcs or is_crc_valid(self._view[at : at + header.size_bytes])
 
     def _leave_broken(self, error: KafkaError) -> None:
         """Move behind the unreadable batch if such batches are skipped.
@@ -147,27 +170,26 @@ class RecordReader:
         broken = 0
         if self._rows is None:
             header = self._headers[self._next_batch][1]
+            end = self._end_of(self._next_batch)
         else:
             broken = next((index for index, batch in enumerate(self._opened) if self._is_broken(batch)), len(self._opened) - 1)
             header = self._opened[broken].header
-        where = f"{self._topic_partition}: the batch at offsets {header.base_offset} to {header.last_offset} cannot be read: {error}"
+            end = header.next_offset
+        where = f"{self._topic_partition}: the batch at offsets {header.base_offset} to {end - 1} cannot be read: {error}"
         if not self._skip_corrupt:
-            remedy = f"seek to offset {header.next_offset}, or set skip_corrupt_batches (tidelog consume --skip-corrupt)"
+            remedy = f"seek to offset {end}, or set skip_corrupt_batches (tidelog consume --skip-corrupt)"
             raise KafkaError(error.code, f"{where}; to read on behind it, {remedy}") from error
         first_offset = max(self.position, header.base_offset)
-        if first_offset <= header.last_offset:  # otherwise all records were returned before the bad bytes
-            logger.warning("%s; offsets %d to %d are skipped", where, first_offset, header.last_offset)
+        if first_offset < end:  # otherwise all records were returned before the bad bytes
+            logger.warning("%s; offsets %d to %d are skipped", where, first_offset, end - 1)
         if self._rows is None:
-            self._skip_unopened(header)
+            self._skip_unopened(header, end)
         else:
             self._skip_opened(broken)
 
-    def _skip_unopened(self, header: BatchHeader) -> None:
-        self._is_visible(header)  # a marker ends its transaction even if it cannot be read
+    def _skip_unopened(self, header: BatchHeader, end: int) -> None:
+        self._is_visible(header, end - 1)  # a marker ends its transaction even if it cannot be read
         self._next_batch += 1
-        end = header.next_offset
-        if self._next_batch < len(self._headers):  # a header whose checksum does not hold may reach over the next batch
-            end = min(end, self._headers[self._next_batch][1].base_offset)
         self.position, self.leader_epoch = max(self.position, end), header.partition_leader_epoch
 
     def _skip_opened(self, broken: int) -> None:
@@ -194,11 +216,11 @@ class RecordReader:
     def _move_behind(self, header: BatchHeader) -> None:
         self.position, self.leader_epoch = header.next_offset, header.partition_leader_epoch
 
-    def _is_visible(self, header: BatchHeader) -> bool:
+    def _is_visible(self, header: BatchHeader, last_offset: int) -> bool:
         if self._aborted is None:
             return not header.is_control
         return self._aborted.is_visible(
-            header.last_offset, header.producer_id, is_transactional=header.is_transactional, is_control=header.is_control
+            last_offset, header.producer_id, is_transactional=header.is_transactional, is_control=header.is_control
         )
 
     def _deserialized(self, record: ConsumerRecord, rows: Iterator[ConsumerRecord]) -> ConsumerRecord:

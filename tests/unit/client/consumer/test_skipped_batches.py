@@ -130,6 +130,37 @@ def test_a_header_whose_checksum_does_not_hold_hides_no_other_batch() -> None:
     assert read(reader(good(0), damaged, good(4))) == [0, 1, 4, 5]
 
 
+@pytest.mark.parametrize("claimed", [0, 2, 1_000])
+@pytest.mark.parametrize("position", [0, 2, 4])
+def test_what_a_damaged_header_does_not_claim_is_told_too(claimed: int, position: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The warning named the offsets that the header claims, which are not all that are skipped."""
+    damaged = good(2, 5)
+    damaged[_LAST_DELTA] = claimed.to_bytes(4, "big")
+    records = b"".join((good(0), damaged, good(7)))
+    source = RecordReader(PARTITION, records, position, aborted=None, check_crcs=True, skip_corrupt=True, deserializers=(None, None))
+    assert read(source) == [offset for offset in (0, 1, 7, 8) if offset >= position]
+    (warning,) = told(caplog)
+    assert warning.startswith("t-3: the batch at offsets 2 to 6 cannot be read: ")
+    assert warning.endswith(f"; offsets {max(2, position)} to 6 are skipped")
+
+
+@pytest.mark.parametrize("claimed", [1, 1_000])
+def test_a_damaged_header_at_the_end_of_a_response_moves_the_position_by_one_offset(claimed: int) -> None:
+    """The next fetch went to the offset that the header claims, which may be behind the log's end."""
+    damaged = good(2, 5)
+    damaged[_LAST_DELTA] = claimed.to_bytes(4, "big")
+    source = reader(good(0), damaged)
+    assert source.end_position == 3
+    assert read(source) == [0, 1]
+    assert source.position == 3
+
+
+def test_a_payload_that_is_damaged_at_the_end_of_a_response_is_left_at_once() -> None:
+    source = reader(good(0), torn(2, 5))
+    assert read(source) == [0, 1]
+    assert source.position == source.end_position == 7
+
+
 def test_a_marker_that_is_skipped_ends_its_transaction() -> None:
     ours: dict[str, Any] = {"producer_id": 7, "is_transactional": True}
     aborted = AbortedFilter()
