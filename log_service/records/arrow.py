@@ -11,10 +11,11 @@ Invariants:
 - The caller knows the aborted transactions, and reports them with ``is_visible``.
 - No batch outside the range is opened.
 - A batch that cannot be read raises, or is reported in its turn with all of its offsets.
+- A header is believed only if its checksum holds. Otherwise the batch reaches up to the next one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from log_service.common.errors import KafkaError
@@ -30,7 +31,9 @@ DEFAULT_CHUNK_BYTES = 4 * 1024 * 1024
 class UnreadableBatch:
     """A batch that cannot be read, with its offsets in [start, end), its raw bytes and the reason.
 
-    ``batch_end`` is the offset after the whole batch, which may extend beyond the range.
+    ``batch_end`` is the offset after the whole batch, which may extend beyond the range. If the
+    checksum does not hold, it is the next batch's base offset, or the end of the range. Some of
+    the offsets may then never have had a record.
     """
 
     header: BatchHeader
@@ -43,16 +46,31 @@ class UnreadableBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """A batch of the range, its bytes and the base offset of the next batch.
+    """A batch of the range, its bytes and the offset after it.
 
     ``error`` is the reason why it could not be opened.
     """
 
     header: BatchHeader
     raw: memoryview
-    next_base: int
+    end: int
     opened: OpenBatch | None
     error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A batch in its buffer. ``next_base`` is the next one's base offset, None if none follows."""
+
+    view: memoryview
+    position: int
+    header: BatchHeader
+    next_base: int | None
+    is_damaged: bool
+
+    @property
+    def raw(self) -> memoryview:
+        return self.view[self.position : self.position + self.header.size_bytes]
 
 
 def schema() -> Any:
@@ -147,15 +165,13 @@ def _columns(
 
 
 def _unreadable(batch: _Batch, start_offset: int, end_offset: int, error: KafkaError) -> UnreadableBatch:
-    """Describe an unreadable batch.
-
-    A header with a wrong checksum may claim the next batch's offsets.
-    """
+    """Describe an unreadable batch."""
     header = batch.header
-    batch_end = min(header.next_offset, batch.next_base)
-    reason = f"the batch at offsets {header.base_offset} to {batch_end - 1} cannot be read: {error}"
-    start, end = max(header.base_offset, start_offset), min(batch_end, end_offset)
-    return UnreadableBatch(header=header, start=start, end=end, batch_end=batch_end, raw=batch.raw, reason=reason)
+    reason = f"the batch at offsets {header.base_offset} to {batch.end - 1} cannot be read: {error}"
+    if batch.end > header.next_offset:
+        reason += f"; its header claims to end at offset {header.last_offset}, so some of these offsets may never have had a record"
+    start, end = max(header.base_offset, start_offset), min(batch.end, end_offset)
+    return UnreadableBatch(header=header, start=start, end=end, batch_end=batch.end, raw=batch.raw, reason=reason)
 
 
 def _batches(
@@ -169,23 +185,63 @@ def _batches(
     is_tolerant: bool,
 ) -> Iterator[_Batch]:
     """Yield the batches with records in the range, decompressed. Uncompressed ones stay views."""
+    for place in _places(buffers, is_crc_checked=is_crc_checked):
+        header = place.header
+        end = _end_of(place, end_offset)
+        if end <= start_offset or header.base_offset >= end_offset:
+            continue
+        is_hidden = header.is_control or (is_visible is not None and not is_visible(header))
+        if is_hidden and not place.is_damaged:
+            continue
+        try:
+            if place.is_damaged:
+                raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not hold")
+            opened = open_batch(place.view, place.position, header, max_size_bytes)
+        except KafkaError as error:
+            if not is_tolerant:
+                raise
+            yield _Batch(header=header, raw=place.raw, end=end, opened=None, error=error)
+        else:
+            yield _Batch(header=header, raw=place.raw, end=end, opened=opened)
+
+
+def _end_of(place: _Place, end_offset: int) -> int:
+    """Return the offset after a batch, of which a damaged header tells nothing."""
+    if place.is_damaged:
+        return max(end_offset, place.header.base_offset + 1) if place.next_base is None else place.next_base
+    if place.next_base is None:
+        return place.header.next_offset
+    return min(place.header.next_offset, place.next_base)
+
+
+def _places(buffers: Iterable[Buffer], *, is_crc_checked: bool) -> Iterator[_Place]:
+    """Yield each batch of the buffers.
+
+    A damaged batch at the end of a buffer is yielded when the next batch is known.
+    """
+    damaged: _Place | None = None
     for buffer in buffers:
         view = memoryview(buffer)
         found = list(iterate_headers(buffer, is_torn_tail_ok=True))
-        for number, (position, header) in enumerate(found):
-            if header.last_offset < start_offset or header.base_offset >= end_offset or header.is_control:
-                continue
-            if is_visible is not None and not is_visible(header):
-                continue
-            raw = view[position : position + header.size_bytes]
-            next_base = found[number + 1][1].base_offset if number + 1 < len(found) else header.next_offset
-            try:
-                if is_crc_checked and not is_crc_valid(raw):
-                    raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not hold")
-                opened = open_batch(view, position, header, max_size_bytes)
-            except KafkaError as error:
-                if not is_tolerant:
-                    raise
-                yield _Batch(header=header, raw=raw, next_base=next_base, opened=None, error=error)
+        if damaged is not None and found:
+            yield replace(damaged, next_base=_base_behind(damaged.header, found[0][1]))
+            damaged = None
+        for number, (position, header) in enumerate(found, 1):
+            place = _Place(
+                view=view,
+                position=position,
+                header=header,
+                next_base=_base_behind(header, found[number][1]) if number < len(found) else None,
+                is_damaged=is_crc_checked and not is_crc_valid(view[position : position + header.size_bytes]),
+            )
+            if place.is_damaged and number == len(found):
+                damaged = place
             else:
-                yield _Batch(header=header, raw=raw, next_base=next_base, opened=opened)
+                yield place
+    if damaged is not None:
+        yield damaged
+
+
+def _base_behind(header: BatchHeader, following: BatchHeader) -> int | None:
+    """Return the base offset of the following batch, None if it is not behind this one."""
+    return following.base_offset if following.base_offset > header.base_offset else None

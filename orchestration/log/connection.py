@@ -58,6 +58,8 @@ COMMIT_TRIES = 3
 TOLD_WITHIN_S = 30
 MAX_RAW_BYTES = 1 << 20
 """Of a batch that cannot be read, so many bytes are kept."""
+MAX_UNREADABLE_ROWS = 100_000
+"""Most rows of a batch that cannot be read. The last one names the offsets that have no row."""
 TOLD_POLL_S = 0.01
 
 
@@ -96,16 +98,22 @@ class ClientRangeReader:
 
 
 def unreadable_rows(batch: UnreadableBatch) -> pa.RecordBatch:
-    """Return a row for each offset of a batch that cannot be read: the first has its bytes, up to a bound, and all have the reason."""
-    count = batch.end - batch.start
+    """Return a row for each offset of a batch that cannot be read: the first has its bytes, up to a bound, and all have the reason.
+
+    A damaged batch may reach over a large hole. Then the last row stands for all offsets from its own on.
+    """
+    count = min(batch.end - batch.start, MAX_UNREADABLE_ROWS)
+    reasons = [batch.reason] * count
+    if batch.start + count < batch.end:
+        reasons[-1] += f"; this stands for the offsets {batch.start + count - 1} to {batch.end - 1}"
     columns = {
-        "offset": pa.array(range(batch.start, batch.end), pa.int64()),
+        "offset": pa.array(range(batch.start, batch.start + count), pa.int64()),
         "timestamp": pa.nulls(count, RECORD_SCHEMA.field("timestamp").type),
         "leader_epoch": pa.array([batch.header.partition_leader_epoch] * count, pa.int32()),
         "key": pa.nulls(count, pa.binary()),
         "value": pa.array([bytes(batch.raw[:MAX_RAW_BYTES]), *[None] * (count - 1)], pa.binary()),
         "headers": pa.array([[]] * count, HEADERS),
-        UNREADABLE: pa.array([batch.reason] * count, pa.string()),
+        UNREADABLE: pa.array(reasons, pa.string()),
     }
     return pa.RecordBatch.from_pydict(columns)
 

@@ -1,6 +1,7 @@
 """``LogClient`` over the real client against a real broker: what the platform relies on holds on the wire."""
 
 import pickle
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,8 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from log_service.client import BlockingProducer, KafkaError, TopicPartition
-from log_service.records.batch import iterate_headers
+from log_service.client import BlockingProducer, KafkaError, TopicPartition, UnreadableBatch
+from log_service.records.batch import iterate_headers, parse_header
+from log_service.records.builder import build_batch
+from orchestration.log import connection
+from orchestration.log.connection import Connection, connect, topic_id_of
 from orchestration.log.client import (
     UNREADABLE,
     UNREADABLE_BATCH,
@@ -113,6 +117,36 @@ def test_a_tolerant_reader_tells_each_offset_of_a_batch_that_cannot_be_read(
     assert [row["offset"] for row in broken] == [4, 5, 6, 7]
     assert all(row[UNREADABLE].startswith(f"{UNREADABLE_BATCH}4 to 7 cannot be read: ") for row in broken)
     assert [row["value"] for row in broken] == [bytes(content[position : position + header.size_bytes]), None, None, None]
+
+
+@pytest.mark.parametrize("claimed", [0, 1, 1 << 20])
+def test_a_damaged_header_hides_no_offset_from_any_piece_of_a_range(log: Connection, broker: BrokerProcess, claimed: int) -> None:
+    """Offsets that the header of a damaged batch did not claim were neither rows nor dead letters."""
+    topic = f"claims_{claimed}"
+    log.create_topic(topic, partitions=1, replication_factor=1, configs={})
+    for number in range(3):
+        with BlockingProducer(broker.bootstrap) as producer:
+            for _ in range(4):
+                producer.send(topic, value=b"value %d " % number, partition=0)
+    (segment,) = broker.directory.glob(f"data/{topic}-0/*.log")
+    content = bytearray(segment.read_bytes())
+    position, _ = list(iterate_headers(content))[1]
+    struct.pack_into(">i", content, position + 23, claimed)
+    segment.write_bytes(content)
+    for start, end in [(0, 12), (0, 6), (6, 12), (5, 7)]:
+        found = log.range_reader(is_tolerant=True)(topic, OffsetRange(partition=0, start=start, end=end))
+        rows = [row for batch in found for row in batch.to_pylist()]
+        assert [row["offset"] for row in rows] == list(range(start, end))
+        assert [row["offset"] for row in rows if row.get(UNREADABLE)] == [offset for offset in range(start, end) if 4 <= offset < 8]
+
+
+def test_a_damaged_batch_that_may_reach_far_is_told_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_UNREADABLE_ROWS", 3)
+    header = parse_header(build_batch([(0, None, b"v")], base_offset=10))
+    batch = UnreadableBatch(header=header, start=10, end=90, batch_end=90, raw=b"raw", reason="broken")
+    rows = connection.unreadable_rows(batch).to_pylist()
+    assert [row["offset"] for row in rows] == [10, 11, 12]
+    assert [row[UNREADABLE] for row in rows] == ["broken", "broken", "broken; this stands for the offsets 12 to 89"]
 
 
 def test_a_range_is_not_read_on_in_a_topic_that_was_created_anew(log: Connection, broker: BrokerProcess) -> None:

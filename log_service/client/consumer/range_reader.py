@@ -8,7 +8,8 @@ checkpoints.
 Invariants: reading ends when the position reaches ``end``, even if the last offsets hold no record
 (markers, compaction, aborted records). At most one response is in memory besides the one that the
 caller holds. Nothing is skipped silently. A start below the log start offset is an error, and so is
-an end that the partition does not reach within the deadline.
+an end that the partition does not reach within the deadline. A batch whose checksum does not hold
+is never left out, and reaches up to the next batch, because its header cannot be believed.
 """
 
 from collections.abc import AsyncIterator
@@ -26,7 +27,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, Buffer, TopicId, TopicPartition
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
+from log_service.records.batch import BatchHeader, CorruptBatch, is_crc_valid, iterate_headers, parse_header
 from log_service.rpc.connection import raise_for
 
 DEFAULT_MAX_BYTES = 8 << 20
@@ -92,18 +93,42 @@ async def read_range(
     is_committed_only = bool(isolation_of(isolation_level))
     aborted = AbortedFilter() if is_committed_only else None
     wanted = _Wanted(topic_partition=topic_partition, topic_id=None if topic_id is None else TopicId(topic_id))
-    position = start
-    while position < end:
-        fetch = partial(_fetch_progress, cluster, wanted, position, max_bytes, limit_ms, is_committed_only=is_committed_only)
-        response = await cluster.retry(fetch, limit_ms + GRACE_MS)
-        batches, position = _cut(response, topic_partition, position, end, aborted, check_crcs=check_crcs)
-        yield RawBatches(
+
+    async def fetch(offset: int, size_bytes: int, *, is_waiting: bool = False) -> PartitionData:
+        once = partial(_fetch_once, cluster, wanted, offset, size_bytes, is_committed_only=is_committed_only)
+        waiting = partial(_fetch_progress, cluster, wanted, offset, size_bytes, limit_ms, is_committed_only=is_committed_only)
+        return await cluster.retry(waiting if is_waiting else once, limit_ms + GRACE_MS)
+
+    def chunk(batches: Buffer, response: PartitionData) -> RawBatches:
+        return RawBatches(
             topic_partition=topic_partition,
             batches=batches,
             position=position,
             high_watermark=response.high_watermark,
             last_stable_offset=response.last_stable_offset,
         )
+
+    position, damaged = start, None
+    response = await fetch(start, max_bytes) if start < end else None
+    hidden = None if response is None else await _damaged_before(fetch, response, start, end)
+    if response is not None and hidden is not None:
+        damaged = parse_header(hidden)
+        if check_crcs:
+            raise _checksum_error(topic_partition, damaged)
+        position = max(position, await _next_base(fetch, damaged, end))
+        yield chunk(hidden, response)
+        response = None
+    while position < end:
+        if response is None or not response.records:
+            size_bytes = max_bytes if damaged is None else _bytes_behind(damaged, max_bytes)
+            response = await fetch(position, size_bytes, is_waiting=True)
+        cut = _cut(response, topic_partition, position, end, aborted, check_crcs=check_crcs, passed=damaged)
+        position = cut.position
+        if cut.damaged is not None:
+            damaged = cut.damaged
+            position = max(position, await _next_base(fetch, damaged, end))
+        yield chunk(cut.batches, response)
+        response = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +146,13 @@ class _Wanted:
         if self.topic_id not in {None, found}:
             text = f"the topic {self.topic_partition.topic} has the id {found}, not {self.topic_id}: it was deleted and created anew"
             raise _FinalError(ErrorCode.INCONSISTENT_TOPIC_ID, text)
+
+
+class _Fetch(Protocol):
+    """Fetches of the range's partition."""
+
+    async def __call__(self, offset: int, size_bytes: int, *, is_waiting: bool = False) -> PartitionData:
+        """Fetch once, or until there are records at ``offset``."""
 
 
 async def _fetch_progress(
@@ -180,10 +212,30 @@ async def _fetch_once(
     return result
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """The whole batches of a response in the range, and the position behind them.
+
+    ``damaged`` is the last batch of the response if its checksum does not hold. Its header does not
+    tell the position.
+    """
+
+    batches: Buffer
+    position: int
+    damaged: BatchHeader | None
+
+
 def _cut(
-    response: PartitionData, topic_partition: TopicPartition, position: int, end: int, aborted: AbortedFilter | None, *, check_crcs: bool
-) -> tuple[Buffer, int]:
-    """Return the whole batches of a response in the range, and the position behind them.
+    response: PartitionData,
+    topic_partition: TopicPartition,
+    position: int,
+    end: int,
+    aborted: AbortedFilter | None,
+    *,
+    check_crcs: bool,
+    passed: BatchHeader | None = None,
+) -> _Cut:
+    """Cut the range out of a response. ``passed`` is a damaged batch that was returned already.
 
     A batch ends before the next one begins, whatever its header claims, because nothing has checked
     the header yet.
@@ -194,29 +246,106 @@ def _cut(
         aborted.add(response.aborted_transactions)
     kept: list[tuple[int, int]] = []
     started = position
-    headers = list(iterate_headers(view, is_torn_tail_ok=True))
+    damaged: BatchHeader | None = None
+    headers = [one for one in iterate_headers(view, is_torn_tail_ok=True) if passed is None or one[1].base_offset > passed.base_offset]
     for number, (at, header) in enumerate(headers, 1):
         if header.base_offset >= end:
             position = end
             break
-        next_offset = header.next_offset
-        if number < len(headers) and headers[number][1].base_offset > header.base_offset:
-            next_offset = min(next_offset, headers[number][1].base_offset)
-        if next_offset <= position:
+        next_base = headers[number][1].base_offset if number < len(headers) else None
+        if next_base is not None and next_base <= header.base_offset:
+            next_base = None
+        if next_base is not None and next_base <= position:
             continue
-        position = next_offset
-        if check_crcs and not is_crc_valid(view[at : at + header.size_bytes]):
-            raise CorruptBatch(f"{topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
-        if aborted is None or aborted.is_visible(
-            header.last_offset,
+        raw = view[at : at + header.size_bytes]
+        next_offset = header.next_offset if next_base is None else min(header.next_offset, next_base)
+        is_damaged = (check_crcs or next_base is None or next_offset <= position) and not is_crc_valid(raw)
+        if is_damaged:
+            next_offset = header.base_offset + 1 if next_base is None else next_base
+        is_seen = aborted is None or aborted.is_visible(
+            next_offset - 1,
             header.producer_id,
             is_transactional=header.is_transactional,
             is_control=header.is_control,
-        ):
+        )
+        is_damaged = is_damaged or not (is_seen or is_crc_valid(raw))
+        if is_damaged and check_crcs:
+            raise _checksum_error(topic_partition, header)
+        if is_damaged or (is_seen and next_offset > position):
             kept.append((at, at + header.size_bytes))
-    if position == started:
+        if is_damaged:
+            damaged = header if next_base is None else None
+        position = max(position, next_offset)
+    if position == started and damaged is None:
         raise CorruptBatch(f"{topic_partition}: the response to a fetch at offset {position} holds no whole batch that reaches it")
-    return _joined(view, kept), position
+    return _Cut(batches=_joined(view, kept), position=position, damaged=damaged)
+
+
+def _checksum_error(topic_partition: TopicPartition, header: BatchHeader) -> CorruptBatch:
+    return CorruptBatch(f"{topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
+
+
+def _bytes_behind(damaged: BatchHeader, max_bytes: int) -> int:
+    """Return the bytes to fetch so that a damaged batch does not fill the whole response."""
+    return max(max_bytes, DEFAULT_MAX_BYTES) + damaged.size_bytes
+
+
+async def _next_base(fetch: _Fetch, damaged: BatchHeader, end: int) -> int:
+    """Return the offset to go on with behind a damaged batch, at most ``end``.
+
+    A fetch behind its base offset returns the batches after it. If the header claims too many
+    offsets and the segment ends with the batch, the fetch returns only the batch again. The offset
+    from which it does not is then searched for.
+    """
+    low, high = damaged.base_offset + 1, end
+    is_more, probe = True, low
+    while low < high:
+        response = await fetch(probe, _bytes_behind(damaged, 0))
+        headers = _headers_of(response)
+        behind = [header.base_offset for header in headers if header.base_offset > damaged.base_offset]
+        if behind and (probe == damaged.base_offset + 1 or len(behind) < len(headers)):
+            return min(behind[0], end)
+        if headers and not behind:
+            low = probe + 1
+        else:
+            high, is_more = probe, bool(behind) or not _is_complete(response, end)
+        probe = (low + high) // 2
+    return high if is_more else end
+
+
+def _headers_of(response: PartitionData) -> list[BatchHeader]:
+    records: Any = response.records or b""
+    return [header for _, header in iterate_headers(records, is_torn_tail_ok=True)]
+
+
+def _is_complete(response: PartitionData, end: int) -> bool:
+    """Return whether the partition has all records before ``end``."""
+    return response.high_watermark >= end and not 0 <= response.last_stable_offset < end
+
+
+async def _damaged_before(fetch: _Fetch, response: PartitionData, start: int, end: int) -> memoryview | None:
+    """Return the damaged batch before a hole in which the range starts, if there is one.
+
+    Its header may claim fewer offsets than the batch has. Usually compaction made the hole.
+    """
+    first = next(iter(_headers_of(response)), None)
+    low = max(response.log_start_offset, 0)
+    is_hole = _is_complete(response, end) if first is None else first.base_offset > start
+    if not is_hole or low >= start:
+        return None
+    behind = end if first is None else first.base_offset
+    high, step, found = start, 1, None
+    while low < high:
+        probe = max(high - step, low)
+        found_there = await fetch(probe, 1)
+        records: Any = found_there.records
+        header = next(iter(_headers_of(found_there)), None)
+        if header is None or header.base_offset >= behind:
+            high, step = probe, step * 2 if found is None else 1 + (probe - low) // 2
+        else:
+            found, low = memoryview(records)[: header.size_bytes], probe + 1
+            step = 1 + (high - low) // 2
+    return None if found is None or is_crc_valid(found) else found
 
 
 def _joined(view: memoryview, kept: list[tuple[int, int]]) -> Buffer:
