@@ -81,6 +81,23 @@ def test_a_run_that_follows_goes_on_behind_what_it_has_opened(lake_root: Path, s
     ]
 
 
+def test_a_run_that_accepts_a_loss_may_leave_a_partition_with_a_loss_to_the_next_range(lake_root: Path, spark: Any) -> None:
+    """Reading ahead refused the loss in a partition that the budget had left out, and the run ended before its commit."""
+    log = log_of("orders")
+    partitions = log.topics["orders"].partitions
+    for number, partition in enumerate(partitions):
+        partition.append(order(f"a{number}"))
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    for number, partition in enumerate(partitions):
+        for name in ("lost", "b", "c"):
+            partition.append(order(f"{name}{number}"))
+    log.delete_records("orders", {0: 2, 1: 2})
+    context = run_context(log, lake_root, spark, is_loss_accepted=True, byte_limits=ByteLimits(run_bytes=1))
+    found = list(follow(orders_table(), context, follow_s=50, now_s=iter(range(1_000)).__next__, sleep=lambda _: None))
+    assert len(found) > 2
+    assert [row[2] for row in rows_of(lake_root)] == ["a0", "b0", "c0", "a1", "b1", "c1"]
+
+
 def test_a_table_of_newest_rows_forgets_no_deletion_while_older_records_wait(lake_root: Path, spark: Any) -> None:
     """Partition 1 deletes what partition 0 has an older record of, which a run with a small budget has not read yet."""
     log = log_of("accounts")
