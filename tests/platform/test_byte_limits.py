@@ -20,8 +20,8 @@ from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.run.following import follow
 from orchestration.transforms.to_database.run import Storing
-from orchestration.transforms.to_lake.replay import run_replay
-from orchestration.transforms.to_lake.run import run_topic_table
+from orchestration.transforms.to_topic.replay import run_letters_replay
+from orchestration.transforms.run.steps import run_topic_table
 from tests.helpers.broker_process import BrokerProcess
 from tests.platform import killed_storing
 from tests.platform.accounts import accounts_table, append_account
@@ -29,7 +29,7 @@ from tests.platform.databases import database
 from tests.platform.good_orders import GROUP, expected_records, orders_transform, sending_of
 from tests.platform.grouped import grouped_table
 from tests.platform.joined import append_end, append_round, expected, held, run_all, two_topics
-from tests.platform.pipeline import append_order, clean_orders, order, orders_table, rows_of, run_context
+from tests.platform.pipeline import append_order, clean_orders, letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
@@ -203,6 +203,26 @@ def test_a_transform_to_a_topic_sends_the_same_however_little_a_run_opens(lake_r
     sent = [(one.key, one.value) for topic, records in log.sent for one in records if topic == "good_orders"]
     assert sorted(sent) == sorted(expected_records(values).elements())
     assert context.reporter.notes[-1].startswith("3 of 6 offsets")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("run_bytes", [1, 80, 10_000])
+def test_a_replay_to_a_topic_opens_a_part_at_a_time(lake_root: Path, spark: Any, run_bytes: int) -> None:
+    log = log_of("orders")
+    values = [order(f"o{number}", -1 if number % 3 else 1) for number in range(12)]
+    for number, value in enumerate(values):
+        log.topics["orders"].partitions[number % 2].append(value)
+    with log.open_sender(GROUP) as sender:
+        table, work = sending_of(orders_transform(), sender)
+        work.run(table, run_context(log, lake_root, spark))
+        log.sent.clear()
+        context = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=run_bytes))
+        table, work = sending_of(orders_transform(rules=()), sender)
+        results = list(run_letters_replay(work, table, context, ReplayRequest(is_of_dead_letters=True)))
+    assert (len(results) == 1) is (run_bytes == 10_000)
+    assert max(result.statistics.bytes for result in results if result.statistics) <= max(run_bytes + 100, 100)
+    sent = [(one.key, one.value) for _, records in log.sent for one in records]
+    assert sorted(sent) == sorted(expected_records([value for value in values if b"-1" in value], -1).elements())
+    assert letters_of(lake_root) == []
 
 
 def test_a_table_of_a_database_gets_the_same_however_little_a_run_opens(lake_root: Path, spark: Any, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ transaction with the group's offsets, which stay where they are. The note of the
 attempt that ends the dead letters (``orchestration.letters.table``). So the records stop being dead
 letters in the moment in which readers of committed records find the rows. A killed replay has sent
 nothing, or finds nothing left to send. A record that still does not fit is a dead letter again,
-with its new reason. If one transaction is not enough, the records are replayed in parts, each exact
-by itself. Knows no Dagster.
+with its new reason. If one transaction, or the byte limit of a run, is not enough, the records are
+replayed in parts, each exact by itself. Knows no Dagster.
 
 Invariant: a dead letter leaves the table of dead letters in the transaction that sends its rows. A
 dead letter whose record neither the log nor an archive holds stays.
@@ -29,12 +29,9 @@ from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places, plac
 from orchestration.transforms.batch.batch import ComputedBatch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.ledger import ledger
-from orchestration.transforms.ledger.progress import Progress, Route, note_of, offsets_to_commit
-from orchestration.transforms.replay.pieces import pieces, read_held
+from orchestration.transforms.replay.pieces import pieces, read_held, rest_of
 from orchestration.transforms.replay.plan import ReplayRequest
-from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
-from orchestration.transforms.run.steps import attempted, dead_letter_rows, judged_batch, letters_that_stay
+from orchestration.transforms.ledger import ledger
 from orchestration.transforms.to_topic import outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform, why_only_dead_letters
 from orchestration.transforms.to_topic.run import (
@@ -108,7 +105,7 @@ def _replayed(work: Sending, table: TopicTable, context: RunContext, piece: Offs
         yield result
         if result.failures:
             return
-        left = _after(left, result.ranges.ends())
+        left = rest_of(left, result.ranges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +147,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext, within: Offs
     if not start.places:
         return None
     fixes = Fixes(context.lake).of(table.name, start.state.topic_id)
-    source = read_held(table, context, start.held, start.ranges, fixes=fixes, places=start.places)
+    source = read_held(table, context, start.held, start.ranges, fixes=fixes, places=start.places, is_whole=False)
     try:
         computed, rows = computed_batch(work, table, context, source, forgiven=start.places)
         result = judged_batch(table, context, source, start.state, computed)
@@ -158,11 +155,11 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext, within: Offs
             return replace(result, kind="replay")
         origin = _origin(table.name, context, start)
         rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
-        staying = letters_that_stay(origin, context, source, start.ranges)
+        staying = letters_that_stay(origin, context, source, source.ranges)
     finally:
         source.release()
-    ends = outgoing.cut(rows, start.ranges, work.transaction_bytes)[0].ends
-    part = _Part(rows=_until(rows, ends), ranges=_before(start.ranges, ends), letters=_until(pa.concat_tables([rejected, staying]), ends))
+    ends = outgoing.cut(rows, source.ranges, work.transaction_bytes)[0].ends
+    part = _Part(rows=_until(rows, ends), ranges=_before(source.ranges, ends), letters=_until(pa.concat_tables([rejected, staying]), ends))
     account = _settle(work, context, start, part)
     return replace(
         result,
@@ -245,11 +242,6 @@ def _covering(topic: str, topic_id: str, places: Places) -> OffsetRanges:
 def _spans(ranges: OffsetRanges) -> list[OffsetRange]:
     """Return one range per partition that spans all of its ranges."""
     return list(ranges.spanning(ranges))
-
-
-def _after(ranges: OffsetRanges, ends: Mapping[int, int]) -> OffsetRanges:
-    cut = (replace(one, start=min(one.end, max(one.start, ends.get(one.partition, 0)))) for one in ranges)
-    return replace(ranges, ranges=tuple(cut)).without_empty()
 
 
 def _before(ranges: OffsetRanges, ends: Mapping[int, int]) -> OffsetRanges:
