@@ -133,6 +133,11 @@ class RangeReader(Protocol):
 class Sender(Protocol):
     """Sends records in transactions, as the only one of its transactional id."""
 
+    @property
+    def max_record_bytes(self) -> int:
+        """Return the size of the largest record, with its overhead, that it sends."""
+        ...
+
     def send(
         self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:

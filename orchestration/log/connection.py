@@ -31,6 +31,8 @@ from log_service.client import (
     UnreadableBatch,
     read_range_arrow,
 )
+from log_service.config.client import ProducerConfig
+from orchestration.offsets.planning import PartitionOffsets
 from orchestration.log.client import (
     HEADERS,
     RECORD_SCHEMA,
@@ -271,25 +273,28 @@ class Connection:
     def open_sender(self, transactional_id: str) -> Iterator[Sender]:
         """Yield the sender of ``transactional_id``, closed afterwards."""
         with _explained(self.bootstrap_servers):
+            settings = client_settings(file=self.client_config)
+            max_record_bytes = ProducerConfig.of(self.bootstrap_servers, settings).max_request_size
             producer = BlockingProducer(
                 self.bootstrap_servers,
                 transactional_id=transactional_id,
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 delivery_timeout_ms=TRANSACTION_TIMEOUT_MS,
-                **client_settings(file=self.client_config),
+                **settings,
             )
         with producer:
             with _explained(self.bootstrap_servers):
                 producer.init_transactions()
-            yield ClientSender(producer, self)
+            yield ClientSender(producer, self, max_record_bytes)
 
 
 class ClientSender:
     """A ``Sender`` over a producer whose transactions are initialized."""
 
-    def __init__(self, producer: BlockingProducer, connection: Connection) -> None:
+    def __init__(self, producer: BlockingProducer, connection: Connection, max_record_bytes: int) -> None:
         self._producer = producer
         self._connection = connection
+        self.max_record_bytes = max_record_bytes
 
     def send(
         self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]

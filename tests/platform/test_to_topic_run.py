@@ -22,7 +22,7 @@ from orchestration.transforms.run.context import TopicRunResult
 from orchestration.transforms.to_topic.declarations import TopicTransform
 from tests.platform.good_orders import GROUP, expected_records, good_orders, orders_transform, sending_of
 from tests.platform.pipeline import letters_of, order, run_context
-from tests.unit.orchestration.memory_log import MemoryLog
+from tests.unit.orchestration.memory_log import MemoryLog, MemorySender
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
 
@@ -300,6 +300,42 @@ def test_a_record_that_no_broker_would_take_is_a_dead_letter_and_stops_nothing(r
     assert len(log.sent[0][1]) == 1
     assert result.batch is not None
     assert result.batch.rows.num_rows == 1
+
+
+def test_a_tombstone_that_the_target_does_not_take_is_a_dead_letter(runner: Runner, log: MemoryLog, lake_root: Path) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.append(None, key=b"k" * 1_100_000)
+    partition.append(None, key=b"b", headers=[("h", b"x" * 1_100_000)])
+    partition.append(None, key=b"c")
+    result = runner.run(orders_transform(rules=(), is_forwarding_tombstones=True))
+    assert [one.key for one in log.sent[0][1]] == [b"c"]
+    assert [(offset, rule) for _, offset, rule, _ in letters_of(lake_root)] == [(0, "record_size"), (1, "record_size")]
+    assert result.sent is not None
+    assert result.sent["tombstones"] == 1
+
+
+@pytest.mark.parametrize("limited", ["topic", "producer"])
+def test_a_record_above_a_lower_limit_of_the_target_or_the_producer_is_a_dead_letter(
+    runner: Runner, log: MemoryLog, lake_root: Path, monkeypatch: pytest.MonkeyPatch, limited: str
+) -> None:
+    if limited == "topic":
+        log.add_topic("good_orders").configs["max.message.bytes"] = "5000"
+    else:
+        monkeypatch.setattr(MemorySender, "max_record_bytes", 5_000)
+    partition = log.topics["orders"].partitions[0]
+    partition.append(order("a", 1))
+    partition.append(order("b", 1))
+    partition.append(None, key=b"k" * 6_000)
+    swollen = free_transform(
+        lambda records: records.selectExpr("* EXCEPT (note)", "if(id = 'a', repeat('x', 6000), '') AS note"), is_forwarding_tombstones=True
+    )
+    runner.run(swollen)
+    assert len(log.sent[0][1]) == 1
+    setting = "max.message.bytes 5000" if limited == "topic" else "max_request_size 5000"
+    found = letters_of(lake_root)
+    assert [(offset, rule) for _, offset, rule, _ in found] == [(0, "record_size"), (2, "record_size")]
+    assert all("the topic good_orders" in reason for *_, reason in found)
+    assert all(setting in reason for *_, reason in found)
 
 
 def test_a_record_without_key_or_required_field_is_a_dead_letter(runner: Runner, log: MemoryLog, lake_root: Path) -> None:

@@ -53,8 +53,13 @@ MAX_RECORD_BYTES = 1_000_000
 """Largest size of key, value and headers together.
 
 It is a little less than 1 MiB, the default limit of brokers and producers for a record with its
-overhead.
+overhead. A lower limit of the target or the producer holds instead.
 """
+FRAME_BYTES = 128
+"""Most bytes around the fields of a record that is alone in its batch."""
+HEADER_FRAME_BYTES = 10
+NAME_FACTOR = 4
+"""Bytes that a producer reserves for a character of a header's name."""
 JSON_RULE = "json_value"
 SIZE_RULE = "record_size"
 HEADER_RULE = "header_name"
@@ -181,13 +186,32 @@ def split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows.drop_columns(list(OUT)), pa.table(columns, schema=OUTGOING)
 
 
-def not_sendable(result: pa.Table, rows: pa.Table) -> tuple[Rejection, ...]:
-    """Return the rejections of records whose result no broker takes by default, or no JSON reader.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeLimit:
+    """The largest size of a record with its overhead, and the setting that says so."""
+
+    size_bytes: int
+    setting: str
+
+
+def size_limit(topic: str, configs: Mapping[str, str], sender_bytes: int) -> SizeLimit:
+    """Return the limit of the target ``topic`` with these ``configs``, or of the sender."""
+    topic_bytes = int(configs.get("max.message.bytes", MAX_RECORD_BYTES + FRAME_BYTES))
+    limits = [
+        SizeLimit(size_bytes=MAX_RECORD_BYTES + FRAME_BYTES, setting=f"that is sent to the topic {topic}"),
+        SizeLimit(size_bytes=topic_bytes, setting=f"that the topic {topic} takes (max.message.bytes {topic_bytes})"),
+        SizeLimit(size_bytes=sender_bytes, setting=f"that is sent to the topic {topic} (max_request_size {sender_bytes})"),
+    ]
+    return min(limits, key=lambda one: one.size_bytes)
+
+
+def not_sendable(result: pa.Table, rows: pa.Table, limit: SizeLimit) -> tuple[Rejection, ...]:
+    """Return the rejections of records whose result the target does not take, or no JSON reader.
 
     ``result`` and ``rows`` are the two parts of ``split``. A record that no broker takes would stop
     all records behind it.
     """
-    return (*not_json(result, rows), *nameless_headers(rows), *too_large(rows))
+    return (*not_json(result, rows), *nameless_headers(rows), *too_large(rows, limit))
 
 
 def not_json(result: pa.Table, rows: pa.Table) -> tuple[Rejection, ...]:
@@ -213,12 +237,13 @@ def nameless_headers(rows: pa.Table) -> tuple[Rejection, ...]:
     return tuple(Rejection(partition=place[0], offset=place[1], reason=reason, rule=HEADER_RULE) for place in places)
 
 
-def too_large(rows: pa.Table) -> tuple[Rejection, ...]:
-    """Return the rejections of records whose result is too large."""
-    sizes = _sizes(rows)
-    found = rows.select(["_partition", "_offset"]).append_column("size", pa.array(sizes)).filter(pa.array(sizes > MAX_RECORD_BYTES))
+def too_large(rows: pa.Table, limit: SizeLimit) -> tuple[Rejection, ...]:
+    """Return the rejections of records whose result is too large to be sent."""
+    sizes = _framed_sizes(rows)
+    found = rows.select(["_partition", "_offset"]).append_column("size", pa.array(sizes)).filter(pa.array(sizes > limit.size_bytes))
+    most = f"more than {limit.size_bytes - FRAME_BYTES}, the most {limit.setting}"
     reasons = {
-        (row["_partition"], row["_offset"]): f"a record that is made of it takes {row['size']} bytes, more than {MAX_RECORD_BYTES}"
+        (row["_partition"], row["_offset"]): f"a record that is made of it takes {row['size'] - FRAME_BYTES} bytes, {most}"
         for row in found.to_pylist()
     }
     return tuple(Rejection(partition=place[0], offset=place[1], reason=reason, rule=SIZE_RULE) for place, reason in reasons.items())
@@ -275,12 +300,24 @@ def cut(rows: pa.Table, ranges: OffsetRanges, max_bytes: int) -> list[Part]:
 
 def _sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
     """Return the bytes of key, value and headers of each row."""
-    key, value = (pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy() for name in ("key", "value"))
+    key, value, names, contents, _ = _field_bytes(rows)
+    return key + value + names + contents
+
+
+def _framed_sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the bytes of each row as a record, as a producer estimates them."""
+    key, value, names, contents, header_count = _field_bytes(rows)
+    return FRAME_BYTES + key + value + NAME_FACTOR * names + contents + HEADER_FRAME_BYTES * header_count
+
+
+def _field_bytes(rows: pa.Table) -> tuple[npt.NDArray[np.int64], ...]:
+    """Return the bytes of key, value, names and contents of headers, and the number of headers."""
+    key, value = (pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy().astype(np.int64) for name in ("key", "value"))
     headers = rows["headers"].combine_chunks()
-    named = (pc.fill_null(pc.binary_length(pc.struct_field(headers.flatten(), name)), 0).to_numpy() for name in ("key", "value"))
-    of_headers = np.bincount(pc.list_parent_indices(headers).to_numpy(), weights=sum(named), minlength=rows.num_rows)
-    sizes: npt.NDArray[np.int64] = key + value + of_headers.astype(np.int64)
-    return sizes
+    parents = pc.list_parent_indices(headers).to_numpy()
+    parts = [pc.fill_null(pc.binary_length(pc.struct_field(headers.flatten(), name)), 0).to_numpy() for name in ("key", "value")]
+    names, contents = (np.bincount(parents, weights=part, minlength=rows.num_rows).astype(np.int64) for part in parts)
+    return key, value, names, contents, np.bincount(parents, minlength=rows.num_rows).astype(np.int64)
 
 
 def outgoing_records(rows: pa.Table) -> Iterator[OutgoingRecord]:

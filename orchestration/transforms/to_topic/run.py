@@ -12,6 +12,7 @@ become the rows of the transform, once.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -124,10 +125,20 @@ def computed_batch(
     """
     computed = compute_batch(context.session(), table, source, None, forgiven=forgiven)
     rows, own = outgoing.split(computed.rows)
-    refused = outgoing.not_sendable(rows, own)
-    forwarded, rejections = _forwarded(work.transform, source, (*computed.rejections, *refused))
+    limit = _size_limit(work, context)
+    refused = outgoing.not_sendable(rows, own, limit)
+    forwarded, rejections = _forwarded(work.transform, source, (*computed.rejections, *refused), limit)
     sent = outgoing.in_order(without_rejected(own, refused), forwarded)
     return replace(computed, rows=without_rejected(rows, refused), rejections=rejections), sent
+
+
+def _size_limit(work: Sending, context: RunContext) -> outgoing.SizeLimit:
+    """Return the limit of the target. One whose settings may not be read has the default one."""
+    target = work.transform.target.name
+    configs: Mapping[str, str] = {}
+    with suppress(LogServiceError):
+        configs = context.log.topic_configs(target)
+    return outgoing.size_limit(target, configs, work.sender.max_record_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +245,9 @@ def _remind(work: Sending, context: RunContext, route: Route, account: TableSnap
     context.reporter.note(f"reminded the group {route.group_id} of its offsets, which the cluster would forget otherwise")
 
 
-def _forwarded(transform: TopicTransform, source: Batch, rejections: Sequence[Rejection]) -> tuple[pa.Table, tuple[Rejection, ...]]:
+def _forwarded(
+    transform: TopicTransform, source: Batch, rejections: Sequence[Rejection], limit: outgoing.SizeLimit
+) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the tombstones to forward, and the rejections of all other records."""
     found = [one for one in rejections if transform.is_forwarding_tombstones and is_tombstone(one)]
     if not found:
@@ -246,4 +259,6 @@ def _forwarded(transform: TopicTransform, source: Batch, rejections: Sequence[Re
     nameless = records.filter(records["key"].is_null()).select(["_partition", "_offset"]).to_pylist()
     refused = [Rejection(partition=row["_partition"], offset=row["_offset"], reason=NO_KEY, rule=TOMBSTONE_RULE) for row in nameless]
     kept = [one for one in rejections if not is_tombstone(one)]
-    return outgoing.tombstones(records.filter(records["key"].is_valid())), (*kept, *refused)
+    forwarded = outgoing.tombstones(records.filter(records["key"].is_valid()))
+    large = outgoing.too_large(forwarded, limit)
+    return without_rejected(forwarded, large), (*kept, *refused, *large)

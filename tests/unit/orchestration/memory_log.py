@@ -98,7 +98,9 @@ class MemoryReader:
 
 
 class MemorySender:
-    """Sends whole transactions: all of one is there, or nothing."""
+    """Sends whole transactions: all of one is there, or nothing. It refuses records as brokers do."""
+
+    max_record_bytes = 1 << 20
 
     def __init__(self, log: "MemoryLog", transactional_id: str) -> None:
         self._log = log
@@ -119,6 +121,10 @@ class MemorySender:
     def _append(self, records: list[tuple[str, OutgoingRecord]]) -> None:
         if self._log.epochs[self._transactional_id] != self.epoch:
             raise SenderFencedError(f"{self._transactional_id} is fenced")
+        for topic, one in records:
+            limit = min(self.max_record_bytes, int(self._log.topics[topic].configs.get("max.message.bytes", 1 << 20)))
+            if len(one.key or b"") + len(one.value or b"") + sum(len(name) + len(value or b"") for name, value in one.headers) > limit:
+                raise LogServiceError("MESSAGE_TOO_LARGE")
         for topic, one in records:
             partitions = self._log.topics[topic].partitions
             partitions[sum(one.key or b"") % len(partitions)].append(one.value, one.key, one.timestamp_ms or 0, one.headers)

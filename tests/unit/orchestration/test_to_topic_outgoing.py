@@ -26,12 +26,15 @@ from orchestration.transforms.to_topic.outgoing import (
     not_json,
     not_sendable,
     outgoing_records,
+    size_limit,
     tombstones,
     too_large,
 )
 
 SOURCE = TopicSpec(name="orders", schema="id BIGINT NOT NULL")
 TARGET = TopicSpec(name="good_orders", schema="id BIGINT NOT NULL, amount INT, `odd name` STRING NOT NULL")
+
+LIMIT = size_limit("out", {}, 1 << 20)
 
 
 def transform(**changes: Any) -> TopicTransform:
@@ -87,10 +90,21 @@ def test_parts_hold_each_row_once_with_just_the_offsets_that_are_done(places: li
 
 def test_a_record_of_which_something_too_large_is_made_is_told_once() -> None:
     several = pa.concat_tables([rows((0, 5)), rows((0, 7), (0, 7), size=MAX_RECORD_BYTES + 1), rows((1, 0), size=MAX_RECORD_BYTES)])
-    assert [(one.partition, one.offset, one.rule, one.reason) for one in too_large(several)] == [
-        (0, 7, "record_size", "a record that is made of it takes 1000001 bytes, more than 1000000")
+    assert [(one.partition, one.offset, one.rule, one.reason) for one in too_large(several, LIMIT)] == [
+        (
+            0,
+            7,
+            "record_size",
+            "a record that is made of it takes 1000001 bytes, more than 1000000, the most that is sent to the topic out",
+        )
     ]
-    assert too_large(rows()) == ()
+    assert too_large(rows(), LIMIT) == ()
+
+
+def test_the_lowest_limit_of_topic_and_producer_holds() -> None:
+    assert size_limit("out", {}, 1 << 20).size_bytes == size_limit("out", {"max.message.bytes": "9000000"}, 1 << 20).size_bytes
+    assert size_limit("out", {"max.message.bytes": "5000"}, 1 << 20).size_bytes == 5_000
+    assert size_limit("out", {"max.message.bytes": "5000"}, 4_000).size_bytes == 4_000
 
 
 def test_tombstones_go_between_the_rows_by_place() -> None:
@@ -126,9 +140,9 @@ def test_a_header_without_name_and_headers_that_are_too_large_are_told() -> None
     places = ((0, 1), (0, 2), (0, 2), (0, 3), (0, 4))
     large = [("a", b"x" * 600_000), ("b", b"x" * 400_000)]
     table = with_headers(rows(*places), None, [("a", b"1")], [("a", b"1"), (None, b"2"), (None, None)], [], large)
-    assert [(one.partition, one.offset, one.rule, one.reason) for one in not_sendable(pa.table({"n": range(5)}), table)] == [
+    assert [(one.partition, one.offset, one.rule, one.reason) for one in not_sendable(pa.table({"n": range(5)}), table, LIMIT)] == [
         (0, 2, "header_name", "a header of a record that is made of it has no name"),
-        (0, 4, "record_size", "a record that is made of it takes 1000070 bytes, more than 1000000"),
+        (0, 4, "record_size", "a record that is made of it takes 1000096 bytes, more than 1000000, the most that is sent to the topic out"),
     ]
 
 
