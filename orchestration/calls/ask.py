@@ -35,7 +35,8 @@ def ask(
     field of their schema, too. With ``is_archive_only`` no broker is asked: a topic is what is archived of it.
     ``timeout_ms`` bounds each request to the log service, but not the whole answer; the client's own default where it is None.
 
-    Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were archived, and where a topic is gone.
+    Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were archived, where a batch cannot be
+    read, and where a topic is gone.
 
     :raises WarehouseError: DuckDB cannot answer it. :raises LogServiceError: a topic is asked for, and the log service does not respond.
     """

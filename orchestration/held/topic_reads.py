@@ -117,11 +117,14 @@ class TopicSource:
         return found
 
     def batches(self, read: TopicRead, columns: Collection[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the records of ``read``, each batch with its partition: first the archive's. ``columns`` are those that are wanted."""
+        """Yield the records of ``read``, each batch with its partition: first the archive's. ``columns`` are those that are wanted.
+
+        A batch of the log that cannot be read comes as a tolerant reader gives it, with the column ``UNREADABLE``.
+        """
         if self.archive is not None and read.archived:
             yield from self.archive.records.batches(read.archived, columns, from_ms=read.bounds.from_ms, to_ms=read.bounds.to_ms)
         if self.log is not None and read.live:
-            reader = self.log.range_reader()
+            reader = self.log.range_reader(is_tolerant=True)
             for one in read.live:
                 for batch in reader(self.topic, one, topic_id=self.topic_id):
                     yield one.partition, batch

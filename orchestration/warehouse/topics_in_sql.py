@@ -18,15 +18,16 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyspark.sql import types
 
 from orchestration.formats.columns import ValueFormat, arrow_schema, in_places
 from orchestration.formats.json_values import has_variant, json_format
-from orchestration.held.topic_reads import EVERYTHING, Bounds, TopicRead, TopicSource, find_source
+from orchestration.log.client import UNREADABLE, LogClient
 from orchestration.lake.quoting import quoted_name, quoted_text
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogClient
+from orchestration.held.topic_reads import EVERYTHING, Bounds, TopicRead, TopicSource, find_source
 from orchestration.values.times import milliseconds_of
 
 SCHEMA_NAME = "topics"
@@ -87,7 +88,7 @@ class TopicRelations:
     def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, TopicRead]:
         """Make the topics that ``sql`` names relations of ``connection``, for this one question; returns what is going to be read.
 
-        Warns (``IncompleteAnswerWarning``) where records are missing in between.
+        Warns (``IncompleteAnswerWarning``) where records are missing in between, now or while a batch is read that cannot be read.
 
         :raises duckdb.Error: the question cannot be understood. :raises LogServiceError: the log service does not respond.
         """
@@ -166,7 +167,16 @@ def _batches(
     wanted = {"value" if name.startswith(FIELD) else READ_FOR.get(name, name) for name in columns}
     is_read = value_format is not None and (any(name.startswith(FIELD) for name in columns) or {*columns} >= {*COLUMNS})
     for partition, batch in source.batches(read, wanted):
-        yield columns_of(batch, partition, schema, columns, value_format if is_read else None)
+        yield columns_of(_readable(batch, f"{source.topic}-{partition}"), partition, schema, columns, value_format if is_read else None)
+
+
+def _readable(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
+    """Return a batch without the offsets that cannot be read, and warn of them."""
+    if UNREADABLE not in batch.schema.names:
+        return batch
+    for reason in pc.unique(batch[UNREADABLE].drop_null()).to_pylist():
+        warnings.warn(f"{where}: {reason}. The answer lacks its records", IncompleteAnswerWarning, stacklevel=2)
+    return batch.filter(batch[UNREADABLE].is_null())
 
 
 def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None:

@@ -143,6 +143,24 @@ def test_a_batch_that_cannot_be_read_is_a_hole_and_what_is_behind_is_archived(wo
     assert world.archive().records == 2
 
 
+@pytest.mark.parametrize("is_scanned_twice", [False, True])
+def test_a_batch_that_cannot_be_read_is_left_out_of_an_answer_with_a_warning(world: World, is_scanned_twice: bool) -> None:
+    """Any question to the topic failed at it."""
+    world.append(3)
+    first, second = world.log.topics["orders"].partitions
+    first.append_unreadable(4, b"broken")
+    second.append_unreadable(2, b"broken")
+    world.append(2)
+    more = " UNION ALL SELECT _partition, _offset FROM topics.orders WHERE _offset < 0" if is_scanned_twice else ""
+    with pytest.warns(IncompleteAnswerWarning) as told:
+        found = world.ask(f"SELECT _partition, _offset FROM topics.orders{more} ORDER BY ALL")
+    assert found == [(0, 0), (0, 1), (0, 2), (0, 7), (0, 8)]
+    assert sorted(str(one.message) for one in told) == [
+        "orders-0: the batch at offsets 3 to 6 cannot be read: CORRUPT_MESSAGE. The answer lacks its records",
+        "orders-1: the batch at offsets 0 to 1 cannot be read: CORRUPT_MESSAGE. The answer lacks its records",
+    ]
+
+
 def test_records_without_timestamp_are_found(world: World) -> None:
     world.append(3)
     with mock.patch.object(type(world.log), "range_reader", _without_timestamps):
