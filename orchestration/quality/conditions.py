@@ -1,12 +1,17 @@
 """Conditions in SQL that cannot be read, told when they are declared: Spark, which knows better, starts later.
 
 Decides by the text alone: quotes and brackets that are not closed, an operator without its other side, a second statement. A condition of
-which this is not certain passes, and Spark names it in the first run. So do columns that there are not, which only the result tells.
+which this is not certain passes, and Spark names it in the first run. ``named_columns`` gives the columns of a condition for declarations
+that know those of the result. It is empty where DuckDB, which reads almost the same SQL, does not understand the condition.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
+
+from orchestration.sql_quoting import quoted_text
 
 TOKEN = re.compile(
     r"""(?P<raw>\b[rR](?:'[^']*'|"[^"]*"))|(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)|(?P<comment>--[^\n]*|/\*.*?\*/)"""
@@ -16,6 +21,15 @@ TOKEN = re.compile(
 CLOSED_BY = {"(": ")", "[": "]"}
 COMPARISONS = frozenset(("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>"))
 NEVER_FIRST = COMPARISONS | {"*", "/", "%", "||", "AND", "OR", "LIKE", "IN", "IS", "BETWEEN"}
+LAMBDA = "->"
+NO_COLUMNS = frozenset(
+    (
+        *("current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp"),
+        *("current_timezone", "current_user", "localtimestamp", "session_user", "user"),
+        *("year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second", "millisecond", "microsecond"),
+    )
+)
+"""Words of SQL that look like columns: functions without brackets, and units of time."""
 NEVER_LAST = COMPARISONS | {"+", "-", "*", "/", "%", "||", "AND", "OR", "NOT", "LIKE", "IN", "IS", "BETWEEN", ","}
 
 
@@ -56,3 +70,37 @@ def _faults(condition: str) -> Iterator[str]:
     if words and words[-1] in NEVER_LAST:
         yield f"nothing is behind {told[-1][1]}"
     yield from (f"{one} and {other} follow each other" for one, other in pairwise(words) if {one, other} <= COMPARISONS)
+
+
+def named_columns(condition: str) -> tuple[str, ...]:
+    """Return the columns that a condition names, in lower case; of a field of a struct the struct."""
+    tokens = [(str(one.lastgroup), one[0]) for one in TOKEN.finditer(condition)]
+    if (("operator", LAMBDA)) in tokens:  # its arguments look like columns
+        return ()
+    plain = "".join(quoted_text(text[1:-1]) if kind == "quoted" and text[0] == '"' else text for kind, text in tokens)
+    nodes = parsed(f"SELECT * FROM given WHERE ({plain}\n)")  # noqa: S608 - it is parsed and never run
+    if not nodes:
+        return ()
+    found = (names[0].lower() for names in _references(nodes[0].get("where_clause")))
+    return tuple(dict.fromkeys(name for name in found if name not in NO_COLUMNS))
+
+
+def parsed(statement: str) -> list[dict[str, Any]]:
+    """Return DuckDB's tree of each statement, nothing where DuckDB does not understand them."""
+    import duckdb  # noqa: PLC0415 - for declarations that know their columns
+
+    with duckdb.connect() as connection:
+        (text,) = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchone() or ("{}",)
+    return [one["node"] for one in json.loads(text).get("statements", ())]
+
+
+def _references(node: Any) -> Iterator[list[str]]:
+    """Yield the names of each column in a tree, except those of subqueries."""
+    if isinstance(node, list):
+        for one in node:
+            yield from _references(one)
+    elif isinstance(node, dict) and node.get("class") != "SUBQUERY":
+        if node.get("class") == "COLUMN_REF":
+            yield node["column_names"]
+        for one in node.values():
+            yield from _references(one)

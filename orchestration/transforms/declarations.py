@@ -15,7 +15,7 @@ import dagster as dg
 from log_service.config.definition import closest_name
 from orchestration.lake.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
 from orchestration.quality import Rule, Suite
-from orchestration.quality.conditions import validate_condition
+from orchestration.quality.conditions import named_columns, validate_condition
 from orchestration.quality.rules import validate_rules
 from orchestration.rows.aggregates import Aggregate, validate_aggregates
 from orchestration.topics.spec import TopicSpec, validate_topic
@@ -104,6 +104,7 @@ class DerivedTable:
         validate_suite(self.name, self.suite)
         validate_check_names(self.rules, self.suite)
         validate_parameters(self.name, self.function, len(self.inputs))
+        validate_checked_columns(self.name, self.function, self.rules, self.suite)
         if self.name in self.inputs or len(set(self.inputs)) != len(self.inputs):
             raise ValueError(f"the inputs of table {self.name} have to be other tables, each once: {', '.join(self.inputs)}")
 
@@ -236,21 +237,57 @@ def validate_latest(table: TopicTable) -> None:
 def validate_known_columns(table: TopicTable) -> None:
     """Refuse columns that the result does not have.
 
-    This is known only where the transform is a choice of columns in SQL.
+    This is known only where the transform is a statement of SQL whose columns have names.
 
     :raises ValueError: names the column.
     """
-    known: Collection[str] | None = getattr(table.function, "columns", None)
     named = {"unique_by": table.unique_by, "latest_by": table.latest_by, "aggregate_by": table.aggregate_by}
     named["aggregates"] = tuple(one.column for one in table.aggregates if one.column is not None)
     for argument, columns in named.items():
         for column in columns:
             if not column.strip():
                 raise ValueError(f"{argument} of table {table.name} names no column: {column!r}")
-            if known is not None and column not in known:
-                meant = closest_name(column, known)
-                advice = f"did you mean {meant}?" if meant else f"it has {', '.join(known)}"
-                raise ValueError(f"{argument} of table {table.name} names {column}, which the result does not have: {advice}")
+            _validate_column(table.name, argument, column, columns_of(table.function))
+    if table.deleted_when is not None:
+        _validate_condition(table.name, "deleted_when", table.deleted_when, columns_of(table.function))
+    validate_checked_columns(table.name, table.function, table.rules, table.suite)
+
+
+def validate_checked_columns(name: str, function: Transform, rules: Sequence[Rule], suite: Suite) -> None:
+    """Refuse rules and expectations on columns that the result does not have, where these are known.
+
+    :raises ValueError: names the column and those of the result.
+    """
+    known = columns_of(function)
+    if known is None:
+        return
+    for rule in rules:
+        _validate_condition(name, f"the rule {rule.name}", rule.condition, known)
+    for one in suite.expectations:
+        for argument in ("column", "column_A", "column_B"):
+            if isinstance(one.arguments.get(argument), str):
+                _validate_column(name, f"the expectation {one.check_name}", one.arguments[argument], known)
+
+
+def columns_of(function: Transform) -> Collection[str] | None:
+    """Return the columns of a function's result, None where only a run tells them."""
+    return getattr(function, "columns", None)
+
+
+def _validate_condition(name: str, what: str, condition: str, known: Collection[str] | None) -> None:
+    if known is None:
+        return
+    folded = {column.lower() for column in known}
+    for column in named_columns(condition):
+        if column not in folded:
+            _validate_column(name, what, column, known)
+
+
+def _validate_column(name: str, what: str, column: str, known: Collection[str] | None) -> None:
+    if known is not None and column not in known:
+        meant = closest_name(column, known)
+        advice = f"did you mean {meant}? It" if meant else "it"
+        raise ValueError(f"{what} of table {name} names {column}, which the result does not have: {advice} has {', '.join(known)}")
 
 
 def validate_check_names(rules: Sequence[Rule], suite: Suite) -> None:

@@ -61,7 +61,9 @@ def test_a_choice_of_columns_gives_the_same_rows_with_and_without_sql(log: Memor
 def test_what_spark_refuses_names_the_place_of_the_statement(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     statement = "SELECT nothing, _topic_id, _partition, _offset FROM orders"
     table = orders_table(
-        function=sql_transform(statement, ["orders"], place="assets/a/defs.yaml, line 4"), rules=(quarantine("x", "1 = 1"),)
+        function=sql_transform(statement, ["orders"], place="assets/a/defs.yaml, line 4"),
+        rules=(quarantine("x", "1 = 1"),),
+        unique_by=(),
     )
     with pytest.raises(TransformError, match=r"^assets/a/defs.yaml, line 4: Spark refuses the SQL: .*nothing(.|\n)*change the sql there"):
         run_topic_table(table, run_context(log, lake_root, spark))

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
+from orchestration.quality.conditions import parsed
 from orchestration.lake.tables import PROVENANCE
 from orchestration.transforms.declarations import Transform
 from orchestration.transforms.errors import TransformError, described
@@ -54,7 +55,7 @@ def sql_transform(
             ) from error
 
     transform.__doc__ = f"{description}\n\n```sql\n{text}\n```".strip()
-    transform.columns = None if chosen is None else tuple(chosen)  # type: ignore[attr-defined]  # of the result, where they are known
+    transform.columns = named_results(text) if chosen is None else tuple(chosen)  # type: ignore[attr-defined]  # of the result, where they are known
     transform.statement = text  # type: ignore[attr-defined]  # tells one such function from another
     return transform
 
@@ -85,6 +86,24 @@ def plain_choice(statement: str, relation: str, columns: Collection[str]) -> Map
             return None
         chosen[words[-1]] = words[0]
     return chosen
+
+
+def named_results(statement: str) -> tuple[str, ...] | None:
+    """Return the columns of the result of ``statement``.
+
+    Return None where only Spark knows them: of a star, of an expression without a name, or of a
+    statement that DuckDB does not understand.
+    """
+    nodes = parsed(statement)
+    if len(nodes) != 1 or nodes[0].get("type") != "SELECT_NODE":
+        return None
+    names = []
+    for item in nodes[0]["select_list"]:
+        name = item["alias"] or (item["column_names"][-1] if item["class"] == "COLUMN_REF" else "")
+        if not name:
+            return None
+        names.append(name)
+    return tuple(names)
 
 
 def asked(statement: str, relations: Sequence[str]) -> str:

@@ -1,11 +1,15 @@
 """SQL statements of transforms: which are a plain choice of columns, and what Spark is asked otherwise."""
 
+from typing import Any
+
 import pytest
 
 from orchestration.components.sql_transform import known_columns
+from orchestration.quality import Suite, expect, warn
+from orchestration.quality.conditions import named_columns
 from orchestration.topics.spec import TopicSpec
-from orchestration.transforms.declarations import DerivedTable
-from orchestration.transforms.to_lake.statements import asked, plain_choice, sql_transform, validate_provenance
+from orchestration.transforms.declarations import DerivedTable, TopicTable
+from orchestration.transforms.to_lake.statements import asked, named_results, plain_choice, sql_transform, validate_provenance
 
 COLUMNS = ("id", "amount", "_offset")
 
@@ -63,3 +67,53 @@ def test_a_table_is_computed_anew_when_its_statement_changes() -> None:
     ]
     first, again, other = (one.code_fingerprint for one in tables)
     assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("statement", "columns"),
+    [
+        ("SELECT id, upper(name) AS loud, o._offset FROM orders AS o WHERE amount > 0", ("id", "loud", "_offset")),
+        ("SELECT country, count(*) AS n FROM orders GROUP BY country", ("country", "n")),
+        ("SELECT *, 1 AS one FROM orders", None),
+        ("SELECT upper(name) FROM orders", None),
+        ("SELECT id FROM a UNION ALL SELECT id FROM b", None),
+        ("SELECT id RLIKE 'x' AS found FROM orders", None),
+    ],
+)
+def test_the_columns_of_a_result_are_known_where_all_have_names(statement: str, columns: tuple[str, ...] | None) -> None:
+    assert named_results(statement) == columns
+
+
+@pytest.mark.parametrize(
+    ("condition", "columns"),
+    [
+        ("amount > 0 AND lower(place.City) LIKE 'x%'", ("amount", "place")),
+        ('Name = "text" AND `odd name` IS NOT NULL -- why', ("name", "odd name")),
+        ("ts > current_timestamp - INTERVAL 1 DAY AND CAST(a AS INT) IN (1, 2)", ("ts", "a")),
+        ("exists(xs, x -> x > 1) OR array_contains(transform(xs, x -> x), 1)", ()),
+        ("id RLIKE 'x'", ()),
+    ],
+)
+def test_the_columns_of_a_condition_are_found(condition: str, columns: tuple[str, ...]) -> None:
+    assert named_columns(condition) == columns
+
+
+def derived(**checks: Any) -> DerivedTable:
+    function = sql_transform("SELECT country, count(*) AS n FROM orders GROUP BY country", ["orders"], place="sql")
+    return DerivedTable(name="counts", inputs=("orders",), function=function, **checks)
+
+
+def test_a_check_of_a_column_that_the_result_does_not_have_is_refused_when_it_is_declared() -> None:
+    """Only the first run told it, and of an expectation only as one that is not met."""
+    derived(rules=(warn("is_some", "N > 0 AND Country IS NOT NULL"),), suite=Suite(expect("expect_column_max_to_be_between", column="n")))
+    with pytest.raises(ValueError, match=r"the rule is_some of table counts names m, which the result does not have: it has country, n"):
+        derived(rules=(warn("is_some", "m > 0"),))
+    with pytest.raises(ValueError, match=r"the expectation .* of table counts names contry, .* did you mean country\? It has country, n"):
+        derived(suite=Suite(expect("expect_column_max_to_be_between", column="contry")))
+
+
+def test_deleted_when_names_columns_of_the_result() -> None:
+    topic = TopicSpec(name="orders", schema="id STRING, amount INT")
+    function = sql_transform("SELECT id, amount, _timestamp, _topic_id, _partition, _offset FROM orders", ["orders"], place="sql")
+    with pytest.raises(ValueError, match="deleted_when of table newest names amuont, which the result does not have: did you mean amount"):
+        TopicTable(name="newest", topic=topic, function=function, latest_by=("id",), deleted_when="amuont = 0")

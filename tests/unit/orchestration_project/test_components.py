@@ -266,6 +266,11 @@ def test_a_mistake_in_a_topic_is_told_with_its_line(project: Project, changed: t
             7,
             "latest_by of table clean_payments names paid_, which the result does not have: did you mean paid?",
         ),
+        (
+            ("condition: paid > 0", "condition: payed > 0"),
+            3,
+            "the rule paid_is_positive of table clean_payments names payed, which the result does not have: it has id, paid, ",
+        ),
         (("condition: paid > 0", "condition: paid >"), 3, "rule paid_is_positive cannot be read as SQL, 'paid >': nothing is behind >"),
         (("  unique_by: [id]\n", "  unique_by: [id]\n  latest_by: [id]\n"), 7, "cannot have both: unique_by keeps the first row"),
         (("  sql: |", "  description: |"), 3, "give the statement either as sql or as sql_file"),
