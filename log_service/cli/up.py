@@ -1,6 +1,5 @@
 """``tidelog up``: one command that runs an installation until Ctrl-C."""
 
-import os
 import shutil
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ import trio
 from click.core import ParameterSource
 
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import DATA_SETTING, data_option, key_values
+from log_service.cli.output import data_option, key_values
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError, first_error
 from log_service.common.stop_signals import StopWishes
@@ -57,12 +56,20 @@ SECONDS = WholeNumber(1, 86_400)
 Upkeep = Callable[[], Awaitable[None]]
 PORT = WholeNumber(1, 65_535)
 """What a component listens on: 0 would be another one than others are told."""
+PORT_SETTINGS = ("TIDELOG_BROKER_PORT", "TIDELOG_UI_PORT", "TIDELOG_SPARK_PORT", "TIDELOG_METRICS_PORT")
+
+
+def read_project_settings(_context: click.Context, _parameter: click.Parameter, project: Path) -> Path:
+    """Take the settings of the project into this process, before the options that they are about are read."""
+    read_settings_of(project)
+    return project
 
 
 @click.command()
 @data_option("Where all state lies; a second start on it carries on.")
 @click.option(
     "--project", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), show_default=True,
+    is_eager=True, callback=read_project_settings,
     help="The project to load: a folder with a package assets/, and sensors/ if it has some.",
 )  # fmt: skip
 @click.option(
@@ -70,13 +77,20 @@ PORT = WholeNumber(1, 65_535)
     help="The address to bind to. Beyond 127.0.0.1 the Dagster UI is open to all who reach it: it has no login, and its users run code.",
 )  # fmt: skip
 @click.option("--secure", is_flag=True, help="Encrypt and authorize: a local authority, certificates, ACLs. Later starts keep it.")
-@click.option("--broker-port", type=PORT, metavar="PORT", default=9092, show_default=True, help="Where Kafka clients connect.")
-@click.option("--ui-port", type=PORT, metavar="PORT", default=3000, show_default=True, help="Where the Dagster UI is.")
 @click.option(
-    "--spark-port", type=PORT, metavar="PORT", default=15002, show_default=True, help="Where the warm Spark server listens, on 127.0.0.1."
-)
+    "--broker-port", type=PORT, metavar="PORT", default=9092, show_default=True, envvar=PORT_SETTINGS[0], show_envvar=True,
+    help="Where Kafka clients connect.",
+)  # fmt: skip
 @click.option(
-    "--metrics-port", type=WholeNumber(0, 65_535), metavar="PORT",
+    "--ui-port", type=PORT, metavar="PORT", default=3000, show_default=True, envvar=PORT_SETTINGS[1], show_envvar=True,
+    help="Where the Dagster UI is.",
+)  # fmt: skip
+@click.option(
+    "--spark-port", type=PORT, metavar="PORT", default=15002, show_default=True, envvar=PORT_SETTINGS[2], show_envvar=True,
+    help="Where the warm Spark server listens, on 127.0.0.1.",
+)  # fmt: skip
+@click.option(
+    "--metrics-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[3], show_envvar=True,
     help="Where Prometheus reads the broker's metrics; 0 is nowhere.  [default: 9404, or one that is free]",
 )  # fmt: skip
 @click.option("--broker", "overrides", multiple=True, metavar="KEY=VALUE", help="A server property for the broker; may be repeated.")
@@ -124,13 +138,8 @@ def up(
     only a broker whose first start fails ends them all. tidelog status says what waits for what. Ctrl-C stops all in order: runs are
     cancelled, Dagster and Spark end, the broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
-    read_settings_of(project)
     source_of = click.get_current_context().get_parameter_source
-    if source_of("data") is ParameterSource.DEFAULT:
-        data = Path(os.environ.get(DATA_SETTING) or data)
     servers_by = "--bootstrap-servers" if source_of("bootstrap_servers") is ParameterSource.COMMANDLINE else SERVERS_SETTING
-    bootstrap_servers = bootstrap_servers or os.environ.get(SERVERS_SETTING) or None
-    spark_remote = spark_remote or os.environ.get(REMOTE_SETTING) or None
     warn_of_unknown(key_values(overrides, "--broker"))
     if bootstrap_servers and (only_broker or overrides or broker_count or rack or secure):
         raise click.UsageError(
@@ -177,12 +186,7 @@ def together(brokers: Sequence[Component], platform: Sequence[Component]) -> lis
 
 
 def patient(components: list[Component], start_timeout: int | None) -> list[Component]:
-    """Return the components with the start deadline that the user set.
-
-    It may stand in the project's .env, which is read late.
-    """
-    if start_timeout is None and os.environ.get(START_TIMEOUT_SETTING):
-        start_timeout = SECONDS.convert(os.environ[START_TIMEOUT_SETTING], None, None)
+    """Return the components with the start deadline that the user set."""
     return components if start_timeout is None else [replace(each, start_deadline_s=float(start_timeout)) for each in components]
 
 

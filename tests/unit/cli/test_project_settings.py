@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from log_service.cli.main import tidelog
+from log_service.cli.up import PORT_SETTINGS
 from tests.helpers.ports import free_port
 
 NOWHERE = "127.0.0.1:1"
@@ -14,7 +15,7 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("TIDELOG_BOOTSTRAP_SERVERS", "TIDELOG_DATA"):
+    for name in ("TIDELOG_BOOTSTRAP_SERVERS", "TIDELOG_DATA", *PORT_SETTINGS):
         monkeypatch.setenv(name, "")  # so that what the command sets is taken back
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -53,7 +54,7 @@ def test_up_and_status_mean_the_same_data(project: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("TIDELOG_DATA")
     (project / "elsewhere").write_text("a file is in the way")
     refused = CliRunner().invoke(tidelog, ["up", "--project", str(project)])
-    assert "the data directory elsewhere cannot be used" in str(refused.exception)
+    assert "Directory 'elsewhere' is a file" in refused.output
 
 
 def test_a_start_that_is_refused_leaves_no_data_directory(project: Path) -> None:
@@ -68,12 +69,32 @@ def test_a_start_that_is_refused_leaves_no_data_directory(project: Path) -> None
     assert list(project.iterdir()) == []
 
 
+def test_ports_may_stand_in_the_settings_of_the_project_and_an_option_goes_first(project: Path) -> None:
+    free = str(free_port())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        written = {"BROKER": port, "UI": port, "SPARK": free, "METRICS": "0"}
+        (project / ".env").write_text("".join(f"TIDELOG_{name}_PORT={value}\n" for name, value in written.items()))
+        refused = CliRunner().invoke(tidelog, ["up", "--project", str(project), "--ui-port", str(free_port())])
+    assert "--broker-port" in str(refused.exception)
+    assert "--ui-port" not in str(refused.exception)
+
+
+def test_a_port_in_the_settings_that_is_none_is_refused_by_its_name(project: Path) -> None:
+    (project / ".env").write_text("TIDELOG_UI_PORT=many\n")
+    refused = CliRunner().invoke(tidelog, ["up"])
+    assert refused.exit_code == 2
+    assert "TIDELOG_UI_PORT" in refused.output
+    assert "'many' is not a valid whole number" in refused.output
+
+
 @pytest.mark.parametrize("option", ["--broker-port", "--ui-port", "--spark-port"])
 @pytest.mark.parametrize("port", ["0", "65536", "-1"])
 def test_a_port_that_is_none_is_refused_before_anything_starts(project: Path, option: str, port: str) -> None:
     refused = CliRunner().invoke(tidelog, ["up", option, port])
     assert refused.exit_code == 2
-    assert f"'{option}': {port} is not in the range 1<=x<=65535" in refused.output
+    assert f"Invalid value for '{option}'" in refused.output
+    assert f"{port} is not in the range 1<=x<=65535" in refused.output
     assert list(project.iterdir()) == []
 
 

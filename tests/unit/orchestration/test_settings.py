@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from sqlalchemy.engine import make_url
 
-from log_service.cli.up import START_TIMEOUT_SETTING
+from log_service.cli.up import PORT_SETTINGS, START_TIMEOUT_SETTING
 from log_service.config.client_properties import FILE_VARIABLE, PREFIX
 from log_service.config.client_security import SECURITY_SETTINGS
 from orchestration.databases.urls import may_hold_secret, shown_url
@@ -59,7 +59,7 @@ def test_the_documentation_names_every_setting_and_no_other() -> None:
     read = set(re.findall(r'"(TIDELOG_[A-Z_]+)"', (root / "orchestration/settings.py").read_text()))
     told = set(re.findall(r"^\| `(TIDELOG_[A-Z_]+)`", (root / "docs/settings.md").read_text(), re.MULTILINE))
     of_clients = {FILE_VARIABLE, f"{PREFIX}{SECURITY_SETTINGS[0].upper()}"}  # one row stands for all variables of security
-    assert told == read | of_clients | {START_TIMEOUT_SETTING}
+    assert told == read | of_clients | {START_TIMEOUT_SETTING, *PORT_SETTINGS}
 
 
 def test_deployments_on_one_cluster_have_groups_of_their_own() -> None:
