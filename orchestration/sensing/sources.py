@@ -115,15 +115,10 @@ def source_sensor(
     """
     used = clock or Clock()
     looks = Looks()
-    job = dg.define_asset_job(
-        f"{name}_job",
-        selection=dg.AssetSelection.key_prefixes("sources"),
-        description="Runs that the sensor of sources starts: one source, everything new in it",
-    )
 
     @dg.sensor(
         name=name,
-        job=job,
+        asset_selection=dg.AssetSelection.key_prefixes("sources"),
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Looks for files that were dropped and rows that changed, and starts a run per source that has some",

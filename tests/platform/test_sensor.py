@@ -9,9 +9,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 
 from orchestration.log.client import LogServiceAwayError, LogServiceError
 from orchestration.project.location import DEFINITIONS
+from orchestration.resources.lake import LakeResource
 from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, LOOKS_WITHIN_S, TABLE_TAG, TELLS_WITHIN_S, WAIT_S
 from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import spark_table
@@ -220,6 +222,19 @@ def test_a_run_is_started_with_its_own_checks_only(world: World) -> None:
     assert world.tick().run_requests[0].asset_check_keys == []
 
 
+def test_a_run_is_of_no_declared_job_so_that_the_list_of_runs_names_its_table(world: World) -> None:
+    """Dagster's list of runs names the job of a run, and its assets only where the job is the hidden one of all assets."""
+    append(world, 3)
+    context = dg.build_sensor_context(
+        instance=world.instance,
+        repository_def=world.repository,
+        resources={"log_service": world.log_service, "lake": LakeResource(root=str(world.lake_root))},
+    )
+    (request,) = world.sensor.evaluate_tick(context).run_requests or ()
+    assert request.job_name == IMPLICIT_ASSET_JOB_NAME
+    assert request.asset_selection == [KEY]
+
+
 @pytest.mark.parametrize(("interval_s", "run_config"), [(0, {"ops": {"lake__clean_orders": {"config": {"follow_s": 300}}}}), (5, {})])
 def test_only_a_table_without_an_interval_is_followed(lake_root: Path, interval_s: int, run_config: dict[str, Any]) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
@@ -227,7 +242,7 @@ def test_only_a_table_without_an_interval_is_followed(lake_root: Path, interval_
         append(world, 3)
         request = world.tick().run_requests[0]
         assert request.run_config == run_config
-        job = world.repository.get_job("new_records_job").get_subset(asset_selection={KEY})
+        job = world.repository.get_implicit_job_def_for_assets([KEY]).get_subset(asset_selection={KEY})
         assert dg.validate_run_config(job, request.run_config)
 
 
