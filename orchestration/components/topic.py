@@ -23,6 +23,8 @@ class AvroAttributes(dg.Resolvable, dg.Model):
     file: str = Field(description="The name of a schema file beside this one, e.g. orders.avsc")
     framing: Literal["plain", "confluent"] = Field(default="plain", description="What comes before a value")
     older: list[str] = Field(default=[], description="Files of schemas by which records were written before, beside this one")
+    leave_out: list[str] = Field(default=[], description="Fields that become no columns, e.g. lines[].tree")
+    depth: int = Field(default=0, description="How often a record may be within itself")
 
 
 class ProtobufAttributes(dg.Resolvable, dg.Model):
@@ -90,7 +92,8 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             raise ValueError(f"{' and '.join(given)} cannot be given together: {'keys' if 'key' in names[0] else 'values'} have one format")
         for one in given.values():
             if isinstance(one, AvroAttributes):
-                return avro_schema(folder / one.file, framing=one.framing, older=[folder / file for file in one.older])
+                older = [folder / file for file in one.older]
+                return avro_schema(folder / one.file, framing=one.framing, older=older, leave_out=one.leave_out, depth=one.depth)
             if isinstance(one, ProtobufAttributes):
                 return protobuf_schema(
                     folder / one.file, message=one.message, framing=one.framing, leave_out=one.leave_out, depth=one.depth

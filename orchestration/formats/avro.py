@@ -16,8 +16,9 @@ import pyarrow as pa
 from pyspark.sql import types
 
 from orchestration.formats.avro_reading import record_reader, spark_fields
-from orchestration.formats.avro_types import AvroType, parse_avro
+from orchestration.formats.avro_types import ALL, AvroType, parse_avro
 from orchestration.formats.columns import (
+    Chosen,
     Framing,
     SchemaFileError,
     UnfitError,
@@ -27,6 +28,7 @@ from orchestration.formats.columns import (
     unframed,
     validate_framing,
 )
+from orchestration.project.names import names_of
 from orchestration.project.location import in_project
 
 
@@ -43,16 +45,18 @@ class AvroSchema:
     text: str
     framing: Framing = "plain"
     older_ends: tuple[int, ...] = ()
+    chosen: Chosen = ALL
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
         """Return the schema whose ``declared()`` holds ``declared``."""
-        return cls(text=declared["text"], framing=declared["framing"], older_ends=tuple(declared["older_ends"]))
+        ends = tuple(declared["older_ends"])
+        return cls(text=declared["text"], framing=declared["framing"], older_ends=ends, chosen=Chosen.of(declared))
 
     @property
     def fields(self) -> types.StructType:
         """Return the columns of a record. Fields without null in their type are never null."""
-        return spark_fields(_parsed(self.text))
+        return spark_fields(_parsed(self.text, self.chosen))
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """Return the columns of the fitting ``values`` (binary), and the fault of each value.
@@ -64,10 +68,18 @@ class AvroSchema:
 
     def declared(self) -> dict[str, Any]:
         """Return the schema as a JSON object."""
-        return {self.KIND: {"text": self.text, "framing": self.framing, "older_ends": list(self.older_ends)}}
+        chosen = {} if self.chosen == ALL else self.chosen.declared()
+        return {self.KIND: {"text": self.text, "framing": self.framing, "older_ends": list(self.older_ends), **chosen}}
 
 
-def avro_schema(file: str | Path, *, framing: Framing = "plain", older: Sequence[str | Path] = ()) -> AvroSchema:
+def avro_schema(
+    file: str | Path,
+    *,
+    framing: Framing = "plain",
+    older: Sequence[str | Path] = (),
+    leave_out: str | Sequence[str] = (),
+    depth: int = 0,
+) -> AvroSchema:
     """Return the schema of ``file`` (JSON, usually ``.avsc``) for a ``TopicSpec``.
 
     A relative path begins at the project's folder. A value is one record in Avro's binary encoding.
@@ -77,15 +89,19 @@ def avro_schema(file: str | Path, *, framing: Framing = "plain", older: Sequence
     have the first fields of this one. The fields that were added behind them have their defaults in
     such records. A record of another schema does not fit.
 
+    Fields at the paths ``leave_out`` (``"tree"``, ``"lines[].tree"``) become no columns. A record
+    may be within itself ``depth`` times. A value that is nested deeper does not fit.
+
     :raises SchemaFileError: a file cannot be read, is no schema of a record, or has a type that a
         table cannot hold, or an older schema is not the beginning of this one.
     :raises ValueError: there is no such framing.
     """
     validate_framing(framing)
-    text, record = _from_file(file)
+    chosen = Chosen(leave_out=names_of(leave_out), depth=depth)
+    text, record = _from_file(file, chosen)
     ends = []
     for one in older:
-        _, before = _from_file(one)
+        _, before = _from_file(one, chosen, is_older=True)
         count = len(before.fields)
         if count > len(record.fields) or before.fields != record.fields[:count]:
             raise SchemaFileError(
@@ -93,7 +109,7 @@ def avro_schema(file: str | Path, *, framing: Framing = "plain", older: Sequence
                 "the end can be told from a record's bytes. Add fields at the end and change no others, or use a new topic"
             )
         ends.append(count)
-    found = AvroSchema(text=text, framing=framing, older_ends=tuple(sorted({*ends} - {len(record.fields)})))
+    found = AvroSchema(text=text, framing=framing, older_ends=tuple(sorted({*ends} - {len(record.fields)})), chosen=chosen)
     try:
         _reading(found)
     except UnfitError as error:
@@ -103,23 +119,23 @@ def avro_schema(file: str | Path, *, framing: Framing = "plain", older: Sequence
     return found
 
 
-def _from_file(file: str | Path) -> tuple[str, AvroType]:
+def _from_file(file: str | Path, chosen: Chosen, *, is_older: bool = False) -> tuple[str, AvroType]:
     text = read_file(file)
     try:
-        record = parse_avro(text)
+        record = parse_avro(text, chosen, is_older=is_older)
         return json.dumps(json.loads(text), separators=(",", ":")), record
     except ValueError as error:
         raise SchemaFileError(f"the schema file {in_project(file)} is no Avro schema of a topic: {error}") from error
 
 
 @lru_cache
-def _parsed(text: str) -> AvroType:
-    return parse_avro(text)
+def _parsed(text: str, chosen: Chosen) -> AvroType:
+    return parse_avro(text, chosen)
 
 
 @lru_cache
 def _reading(schema: AvroSchema) -> tuple[Callable[[bytes], Sequence[Any]], pa.Schema]:
-    record = _parsed(schema.text)
+    record = _parsed(schema.text, schema.chosen)
     begin = unframed if schema.framing == "confluent" else _first
     return record_reader(record, begin, schema.older_ends), arrow_schema(spark_fields(record))
 

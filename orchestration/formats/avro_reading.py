@@ -18,7 +18,7 @@ from uuid import UUID
 
 from pyspark.sql import types
 
-from orchestration.formats.avro_types import NO_NULL, NOTHING, AvroField, AvroType
+from orchestration.formats.avro_types import AGAIN, NO_NULL, NOTHING, TOO_DEEP, AvroField, AvroType
 from orchestration.formats.columns import UnfitError, microseconds
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -71,7 +71,7 @@ FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 
 def spark_fields(record: AvroType) -> types.StructType:
     """Return the columns of a record."""
-    return types.StructType([_spark_field(one) for one in record.fields])
+    return types.StructType([_spark_field(one) for one in record.fields if one.is_column])
 
 
 def _spark_field(one: AvroField) -> types.StructField:
@@ -86,11 +86,15 @@ def _spark_type(kind: AvroType) -> types.DataType:
     if kind.name == "record":
         return spark_fields(kind)
     if kind.members:
-        return types.StructType([types.StructField(name, _spark_type(one)) for name, one in kind.members if one.name != "null"])
+        return types.StructType([types.StructField(name, _spark_type(one)) for name, one in kind.members if _is_column(one)])
     if kind.items is not None:
         items = _spark_type(kind.items)
         return types.ArrayType(items) if kind.name == "array" else types.MapType(types.StringType(), items)
     return SPARK_TYPES[kind.name]
+
+
+def _is_column(member: AvroType) -> bool:
+    return member.name != "null" and not member.is_too_deep
 
 
 # From bytes to a value
@@ -103,7 +107,11 @@ def record_reader(record: AvroType, begin: Callable[[bytes], int], ends: Collect
     fields, for each N of ``ends``. The fields behind it then have their defaults.
     """
     fields = [(one.name, _reader(one.type, one.name)) for one in record.fields]
-    defaults = {end: [default_of(one) for one in record.fields[end:]] for end in ends}
+    defaults = {end: [default_of(one) if one.is_column else None for one in record.fields[end:]] for end in ends}
+    columns = [number for number, one in enumerate(record.fields) if one.is_column]
+
+    def chosen(found: Sequence[Any]) -> Sequence[Any]:
+        return found if len(columns) == len(found) else [found[number] for number in columns]
 
     def read(data: bytes) -> Sequence[Any]:
         at, name = begin(data), ""
@@ -111,14 +119,14 @@ def record_reader(record: AvroType, begin: Callable[[bytes], int], ends: Collect
         try:
             for name, read_field in fields:  # noqa: B007 - the refusal below names the field that was read
                 if at == len(data) and len(found) in defaults:
-                    return [*found, *defaults[len(found)]]
+                    return chosen([*found, *defaults[len(found)]])
                 value, at = read_field(data, at)
                 found.append(value)
         except (IndexError, StructError):
             raise UnfitError(f"the value ends within field {name}") from None
         if at != len(data):
             raise UnfitError(f"the value goes on after its record, for {len(data) - at} bytes")
-        return found
+        return chosen(found)
 
     return read
 
@@ -131,7 +139,29 @@ def _reader(kind: AvroType, where: str) -> Read:
     return _plain_reader(kind, where)
 
 
+def _too_deep_reader(where: str) -> Read:
+    def read(_data: bytes, _at: int) -> tuple[Any, int]:
+        raise UnfitError(f"field {where} is nested deeper than the declared depth")
+
+    return read
+
+
+def _again_reader(kind: AvroType, where: str) -> Read:
+    """Return a function that passes a record within itself. Its readers are made when they are needed."""
+    made: list[Read] = []
+
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        if not made:
+            assert kind.resolve is not None
+            made.append(_reader(kind.resolve(), where))
+        return made[0](data, at)
+
+    return read
+
+
 def _plain_reader(kind: AvroType, where: str) -> Read:
+    if kind.name in {TOO_DEEP, AGAIN}:
+        return _too_deep_reader(where) if kind.name == TOO_DEEP else _again_reader(kind, where)
     if kind.name == "record":
         return _struct_reader(kind, where)
     if kind.items is not None:
@@ -255,7 +285,7 @@ def _members_reader(kind: AvroType, where: str) -> Read:
     Only the member that is present has a value.
     """
     readers = [(name, _reader(one, f"{where}.{name}")) for name, one in kind.members]
-    nothing: Mapping[str, Any] = {name: None for name, one in kind.members if one.name != "null"}
+    nothing: Mapping[str, Any] = {name: None for name, one in kind.members if _is_column(one)}
 
     def read_member(data: bytes, at: int) -> tuple[Any, int]:
         index, at = read_long(data, at, where)
@@ -271,12 +301,14 @@ def _members_reader(kind: AvroType, where: str) -> Read:
 
 
 def _struct_reader(kind: AvroType, where: str) -> Read:
-    fields = [(one.name, _reader(one.type, f"{where}.{one.name}")) for one in kind.fields]
+    fields = [(one.name, _reader(one.type, f"{where}.{one.name}"), one.is_column) for one in kind.fields]
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         found = {}
-        for name, read_field in fields:
-            found[name], at = read_field(data, at)
+        for name, read_field, is_column in fields:
+            value, at = read_field(data, at)
+            if is_column:
+                found[name] = value
         return found, at
 
     return read

@@ -1,21 +1,24 @@
 """The types of an Avro schema, from its JSON, with resolved names.
 
-Decides which schemas a topic may declare: a record at the top, no type within itself, no array
-whose items take no bytes (a value of few bytes could claim any number of them), and only types that
-columns of a table can hold. An unknown logical type is read as its underlying type, as Avro
+Decides which schemas a topic may declare: a record at the top, no type within itself more often
+than declared, no array whose items take no bytes (a value of few bytes could claim any number of
+them), and only types that columns of a table can hold. A field that is left out keeps its type,
+because its bytes have to be passed. An unknown logical type is read as its underlying type, as Avro
 specifies. Knows no file and no bytes.
-Invariant: a tree of types is finite. Each item of its arrays, and each entry of its maps, takes at
+Invariant: a tree of types is finite. It ends in ``TOO_DEEP`` and ``AGAIN``. Each item of its arrays, and each entry of its maps, takes at
 least one byte.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-from orchestration.formats.columns import validate_names
+from orchestration.formats.columns import Chosen, validate_names
+
+ALL = Chosen()
 
 PRIMITIVES: Mapping[str, int] = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
 """The least bytes of a value, by type."""
@@ -33,6 +36,8 @@ LOGICAL: Mapping[str, Sequence[str]] = {
 }
 """The underlying types of each logical type."""
 MAX_DECIMAL_DIGITS, UUID_BYTES = 38, 16
+TOO_DEEP, AGAIN = "too deep", "again"
+"""The types of a record within itself: below the declared depth, and in a field that is left out."""
 NO_NULL = -1
 NOTHING = object()
 """Marks a field without default."""
@@ -59,6 +64,13 @@ class AvroType:
     size: int = 0
     precision: int = 0
     scale: int = 0
+    resolve: "Callable[[], AvroType] | None" = field(default=None, compare=False)
+    """Returns the record that ``AGAIN`` stands for."""
+
+    @property
+    def is_too_deep(self) -> bool:
+        """Return whether a value that is not empty is nested deeper than declared."""
+        return self.name == TOO_DEEP or (self.items is not None and self.items.is_too_deep)
 
     @property
     def is_nullable(self) -> bool:
@@ -74,10 +86,13 @@ class AvroField:
     type: AvroType
     doc: str = field(default="", compare=False)
     default: Any = field(default=NOTHING, compare=False)
+    is_column: bool = True
 
 
-def parse_avro(text: str | bytes) -> AvroType:
-    """Return the record that a schema's JSON declares.
+def parse_avro(text: str | bytes, chosen: Chosen = ALL, *, is_older: bool = False) -> AvroType:
+    """Return the record that a schema's JSON declares, with the ``chosen`` fields as columns.
+
+    An older schema need not have all fields that are left out.
 
     :raises ValueError: it is no JSON, no Avro schema, or has a type that no table can hold. The
         text names the field.
@@ -86,19 +101,33 @@ def parse_avro(text: str | bytes) -> AvroType:
         declared = json.loads(text)
     except ValueError as error:
         raise ValueError(f"it is not JSON: {error}") from error
-    found = _Names().type(declared, "the schema", "", "")
+    names = _Names(chosen)
+    found = names.type(declared, "the schema", "", "")
     if found.name != "record" or found.is_union:
         raise ValueError(
             f"the schema is {with_article(UNION if found.is_union else found.name)}: only the fields of a record can become columns"
         )
+    if not is_older:
+        chosen.validate_used(names.left_out)
     return found
 
 
 class _Names:
-    """The named types that were declared so far. A type that is being read is None."""
+    """The named types that were declared so far. A type that is being read is None.
 
-    def __init__(self) -> None:
+    A choice of fields makes a type another one at each place. Then a record is read anew wherever
+    it is named.
+    """
+
+    def __init__(self, chosen: Chosen) -> None:
         self._known: dict[str, AvroType | None] = {}
+        self._chosen = chosen
+        self._origins: dict[str, Mapping[str, Any]] = {}
+        self._declared: dict[str, tuple[Mapping[str, Any], str]] = {}
+        self._above: list[str] = []
+        self._passed_above: list[str] | None = None
+        self._passed: dict[str, AvroType] = {}
+        self.left_out: set[str] = set()
 
     def type(self, declared: Any, where: str, path: str, space: str) -> AvroType:
         """Return the type ``declared`` at ``where``. Names are in the namespace ``space``."""
@@ -106,7 +135,9 @@ class _Names:
             return self._union(declared, where, path, space)
         if isinstance(declared, str):
             return (
-                AvroType(name=declared, least_bytes=PRIMITIVES[declared]) if declared in PRIMITIVES else self._named(declared, where, space)
+                AvroType(name=declared, least_bytes=PRIMITIVES[declared])
+                if declared in PRIMITIVES
+                else self._named(declared, where, path, space)
             )
         if not isinstance(declared, dict) or "type" not in declared:
             raise ValueError(f"{where} has no type: {json.dumps(declared)[:80]}")
@@ -120,16 +151,31 @@ class _Names:
         found = self.type(kind, where, path, space)
         return _logical(found, declared, where) if kind in PRIMITIVES else found
 
-    def _named(self, name: str, where: str, space: str) -> AvroType:
+    def _named(self, name: str, where: str, path: str, space: str) -> AvroType:
         for full in (_full(name, space), name):
             if full in self._known:
                 known = self._known[full]
+                if self._chosen != ALL and full in self._declared:
+                    return self._again(full, where, path)
                 if known is None:
-                    raise ValueError(f"{where} is of the type {name} that it is part of: no table's column can be within itself")
+                    raise ValueError(self._chosen.within_itself(where.removeprefix("field "), name))
                 return known
         near = get_close_matches(name, [*PRIMITIVES, *COMPLEX, *self._known], 1)
         advice = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"{where}: there is no type {name}{advice}")
+
+    def _again(self, full: str, where: str, path: str) -> AvroType:
+        """Return a record that was declared before, at another place."""
+        declared, space = self._declared[full]
+        if self._passed_above is not None:
+            if full in self._passed_above:
+                return AvroType(name=AGAIN, least_bytes=1, resolve=lambda: self._passed[full])
+        elif full in self._above:
+            if not self._chosen.depth:
+                raise ValueError(self._chosen.within_itself(where.removeprefix("field "), full))
+            if self._above.count(full) > self._chosen.depth:
+                return AvroType(name=TOO_DEEP, least_bytes=1)
+        return self._declare("record", declared, where, path, space)
 
     def _union(self, declared: Sequence[Any], where: str, path: str, space: str) -> AvroType:
         chosen = [one for one in declared if one != "null"]
@@ -171,7 +217,7 @@ class _Names:
         if not isinstance(name, str) or not all(NAME.fullmatch(part) for part in name.split(".")):
             raise ValueError(f"{where}: {with_article(kind)} needs a name of letters, digits and underscores, not {name!r}")
         full = _full(name, str(declared.get("namespace", space)))
-        if full in self._known or full in PRIMITIVES:
+        if self._origins.setdefault(full, declared) is not declared or full in PRIMITIVES:
             raise ValueError(f"{where}: the name {full} is taken")
         self._known[full] = None
         if kind == "enum":
@@ -179,8 +225,20 @@ class _Names:
         elif kind == "fixed":
             found = _logical(_fixed(declared, where), declared, where)
         else:
-            found = self._record(declared, f"the record {full}", path, full.rpartition(".")[0])
+            found = self._placed_record(declared, full, path, space)
         self._known[full] = found
+        return found
+
+    def _placed_record(self, declared: Mapping[str, Any], full: str, path: str, space: str) -> AvroType:
+        """Return a record, and remember what it is within while its fields are read."""
+        self._declared[full] = declared, space
+        passed = self._passed_above
+        above = self._above if passed is None else passed
+        above.append(full)
+        found = self._record(declared, f"the record {full}", path, full.rpartition(".")[0])
+        above.pop()
+        if passed is not None:
+            self._passed[full] = found
         return found
 
     def _record(self, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
@@ -189,14 +247,24 @@ class _Names:
             raise ValueError(f"{where} needs fields, a list of objects with a name and a type")
         validate_names([one["name"] for one in listed], where)
         fields = tuple(self._field(one, f"{path}.{one['name']}" if path else one["name"], space) for one in listed)
+        if fields and not any(one.is_column for one in fields):
+            raise ValueError(f"{where} has no field left that can become a column: leave the field out that holds it")
         return AvroType(name="record", least_bytes=sum(one.type.least_bytes for one in fields), fields=fields)
 
     def _field(self, declared: Mapping[str, Any], path: str, space: str) -> AvroField:
         name = declared["name"]
         if not NAME.fullmatch(name):
             raise ValueError(f"field {path}: {name!r} is no name of letters, digits and underscores")
+        is_left_out = path in self._chosen.leave_out and self._passed_above is None
+        if is_left_out:
+            self.left_out.add(path)
+            self._passed_above = []
         found = self.type(declared.get("type"), f"field {path}", path, space)
-        return AvroField(name=name, type=found, doc=str(declared.get("doc") or ""), default=declared.get("default", NOTHING))
+        if is_left_out:
+            self._passed_above = None
+        is_column = not is_left_out and not found.is_too_deep
+        doc = str(declared.get("doc") or "")
+        return AvroField(name=name, type=found, doc=doc, default=declared.get("default", NOTHING), is_column=is_column)
 
     def _collection(self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
         wanted = "items" if kind == "array" else "values"

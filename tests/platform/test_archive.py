@@ -119,7 +119,9 @@ def test_what_the_sensor_asks_for_is_a_run_of_its_job_and_lag_is_told(world: Wor
     seen = [event for event in result.asset_events if isinstance(event, dg.AssetObservation) and event.asset_key == KEY]
     assert [event.metadata["lag"].value for event in seen] == [13]
     (request,) = result.run_requests
-    job = world.repository.get_implicit_job_def_for_assets(request.asset_selection).get_subset(asset_selection=set(request.asset_selection))
+    job = world.repository.get_implicit_job_def_for_assets(request.asset_selection)
+    assert job is not None
+    job = job.get_subset(asset_selection=set(request.asset_selection))
     ran = job.execute_in_process(run_config=request.run_config, instance=world.instance, resources=resources_of(world), tags=request.tags)
     assert ran.success
     assert (told(world)["rows"], told(world)["lag"]) == (10, 3)

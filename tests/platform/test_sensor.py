@@ -242,7 +242,9 @@ def test_only_a_table_without_an_interval_is_followed(lake_root: Path, interval_
         append(world, 3)
         request = world.tick().run_requests[0]
         assert request.run_config == run_config
-        job = world.repository.get_implicit_job_def_for_assets([KEY]).get_subset(asset_selection={KEY})
+        job = world.repository.get_implicit_job_def_for_assets([KEY])
+        assert job is not None
+        job = job.get_subset(asset_selection={KEY})
         assert dg.validate_run_config(job, request.run_config)
 
 

@@ -271,7 +271,7 @@ def test_a_union_of_several_types_is_a_struct_of_its_members() -> None:
         (one_field(["int", "strng"]), "field a.strng: there is no type strng; did you mean string?"),
         (one_field([]), "field a is a union of nothing"),
         (one_field("strng"), "field a: there is no type strng; did you mean string?"),
-        (one_field(["null", "R"]), "field a is of the type R that it is part of: no table's column can be within itself"),
+        (one_field(["null", "R"]), "field a is of the type R that it is part of, and no depth is declared"),
         (one_field({"type": "array", "items": "null"}), "field a is an array of what takes no bytes"),
         (one_field({"type": "array"}), "field a: an array needs items"),
         (one_field({"type": "enum", "name": "E", "symbols": []}), "field a: an enum needs symbols"),
@@ -371,3 +371,89 @@ def test_what_a_table_has_for_each_type() -> None:
         2,
         "x",
     ]
+
+
+NODE: dict[str, Any] = {
+    "type": "record",
+    "name": "Node",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "next", "type": ["null", "Node"], "default": None},
+        {"name": "more", "type": {"type": "array", "items": "Node"}},
+        {"name": "last", "type": "string"},
+    ],
+}
+
+
+def node(number: int, *, next_one: Any = None, more: Any = ()) -> dict[str, Any]:
+    return {"id": number, "kind": "B", "next": next_one, "more": list(more), "last": f"l{number}"}
+
+
+def chosen_schema(tmp_path: Path, **choice: Any) -> AvroSchema:
+    file = tmp_path / "node.avsc"
+    file.write_text(json.dumps(NODE))
+    return avro_schema(file, **choice)
+
+
+def rows_and_faults(schema: AvroSchema, *values: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    parsed = fastavro.parse_schema(NODE)
+    written = []
+    for value in values:
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, parsed, value)
+        written.append(buffer.getvalue())
+    table, faults = schema.read(pa.array(written, pa.binary()))
+    return table.to_pylist(), faults.to_pylist()
+
+
+def test_fields_that_are_left_out_are_passed_however_deep_they_are(tmp_path: Path) -> None:
+    """A record within itself kept all other fields of its topic away."""
+    schema = chosen_schema(tmp_path, leave_out=("next", "more"))
+    assert schema.fields.names == ["id", "kind", "last"]
+    deep = node(1, next_one=node(2, next_one=node(3), more=[node(4), node(5, more=[node(6)])]), more=[node(7)])
+    rows, faults = rows_and_faults(schema, deep, node(8))
+    assert faults == [None, None]
+    assert rows == [{"id": 1, "kind": "B", "last": "l1"}, {"id": 8, "kind": "B", "last": "l8"}]
+    assert format_of(json.loads(json.dumps(schema.declared()))) == schema
+
+
+def test_a_record_is_within_itself_as_often_as_declared(tmp_path: Path) -> None:
+    with pytest.raises(SchemaFileError, match="there is no field other to leave out"):
+        chosen_schema(tmp_path, leave_out="other", depth=1)
+    schema = chosen_schema(tmp_path, depth=1)
+    inside = "struct<id:int,kind:string,last:string>"
+    assert [schema.fields[name].dataType.simpleString() for name in ("next", "more")] == [inside, f"array<{inside}>"]
+    fits = node(1, next_one=node(2), more=[node(3), node(4)])
+    rows, faults = rows_and_faults(schema, fits, node(1, next_one=node(2, next_one=node(3))), node(1, more=[node(2, more=[node(3)])]))
+    inner = [{"id": number, "kind": "B", "last": f"l{number}"} for number in (2, 3, 4)]
+    assert rows == [{"id": 1, "kind": "B", "next": inner[0], "more": inner[1:], "last": "l1"}]
+    assert faults == [
+        None,
+        "field next.next is nested deeper than the declared depth",
+        "field more[].more[] is nested deeper than the declared depth",
+    ]
+
+
+def test_a_record_within_itself_says_what_to_declare(tmp_path: Path) -> None:
+    with pytest.raises(SchemaFileError, match=r"field next is of the type Node that it is part of, .*\(depth=3\), .*leave_out='next'"):
+        chosen_schema(tmp_path)
+
+
+def test_a_field_of_a_record_that_is_named_twice_is_left_out_at_one_place(tmp_path: Path) -> None:
+    point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int"}]}
+    declared = {
+        "type": "record",
+        "name": "Line",
+        "fields": [{"name": "start", "type": point}, {"name": "ends", "type": {"type": "array", "items": "Point"}}],
+    }
+    file = tmp_path / "line.avsc"
+    file.write_text(json.dumps(declared))
+    schema = avro_schema(file, leave_out="ends[].y")
+    buffer = io.BytesIO()
+    value = {"start": {"x": 1, "y": 2}, "ends": [{"x": 3, "y": 4}]}
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(declared), value)
+    table, faults = schema.read(pa.array([buffer.getvalue()]))
+    assert faults.to_pylist() == [None]
+    assert table.to_pylist() == [{"start": {"x": 1, "y": 2}, "ends": [{"x": 3}]}]
