@@ -254,6 +254,21 @@ def test_columns_may_come_where_the_table_may_evolve(log: MemoryLog, lake_root: 
         run_topic_table(accounts_table(), run_context(log, lake_root, spark))
 
 
+def test_fields_of_a_struct_may_come_where_the_table_may_evolve(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    def nested(fields: str) -> Any:
+        return lambda records: newest_accounts(records).selectExpr("*", f"named_struct({fields}) AS more")
+
+    for balance, fields in ((1, "'n', balance"), (2, "'n', balance, 'twice', balance * 2")):
+        append_account(log, 0, "a", balance)
+        append_account(log, 0, f"b{balance}", balance)
+        run_topic_table(accounts_table(is_evolving=True, function=nested(fields)), run_context(log, lake_root, spark))
+    assert rows_of(lake_root, "accounts", ("id", "more")) == [
+        ("a", {"n": 2, "twice": 4}),
+        ("b1", {"n": 1, "twice": None}),
+        ("b2", {"n": 2, "twice": 4}),
+    ]
+
+
 def test_a_table_stays_what_it_was_declared_as(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     append_account(log, 0, "a", 1)
     run_topic_table(accounts_table(), run_context(log, lake_root, spark))

@@ -6,7 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestration.lake.schemas import SchemaConflictError
+from orchestration.offsets.planning import Checkpoint, ProgressError
+from orchestration.offsets.ranges import OffsetRange, OffsetRanges
+from orchestration.lake.schemas import SchemaConflictError, joined_type
 from orchestration.lake.tables import (
     CommitConflictError,
     Lake,
@@ -134,6 +136,49 @@ def test_rows_that_do_not_fit_are_refused_in_words(lake: Lake) -> None:
         {"v": "x", "w": None},
         {"v": None, "w": 1},
     ]
+
+
+def test_structs_may_get_fields_and_numbers_may_be_smaller_where_a_table_may_evolve(tmp_path: Path) -> None:
+    """A field that was added to a struct of the topic's schema refused every run of the table."""
+    places = [("_topic_id", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64())]
+    inner = pa.struct([("city", pa.string()), ("floor", pa.int64())])
+    snapshot = Lake(tmp_path).create(
+        "t", pa.schema([*places, ("n", pa.int64()), ("at", inner), ("lines", pa.list_(inner)), ("by", pa.map_(pa.string(), inner))])
+    )
+    one = {"city": "x", "floor": 1}
+    first = {"_topic_id": "T", "_partition": 0, "_offset": 0, "n": 1, "at": one, "lines": [one], "by": {"k": one}}
+    snapshot = append(snapshot, pa.Table.from_pylist([{**first, "by": [("k", one)]}], schema=snapshot.arrow_schema), (0, 0, 1))
+    wider = pa.struct([("zip", pa.string()), ("floor", pa.int32())])
+    schema = pa.schema([*places, ("n", pa.int32()), ("at", wider), ("lines", pa.list_(wider)), ("by", pa.map_(pa.string(), wider))])
+    two = {"zip": "z", "floor": 2}
+    rows_of_two = [{"_topic_id": "T", "_partition": 0, "_offset": 1, "n": 2, "at": two, "lines": [two], "by": [("k", two)]}]
+    with pytest.raises(SchemaConflictError, match="at is STRUCT"):
+        append(snapshot, pa.Table.from_pylist(rows_of_two, schema=schema), (0, 1, 2))
+    append(snapshot, pa.Table.from_pylist(rows_of_two, schema=schema), (0, 1, 2), is_evolving=True)
+    found = Lake(tmp_path).existing("t").dataset().to_table().sort_by("_offset").select(["n", "at", "lines", "by"]).to_pylist()
+    before, after = {"city": "x", "floor": 1, "zip": None}, {"city": None, "floor": 2, "zip": "z"}
+    assert found == [
+        {"n": 1, "at": before, "lines": [before], "by": [("k", before)]},
+        {"n": 2, "at": after, "lines": [after], "by": [("k", after)]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "result", "joined"),
+    [
+        (pa.int64(), pa.int16(), pa.int64()),
+        (pa.int32(), pa.int64(), None),
+        (pa.float64(), pa.float32(), pa.float64()),
+        (pa.float64(), pa.int32(), None),
+        (pa.decimal128(10, 2), pa.decimal128(7, 1), pa.decimal128(10, 2)),
+        (pa.decimal128(10, 2), pa.decimal128(10, 3), None),
+        (pa.struct([("a", pa.int64())]), pa.struct([("A", pa.int64())]), None),
+        (pa.struct([("a", pa.int64())]), pa.struct([("a", pa.string())]), None),
+    ],
+    ids=str,
+)
+def test_a_type_that_would_lose_values_does_not_fit(table: pa.DataType, result: pa.DataType, joined: pa.DataType | None) -> None:
+    assert joined_type(table, result) == joined
 
 
 def test_columns_without_type_or_name_of_their_own_are_refused(lake: Lake) -> None:
