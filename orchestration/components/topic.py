@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from orchestration.components.attributes import Declaration, Made, example, folder_of, refusals_placed
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
 from orchestration.topics.spec import TopicSpec, config_text, declare_topic, topic_asset
-from orchestration.values.scalars import EpochUnit, Rounding
+from orchestration.values.scalars import DecimalForm, EpochUnit, Rounding
 
 
 def _example(name: str) -> Mapping[str, Any]:
@@ -54,6 +54,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     protobuf: ProtobufAttributes | None = Field(default=None, description="The schema of values in Protobuf, in its place")
     rounding: Rounding | None = Field(default=None, description="How decimals with more digits than their scale are rounded")
     epoch_unit: EpochUnit | None = Field(default=None, description="The unit of times that come as numbers; without: s")
+    decimals: DecimalForm | None = Field(default=None, description="base64: decimals come as the base64 of their unscaled bytes")
     archive: bool = Field(default=False, description="Whether the records are kept in the lake, too")
     description: str = Field(default="", description="What the topic is about")
     group_name: str = Field(default="topics", description="Dagster's group")
@@ -82,6 +83,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             archive=self.archive,
             rounding=self.rounding,
             epoch_unit=self.epoch_unit,
+            decimals=self.decimals,
             description=self.description,
         )
 

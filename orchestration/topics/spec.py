@@ -24,7 +24,7 @@ from orchestration.held.archive import Archive, validate_archive
 from orchestration.log.client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.values.ddl import SchemaError, parse_ddl
-from orchestration.values.scalars import EpochUnit, Reading, Rounding
+from orchestration.values.scalars import DecimalForm, EpochUnit, Reading, Rounding
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TOPIC_METADATA = "tidelog/topic"
@@ -43,8 +43,9 @@ class TopicSpec:
     that is NOT NULL is required; or what ``avro_schema`` or ``protobuf_schema`` of ``orchestration.formats`` return. Without a schema
     transforms get the bytes. ``archive`` keeps the records in the lake, too: True, or an ``Archive`` that says when and how long.
     ``rounding`` ("half_up", "half_even", "down") rounds decimals with more digits than their scale, which are dead letters without it.
-    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers; without it they are seconds. ``key_schema``, of the
-    same forms as ``schema``, is that of the records' keys: a record without value deletes the row that its key names.
+    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers; without it they are seconds. ``decimals="base64"``
+    reads decimals as Debezium and Connect write them: the unscaled bytes in base64. ``key_schema``, of the same forms as ``schema``, is
+    that of the records' keys: a record without value deletes the row that its key names.
     """
 
     name: str
@@ -58,6 +59,7 @@ class TopicSpec:
     archive: bool | Archive = False
     rounding: Rounding | None = None
     epoch_unit: EpochUnit | None = None
+    decimals: DecimalForm | None = None
 
     def __post_init__(self) -> None:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
@@ -78,7 +80,7 @@ class TopicSpec:
 
     def _validate_reading(self) -> None:
         """Refuse ways to read values where values are not read that way."""
-        for name, given in (("rounding", self.rounding), ("epoch_unit", self.epoch_unit)):
+        for name, given in (("rounding", self.rounding), ("epoch_unit", self.epoch_unit), ("decimals", self.decimals)):
             if given is not None and json_format(self.fields if isinstance(self.schema, str) else None) is None:
                 raise ValueError(f"topic {self.name} has {name}={given!r}, which is for values in JSON with a schema that has no VARIANT")
 
@@ -94,7 +96,7 @@ class TopicSpec:
             return None
         if not isinstance(self.schema, str):
             return self.schema.fields
-        return _fields_of(self.schema, Reading(rounding=self.rounding, epoch_unit=self.epoch_unit))
+        return _fields_of(self.schema, Reading(rounding=self.rounding, epoch_unit=self.epoch_unit, decimals=self.decimals))
 
     @property
     def value_format(self) -> ValueFormat | None:
@@ -384,6 +386,7 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "archive": None if spec.archived is None else asdict(spec.archived),
         "rounding": spec.rounding,
         "epoch_unit": spec.epoch_unit,
+        "decimals": spec.decimals,
     }
     columns = {} if spec.fields is None else {"dagster/column_schema": column_schema(spec.fields)}
     return {TOPIC_METADATA: dg.MetadataValue.json(declared), **columns}

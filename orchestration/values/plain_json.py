@@ -92,7 +92,7 @@ class PlainSchema:
 
 def plain_schema(fields: types.StructType) -> PlainSchema | None:
     """Return how Arrow parses ``fields``, None if it cannot."""
-    kinds = [_arrow_type(field.dataType) for field in fields]
+    kinds = [None if _is_unscaled(field) else _arrow_type(field.dataType) for field in fields]
     if not kinds or None in kinds:
         return None
     columns = pa.schema([pa.field(field.name, kind) for field, kind in zip(fields, kinds, strict=True)])
@@ -112,6 +112,11 @@ def _arrow_type(kind: types.DataType) -> pa.DataType | None:
     if isinstance(kind, types.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     return ARROW_TYPES.get(type(kind))
+
+
+def _is_unscaled(field: types.StructField) -> bool:
+    """Return whether a field is a DECIMAL in base64, which Arrow would take for its digits."""
+    return isinstance(field.dataType, types.DecimalType) and reading_of(field).decimals == "base64"
 
 
 def _is_epoch(field: types.StructField) -> bool:

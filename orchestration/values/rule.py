@@ -29,12 +29,13 @@ class Form:
     reading: Reading = PLAIN
 
 
-MS, UP = Reading(epoch_unit="ms"), Reading(rounding="half_up")
+MS, UP, UNSCALED = Reading(epoch_unit="ms"), Reading(rounding="half_up"), Reading(decimals="base64")
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 _TIME = "TIMESTAMP: a time is written 2026-01-31T12:00:00Z"
 _LOCAL = "TIMESTAMP_NTZ: a time without zone is written 2026-01-31T12:00:00"
 _DAY = "DATE: a day is written 2026-01-31"
 _FINE = "DECIMAL(12,2): it has more digits behind the point, and the topic declares no rounding"
+_UNSCALED = "DECIMAL(12,2): with decimals='base64' it is the base64 of its unscaled bytes"
 _YEARS = "TIMESTAMP: its year is not one of 1 to 9999"
 
 
@@ -59,6 +60,11 @@ RULE: Mapping[str, tuple[Form, ...]] = {
         *_refused(_FINE, "12.345", '"12.345"', "1e-9"),
         Form("12.345", Decimal("12.35"), reading=UP),
         Form("1e-9", Decimal("0.00"), reading=UP),
+        Form('"AfQ="', Decimal("5.00"), reading=UNSCALED),
+        Form('"/w=="', Decimal("-0.01"), reading=UNSCALED),
+        Form('"1234"', Decimal("-26588.24"), reading=UNSCALED),
+        *(Form(text, fault=_UNSCALED, reading=UNSCALED) for text in ("5.00", '"5.00"', '""')),
+        Form('"AOjUpRAA"', fault="DECIMAL(12,2)", reading=UNSCALED),
     ),
     "TIMESTAMP": (
         Form('"2026-01-31T12:00:00Z"', NOON),
@@ -102,7 +108,11 @@ def _lines() -> Iterator[str]:
         for form in forms:
             declared = "".join(
                 f", with `{name}`"
-                for name in (_told("rounding", form.reading.rounding), _told("epoch_unit", form.reading.epoch_unit))
+                for name in (
+                    _told("rounding", form.reading.rounding),
+                    _told("epoch_unit", form.reading.epoch_unit),
+                    _told("decimals", form.reading.decimals),
+                )
                 if name
             )
             yield f"| `{kind}`{declared} | `{form.json}` | {'null' if form.json == 'null' else _outcome(form)} |"

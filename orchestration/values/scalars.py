@@ -22,9 +22,10 @@ from orchestration.values.times import EPOCH, FIRST_US, LAST_US, MICROSECOND
 
 Rounding = Literal["half_up", "half_even", "down"]
 EpochUnit = Literal["s", "ms", "us", "ns"]
+DecimalForm = Literal["plain", "base64"]
 ROUNDINGS: Mapping[Rounding, str] = {"half_up": ROUND_HALF_UP, "half_even": ROUND_HALF_EVEN, "down": ROUND_DOWN}
 UNITS_PER_SECOND: Mapping[EpochUnit, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-ROUNDING_KEY, EPOCH_UNIT_KEY = "tidelog.rounding", "tidelog.epoch_unit"
+ROUNDING_KEY, EPOCH_UNIT_KEY, DECIMALS_KEY = "tidelog.rounding", "tidelog.epoch_unit", "tidelog.decimals"
 """Keys in a field's metadata that say how its values are read."""
 DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?", re.ASCII)
 DAY = r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
@@ -41,6 +42,7 @@ NOT_A_TIME = ": a time is written 2026-01-31T12:00:00Z"
 NOT_A_LOCAL_TIME = ": a time without zone is written 2026-01-31T12:00:00"
 NOT_A_DAY = ": a day is written 2026-01-31"
 BEYOND_YEARS = ": its year is not one of 1 to 9999"
+NOT_UNSCALED = ": with decimals='base64' it is the base64 of its unscaled bytes"
 TOO_FINE = ": it has more digits behind the point, and the topic declares no rounding"
 
 
@@ -57,15 +59,21 @@ class Reading:
 
     rounding: Rounding | None = None
     epoch_unit: EpochUnit | None = None
+    decimals: DecimalForm | None = None
 
     def __post_init__(self) -> None:
-        for name, given, known in (("rounding", self.rounding, Rounding), ("epoch_unit", self.epoch_unit, EpochUnit)):
+        for name, given, known in (
+            ("rounding", self.rounding, Rounding),
+            ("epoch_unit", self.epoch_unit, EpochUnit),
+            ("decimals", self.decimals, DecimalForm),
+        ):
             if given is not None and given not in get_args(known):
                 raise ValueError(f"there is no {name} {given!r}: it is one of {', '.join(get_args(known))}")
 
     def declared_in(self, fields: types.StructType) -> types.StructType:
         """Return ``fields`` with this reading in the metadata of each."""
-        noted = {key: value for key, value in ((ROUNDING_KEY, self.rounding), (EPOCH_UNIT_KEY, self.epoch_unit)) if value is not None}
+        given = ((ROUNDING_KEY, self.rounding), (EPOCH_UNIT_KEY, self.epoch_unit), (DECIMALS_KEY, self.decimals))
+        noted = {key: value for key, value in given if value is not None}
         if not noted:
             return fields
         return types.StructType([types.StructField(one.name, one.dataType, one.nullable, {**one.metadata, **noted}) for one in fields])
@@ -73,7 +81,8 @@ class Reading:
 
 def reading_of(field: types.StructField) -> Reading:
     """Return the declared reading of the values of ``field``."""
-    return Reading(rounding=field.metadata.get(ROUNDING_KEY), epoch_unit=field.metadata.get(EPOCH_UNIT_KEY))
+    noted = field.metadata
+    return Reading(rounding=noted.get(ROUNDING_KEY), epoch_unit=noted.get(EPOCH_UNIT_KEY), decimals=noted.get(DECIMALS_KEY))
 
 
 def decimal_reader(kind: types.DecimalType, reading: Reading, fault: str) -> Callable[[Any], Decimal]:
@@ -81,6 +90,8 @@ def decimal_reader(kind: types.DecimalType, reading: Reading, fault: str) -> Cal
 
     ``fault`` is the text for invalid values.
     """
+    if reading.decimals == "base64":
+        return _unscaled_reader(kind, fault)
     step = Decimal(1).scaleb(-kind.scale)
     mode = ROUND_DOWN if reading.rounding is None else ROUNDINGS[reading.rounding]
     exact = Context(prec=kind.precision, rounding=mode, traps=[InvalidOperation, *([Inexact] if reading.rounding is None else [])])
@@ -98,6 +109,25 @@ def decimal_reader(kind: types.DecimalType, reading: Reading, fault: str) -> Cal
             raise MisfitError(fault + TOO_FINE) from None
         except InvalidOperation:
             raise MisfitError(fault) from None
+
+    return read
+
+
+def _unscaled_reader(kind: types.DecimalType, fault: str) -> Callable[[Any], Decimal]:
+    """Return a function that reads decimals as Connect's logical type Decimal has them in JSON.
+
+    A value is the unscaled whole number in two's complement, highest byte first, in base64. The
+    scale is that of the declared type, because the value does not tell it.
+    """
+    end, exact = 10**kind.precision, Context(prec=kind.precision)
+
+    def read(value: Any) -> Decimal:
+        if type(value) is not str or not value or BASE64_TEXT.fullmatch(value) is None:
+            raise MisfitError(fault + NOT_UNSCALED)
+        number = int.from_bytes(b64decode(value), "big", signed=True)
+        if not -end < number < end:
+            raise MisfitError(fault)
+        return Decimal(number).scaleb(-kind.scale, exact)
 
     return read
 

@@ -20,7 +20,7 @@ from tests.helpers.json_tokens import token
 
 PAGE = Path(__file__).parents[3] / "docs" / "pipelines" / "json-values.md"
 FORMS = [
-    pytest.param(kind, form, id=f"{kind} {form.json} {form.reading.rounding} {form.reading.epoch_unit}")
+    pytest.param(kind, form, id=f"{kind} {form.json} {form.reading.rounding} {form.reading.epoch_unit} {form.reading.decimals}")
     for kind in RULE
     for form in RULE[kind]
 ]
@@ -92,12 +92,20 @@ def test_ways_to_read_hold_for_inner_fields_and_are_remembered() -> None:
     assert (str(line["price"]), line["at"].isoformat()) == ("0.2", "1970-01-01T00:00:01+00:00")
 
 
+def test_decimals_in_base64_are_read_within_structs_too() -> None:
+    spec = TopicSpec(name="orders", schema="after STRUCT<price: DECIMAL(10,2)>", decimals="base64")
+    assert spec.fields is not None
+    table, faults = JsonFormat(spec.fields).read(pa.array([b'{"after": {"price": "AfQ="}}'], pa.binary()))
+    assert (str(table["after"].to_pylist()[0]["price"]), faults.to_pylist()) == ("5.00", [None])
+
+
 @pytest.mark.parametrize(
     ("declared", "told"),
     [
         ({"schema": "a DECIMAL(4,1)", "rounding": "up"}, "there is no rounding 'up': it is one of half_up, half_even, down"),
         ({"schema": "a TIMESTAMP", "epoch_unit": "min"}, "there is no epoch_unit 'min'"),
         ({"schema": "a TIMESTAMP, b VARIANT", "epoch_unit": "ms"}, "has epoch_unit='ms', which is for values in JSON"),
+        ({"schema": "a DECIMAL(4,1)", "decimals": "bytes"}, "there is no decimals 'bytes': it is one of plain, base64"),
         ({"rounding": "down"}, "has rounding='down', which is for values in JSON"),
     ],
 )
