@@ -28,8 +28,8 @@ from orchestration.formats.columns import (
     unframed,
     validate_framing,
 )
-from orchestration.project.names import names_of
 from orchestration.project.location import in_project
+from orchestration.project.names import names_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

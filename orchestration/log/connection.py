@@ -32,7 +32,6 @@ from log_service.client import (
     read_range_arrow,
 )
 from log_service.config.client import ProducerConfig
-from orchestration.offsets.planning import PartitionOffsets
 from orchestration.log.client import (
     HEADERS,
     RECORD_SCHEMA,

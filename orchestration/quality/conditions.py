@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from orchestration.sql_quoting import quoted_text
+from orchestration.lake.quoting import quoted_text
 
 TOKEN = re.compile(
     r"""(?P<raw>\b[rR](?:'[^']*'|"[^"]*"))|(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)|(?P<comment>--[^\n]*|/\*.*?\*/)"""

@@ -20,8 +20,9 @@ from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.run.following import follow
 from orchestration.transforms.to_database.run import Storing
+from orchestration.transforms.to_lake.replay import run_replay
+from orchestration.transforms.to_lake.run import run_topic_table
 from orchestration.transforms.to_topic.replay import run_letters_replay
-from orchestration.transforms.run.steps import run_topic_table
 from tests.helpers.broker_process import BrokerProcess
 from tests.platform import killed_storing
 from tests.platform.accounts import accounts_table, append_account

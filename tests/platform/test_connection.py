@@ -14,7 +14,6 @@ from log_service.client import BlockingProducer, KafkaError, TopicPartition, Unr
 from log_service.records.batch import iterate_headers, parse_header
 from log_service.records.builder import build_batch
 from orchestration.log import connection
-from orchestration.log.connection import Connection, connect, topic_id_of
 from orchestration.log.client import (
     UNREADABLE,
     UNREADABLE_BATCH,

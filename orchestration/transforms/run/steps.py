@@ -211,4 +211,5 @@ def _following(table: TopicTable, context: RunContext, state: TopicState, taken:
         committed={**state.committed, **ends},
         epoch_ends={},
         limit=table.records_per_run or context.records_per_run,
+        is_loss_accepted=context.is_loss_accepted,
     ).ranges

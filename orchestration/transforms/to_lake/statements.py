@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
-from orchestration.quality.conditions import parsed
 from orchestration.lake.tables import PROVENANCE
+from orchestration.quality.conditions import parsed
 from orchestration.transforms.declarations import Transform
 from orchestration.transforms.errors import TransformError, described
 

@@ -29,9 +29,12 @@ from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places, plac
 from orchestration.transforms.batch.batch import ComputedBatch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.ledger import ledger
+from orchestration.transforms.ledger.progress import Progress, Route, note_of, offsets_to_commit
 from orchestration.transforms.replay.pieces import pieces, read_held, rest_of
 from orchestration.transforms.replay.plan import ReplayRequest
-from orchestration.transforms.ledger import ledger
+from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
+from orchestration.transforms.run.steps import attempted, dead_letter_rows, judged_batch, letters_that_stay
 from orchestration.transforms.to_topic import outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform, why_only_dead_letters
 from orchestration.transforms.to_topic.run import (

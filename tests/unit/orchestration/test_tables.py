@@ -6,8 +6,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestration.offsets.planning import Checkpoint, ProgressError
-from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.lake.schemas import SchemaConflictError, joined_type
 from orchestration.lake.tables import (
     CommitConflictError,
