@@ -94,7 +94,7 @@ def test_a_run_that_accepts_a_loss_may_leave_a_partition_with_a_loss_to_the_next
             partition.append(order(f"{name}{number}"))
     log.delete_records("orders", {0: 2, 1: 2})
     context = run_context(log, lake_root, spark, is_loss_accepted=True, byte_limits=ByteLimits(run_bytes=1))
-    found = list(follow(orders_table(), context, follow_s=50, now_s=iter(range(1_000)).__next__, sleep=lambda _: None))
+    found = list(follow(orders_table(), context, run=run_topic_table, follow_s=50, now_s=iter(range(1_000)).__next__, sleep=lambda _: None))
     assert len(found) > 2
     assert [row[2] for row in rows_of(lake_root)] == ["a0", "b0", "c0", "a1", "b1", "c1"]
 
