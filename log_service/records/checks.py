@@ -21,7 +21,7 @@ from log_service.records.compression import check_framing, open_compressed
 from log_service.records.limits import MAX_BATCH_RECORDS, MIN_COUNT_AT_ONCE, Allowance
 from log_service.records.record import ITEMS_PER_STEP, MIN_RECORD_BYTES, malformed, read_records, skip_headers, skip_in_steps
 from log_service.records.rules import Judge, RecordRules, misplaced
-from log_service.records.varint import INT64_VARINT_BYTES, continue_varint, read_varint
+from log_service.records.varint import INT64_VARINT_BYTES, continue_varint, is_null, read_varint
 
 MAX_NAMED_COUNT = 4_096
 """Above this count the malformed record is not searched for, because that takes a loop."""
@@ -161,7 +161,8 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
             if number != index << 1:
                 judge.add(index, *misplaced(index, number >> 1 ^ -(number & 1)))
             elif rules is not None:
-                wrong = rules.judge(rules.base_timestamp + (delta >> 1 ^ -(delta & 1)), is_keyless=plain[position] == _NULL)
+                is_keyless = plain[position] & 0x7F == _NULL and is_null(plain, position)
+                wrong = rules.judge(rules.base_timestamp + (delta >> 1 ^ -(delta & 1)), is_keyless=is_keyless)
                 if wrong is not None:
                     judge.add(index, *wrong)
             for _ in (0, 1):  # key and value

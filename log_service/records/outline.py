@@ -14,7 +14,7 @@ from typing import NamedTuple
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.records.batch import BatchHeader
 from log_service.records.record import malformed
-from log_service.records.varint import continue_varint
+from log_service.records.varint import continue_varint, is_null
 
 _NULL = 1  # the varint of -1
 
@@ -68,7 +68,7 @@ def outline_records(header: BatchHeader, plain: bytes) -> Outline:  # noqa: PLR0
             else:
                 start, position = position, position + (number >> 1)
                 keys.append(plain[start:position])
-            if plain[position] == _NULL:
+            if plain[position] & 0x7F == _NULL and is_null(plain, position):
                 tombstones.append(index)
             if position >= end:
                 raise malformed(index, f"its key takes {position - end + 1} bytes more than its length leaves")

@@ -67,6 +67,15 @@ def read_varint(plain: Buffer, position: int, max_bytes: int = INT32_VARINT_BYTE
     return encoded >> 1 ^ -(encoded & 1), position
 
 
+def is_null(plain: Buffer, position: int) -> bool:
+    """Return whether the length at ``position`` is that of a null.
+
+    Clients may encode -1 in more bytes than it needs, so the first byte alone does not tell.
+    Raises as ``read_varint``.
+    """
+    return read_varint(plain, position)[0] == -1
+
+
 def continue_varint(plain: Buffer, position: int, encoded: int, max_bytes: int = INT32_VARINT_BYTES) -> tuple[int, int]:
     """Continue after a varint's first two bytes.
 

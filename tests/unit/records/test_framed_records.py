@@ -15,8 +15,16 @@ from log_service.records.limits import Allowance, NoRoomError, TurnRoom
 from log_service.records.record import NewRecord, RecordHeader
 from log_service.records.rules import MAX_RECORD_ERRORS, RejectedRecordsError
 from log_service.records.validator import validate_for_append
-from tests.unit.records.framed_records import ACCEPTED_BY_KAFKA, ACCEPTED_BY_KAFKA_ALONE, TIME_MS, Framed, framed_batch, framed_sections
-from tests.unit.records.raw_records import raw_record
+from tests.unit.records.framed_records import (
+    ACCEPTED_BY_KAFKA,
+    ACCEPTED_BY_KAFKA_ALONE,
+    COUNT,
+    TIME_MS,
+    Framed,
+    framed_batch,
+    framed_sections,
+)
+from tests.unit.records.raw_records import OVERLONG_NULLS, raw_record
 
 CASES = list(framed_sections())
 CODES = {ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
@@ -48,6 +56,18 @@ def test_what_clients_cannot_read_is_refused_and_all_else_is_taken(case: Framed)
 def test_a_compacted_topic_refuses_the_same(case: Framed) -> None:
     error = refusal(framed_batch(case), LogConfig(max_message_bytes=2 << 20, is_compacted=True))
     assert (error is None) == (case.name in ACCEPTED_BY_KAFKA), error
+
+
+@pytest.mark.parametrize("null", OVERLONG_NULLS, ids=bytes.hex)
+@pytest.mark.parametrize("count", [1, COUNT, limits.MIN_COUNT_AT_ONCE])
+def test_a_null_key_is_one_however_many_bytes_its_length_takes(count: int, null: bytes) -> None:
+    """Such a record entered compacted topics as if it had a key, and compaction removed it."""
+    section = b"".join(raw_record(index, None, b"v", null=null) for index in range(count))
+    batch = framed_batch(Framed("overlong null", Codec.NONE, section, count))
+    assert refusal(batch) is None
+    error = refusal(batch, LogConfig(is_compacted=True))
+    assert isinstance(error, RejectedRecordsError)
+    assert [index for index, _ in error.record_errors] == list(range(min(count, MAX_RECORD_ERRORS)))
 
 
 def large(count: int, *, headers: tuple[RecordHeader, ...] = (), codec: Codec = Codec.NONE) -> bytearray:

@@ -12,6 +12,7 @@ from log_service.records.outline import outline_records
 from log_service.records.record import NewRecord
 from log_service.records.rewrite import empty_batch, retain_records
 from tests.unit.records.golden import GOLDEN
+from tests.unit.records.raw_records import OVERLONG_NULLS, raw_record
 from tests.unit.records.strategies import CODECS, RECORDS
 
 
@@ -83,6 +84,14 @@ def test_an_outline_says_what_reading_says(records: list[NewRecord], codec: Code
     assert outline.offsets == [record.offset for record in read]
     assert outline.tombstones == [index for index, record in enumerate(read) if record.value is None]
     assert outline.ends[-1] == len(plain)
+
+
+@pytest.mark.parametrize("null", OVERLONG_NULLS, ids=bytes.hex)
+def test_an_outline_knows_a_tombstone_and_a_null_key_by_their_decoded_lengths(null: bytes) -> None:
+    plain = raw_record(0, b"k", None, null=null) + raw_record(1, None, None, null=null) + raw_record(2, b"k", b"v")
+    header = parse_header(GOLDEN["none"])._replace(record_count=3, last_offset_delta=2)
+    outline = outline_records(header, plain)
+    assert (outline.keys, outline.tombstones) == ([b"k", None, b"k"], [0, 1])
 
 
 @given(st.binary(max_size=60), st.integers(0, 9), st.integers(0, 2**31 - 1))
