@@ -18,8 +18,16 @@ from log_service.common.steps import Steps, finish
 from log_service.common.types import Buffer
 from log_service.records.batch import HEADER_SIZE, BatchHeader
 from log_service.records.compression import check_framing, open_compressed
-from log_service.records.limits import MAX_BATCH_RECORDS, MIN_COUNT_AT_ONCE, Allowance
-from log_service.records.record import ITEMS_PER_STEP, MIN_RECORD_BYTES, malformed, read_records, skip_headers, skip_in_steps
+from log_service.records.limits import MAX_BATCH_RECORDS, MIN_COUNT_AT_ONCE, UNITS_PER_NUMBER_BYTE, Allowance
+from log_service.records.record import (
+    ITEMS_PER_STEP,
+    MAX_RECORD_OVERHEAD_BYTES,
+    MIN_RECORD_BYTES,
+    malformed,
+    read_records,
+    skip_headers,
+    skip_in_steps,
+)
 from log_service.records.rules import Judge, RecordRules, misplaced
 from log_service.records.varint import INT64_VARINT_BYTES, continue_varint, is_null, read_varint
 
@@ -63,17 +71,22 @@ def check_in_steps(header: BatchHeader, plain: Buffer, rules: RecordRules | None
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     if count > MAX_BATCH_RECORDS:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {count} records, more than {MAX_BATCH_RECORDS}: send smaller batches")
-    allowance.take_items(count)
+    most_number_bytes = min(len(plain), count * MAX_RECORD_OVERHEAD_BYTES) - count * MIN_RECORD_BYTES
+    allowance.take_work(most_number_bytes * UNITS_PER_NUMBER_BYTE)
     judge = Judge(rules, allowance)
     fields = checks_at_once() if count >= MIN_COUNT_AT_ONCE else None
     if fields is None:
+        allowance.take_items_alone(count)
         yield from _check_each(plain, count, judge)
     else:
+        allowance.take_items(count)
         try:
             yield from fields.check_fields(header, plain, judge)
         except KafkaError as error:
             if error.code is ErrorCode.INVALID_RECORD and count <= MAX_NAMED_COUNT:
-                yield from _check_each(plain, count, Judge(rules, Allowance()))
+                repeated = allowance.for_repetition()
+                repeated.take_items_alone(count)
+                yield from _check_each(plain, count, Judge(rules, repeated))
             raise
     judge.raise_if_any()
 
@@ -179,7 +192,7 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
                 count, position = read_varint(plain, position)
                 if not 0 <= count <= max(end - position, 0) // 2:
                     raise malformed(index, f"it announces {count} headers")
-                judge.allowance.take_items(count)
+                judge.allowance.take_items_alone(count)
                 if count > ITEMS_PER_STEP:
                     return position, index + 1, _Unread(end, count)
                 position = skip_headers(plain, position, end, index, count)

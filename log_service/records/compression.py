@@ -83,6 +83,14 @@ def compress(codec: Codec, plain: Buffer, level: int | None = None) -> bytes:
             return bytes(cramjam.zstd.compress(plain, level=level))
 
 
+TakeParts = Callable[[int], None]
+"""Hears how many parts of compressed bytes are opened next. Each takes a step of a loop."""
+
+
+def _take_any(_count: int) -> None:
+    """Let any number of parts be opened."""
+
+
 def decompress(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
     """Return the decompressed bytes, at most ``max_size_bytes``.
 
@@ -96,10 +104,13 @@ def decompress(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPR
     return plain if isinstance(plain, bytes) else bytes(plain)
 
 
-def open_compressed(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
+def open_compressed(
+    codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES, *, take_parts: TakeParts = _take_any
+) -> Buffer:
     """Return the result of ``decompress`` as a buffer to read.
 
-    Other threads never wait longer than a few milliseconds for the interpreter.
+    Other threads never wait longer than a few milliseconds for the interpreter. ``take_parts``
+    hears of members of gzip and blocks of snappy before they are opened, and may raise.
 
     Raises:
         KafkaError: as ``decompress``.
@@ -108,7 +119,7 @@ def open_compressed(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DE
         text = f"compression codec {codec} does not exist; the codecs are 0 to {Codec.ZSTD:d}"
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     try:
-        return _DECOMPRESSORS[codec](compressed, max_size_bytes)
+        return _DECOMPRESSORS[codec](compressed, max_size_bytes, take_parts)
     except (zlib.error, cramjam.DecompressionError) as error:
         raise _corrupt(Codec(codec), compressed, str(error)) from error
 
@@ -127,7 +138,7 @@ def _new_room(size_bytes: int) -> memoryview:
 # Plain
 
 
-def _copy(plain: Buffer, max_size_bytes: int) -> bytes:
+def _copy(plain: Buffer, max_size_bytes: int, take_parts: TakeParts) -> bytes:  # noqa: ARG001 - one shape for all
     if len(plain) > max_size_bytes:
         raise _too_large(max_size_bytes)
     return bytes(plain)
@@ -141,19 +152,19 @@ _GZIP_PIECE_BYTES = 64 << 10
 _GZIP_PART_BYTES = 256 << 10
 
 
-def _decompress_gzip(compressed: Buffer, max_size_bytes: int) -> Buffer:
+def _decompress_gzip(compressed: Buffer, max_size_bytes: int, take_parts: TakeParts) -> Buffer:
     """Decompress every member of the stream. Members follow each other without a gap."""
     member = zlib.decompressobj(_GZIP_WBITS)
     plain = member.decompress(compressed, min(max_size_bytes, _SMALL_BYTES) + 1)
     if member.eof and not member.unused_data and len(plain) <= max_size_bytes:
         return plain
-    return _decompress_members(compressed, max_size_bytes)
+    return _decompress_members(compressed, max_size_bytes, take_parts)
 
 
-def _decompress_members(compressed: Buffer, max_size_bytes: int) -> Buffer:
+def _decompress_members(compressed: Buffer, max_size_bytes: int, take_parts: TakeParts) -> Buffer:
     """Decompress a stream in parts, for one that is large, multi-member or invalid."""
     room, size_bytes = _new_room(max_size_bytes), 0
-    for part in _gzip_parts(compressed):
+    for part in _gzip_parts(compressed, take_parts):
         if size_bytes + len(part) > max_size_bytes:
             raise _too_large(max_size_bytes)
         room[size_bytes : size_bytes + len(part)] = part
@@ -161,7 +172,7 @@ def _decompress_members(compressed: Buffer, max_size_bytes: int) -> Buffer:
     return room[:size_bytes]
 
 
-def _gzip_parts(compressed: Buffer) -> Iterator[bytes]:
+def _gzip_parts(compressed: Buffer, take_parts: TakeParts) -> Iterator[bytes]:
     """Yield the decompressed parts of a stream.
 
     The input is fed in pieces, because zlib copies unconsumed input after each step.
@@ -173,6 +184,7 @@ def _gzip_parts(compressed: Buffer) -> Iterator[bytes]:
         rest: Buffer = view[start : start + _GZIP_PIECE_BYTES]
         while len(rest):
             if member.eof:
+                take_parts(1)
                 member, is_begun = zlib.decompressobj(_GZIP_WBITS), False
             yield member.decompress(rest, _GZIP_PART_BYTES)
             is_begun = True
@@ -201,9 +213,10 @@ def _compress_snappy(plain: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(compressed: Buffer, max_size_bytes: int) -> Buffer:
+def _decompress_snappy(compressed: Buffer, max_size_bytes: int, take_parts: TakeParts) -> Buffer:
     view = memoryview(compressed)
     blocks = _xerial_blocks(view) if view[:8] == _XERIAL_MAGIC else [view]
+    take_parts(len(blocks))
     sizes = [_announced_bytes(block) for block in blocks]
     if sum(sizes) > max_size_bytes:
         raise _too_large(max_size_bytes)
@@ -288,7 +301,7 @@ def _lz4_blocks_of_level(plain: Buffer, level: int) -> Iterator[bytes]:
         position = end + _UINT32_LE.size
 
 
-def _decompress_lz4(compressed: Buffer, max_size_bytes: int) -> Buffer:
+def _decompress_lz4(compressed: Buffer, max_size_bytes: int, take_parts: TakeParts) -> Buffer:  # noqa: ARG001 - one shape for all
     return _decompress_growing(cramjam.lz4.decompress_into, compressed, None, max_size_bytes)
 
 
@@ -325,7 +338,7 @@ def check_framing(codec: int, compressed: Buffer) -> None:
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-def _decompress_zstd(compressed: Buffer, max_size_bytes: int) -> Buffer:
+def _decompress_zstd(compressed: Buffer, max_size_bytes: int, take_parts: TakeParts) -> Buffer:  # noqa: ARG001 - as above
     return _decompress_growing(cramjam.zstd.decompress_into, compressed, _zstd_content_bytes(compressed), max_size_bytes)
 
 
@@ -378,7 +391,7 @@ def _decompress_growing(
             return plain[:size_bytes]
 
 
-_DECOMPRESSORS: dict[int, Callable[[Buffer, int], Buffer]] = {
+_DECOMPRESSORS: dict[int, Callable[[Buffer, int, TakeParts], Buffer]] = {
     Codec.NONE: _copy,
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,

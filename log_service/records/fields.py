@@ -21,6 +21,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.records.batch import BatchHeader, OpenBatch
+from log_service.records.limits import UNITS_PER_ROUND, Allowance
 from log_service.records.record import ITEMS_PER_STEP, skip_in_steps
 from log_service.records.rules import MAX_RECORD_ERRORS, Judge, misplaced
 from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES
@@ -34,6 +35,7 @@ RECORDS_PER_STEP = 16_384
 """Records per step when a batch is checked in steps."""
 
 _MAX_ROUNDS = 64  # rounds of headers; few records have more, and these are followed one by one
+_FEW_RECORDS = 64  # for fewer, a round costs more than a loop
 
 
 class Spans(NamedTuple):
@@ -178,8 +180,9 @@ def check_fields(header: BatchHeader, plain: Buffer, judge: Judge) -> Steps[None
         found = _read_fields(plain, octets, starts[first:stop], ends[first:stop])
         _judge(found, first, judge)
         if np.count_nonzero(found.header_counts):
-            judge.allowance.take_items(int(found.header_counts.sum()))
-            yield from _check_headers(found, first)
+            round_count = _round_count(found.header_counts)
+            _take_headers(judge.allowance, found.header_counts, round_count)
+            yield from _check_headers(found, first, round_count)
         if stop < header.record_count:
             yield
 
@@ -210,19 +213,42 @@ def _judge(found: Fields, first: int, judge: Judge) -> None:
     judge.count += len(wrong[room:])
 
 
-def _check_headers(found: Fields, first: int) -> Steps[None]:
+def _round_count(header_counts: Integers) -> int:
+    """Return how many headers of each record are checked for all records at once."""
+    if len(header_counts) <= _FEW_RECORDS:
+        return 0
+    place = len(header_counts) - _FEW_RECORDS - 1
+    return min(int(np.partition(header_counts, place)[place]), _MAX_ROUNDS)
+
+
+def _take_headers(allowance: Allowance, header_counts: Integers, round_count: int) -> None:
+    """Count the headers that are checked in rounds, and those that are followed one by one.
+
+    Raises:
+        KafkaError: as ``Allowance.take_items``.
+    """
+    count, in_rounds_count = int(header_counts.sum()), int(np.minimum(header_counts, round_count).sum())
+    allowance.take_work(round_count * UNITS_PER_ROUND)
+    allowance.take_items(in_rounds_count)
+    allowance.take_items_alone(count - in_rounds_count)
+
+
+def _check_headers(found: Fields, first: int, round_count: int) -> Steps[None]:
     """Check that the headers of each record end where it does.
 
     A round takes one header of every record that has that many.
     """
     left, positions = read_varints(found.octets, found.header_positions, INT32_VARINT_BYTES)
     indexes, ends, checked_count = np.arange(first, first + len(left)), found.ends, 0
-    for _ in range(_MAX_ROUNDS):
+    for round_number in range(round_count + 1):
         refuse((positions != ends) & (left == 0), "a record's fields do not take what its length says")
         has_more = left > 0
         if not has_more.any():
             return
-        left, positions, ends, indexes = left[has_more] - 1, positions[has_more], ends[has_more], indexes[has_more]
+        left, positions, ends, indexes = left[has_more], positions[has_more], ends[has_more], indexes[has_more]
+        if round_number == round_count:
+            break
+        left -= 1
         sizes, positions = read_varints(found.octets, positions, INT32_VARINT_BYTES)
         refuse(sizes < 0, "the length of a header's name is negative")
         sizes, positions = read_varints(found.octets, positions + sizes, INT32_VARINT_BYTES)

@@ -24,6 +24,9 @@ MIN_COUNT_AT_ONCE = 160
 UNITS_PER_TURN = 1 << 20
 UNITS_PER_ITEM = 20
 UNITS_PER_ITEM_ALONE = 160  # in a loop
+UNITS_PER_NUMBER_BYTE = 3  # of a record's numbers and lengths, which may be longer than they need
+UNITS_PER_ROUND = 10_000  # a few steps of numpy, however few records they are for
+_UNITS_PER_PART = 500  # a member of gzip or a block of snappy, however short
 _UNITS_PER_BYTE_OF_BLOCKS = 16  # blocks may be tiny, and each takes a step of a loop
 
 
@@ -43,7 +46,7 @@ class Allowance:
             KafkaError: as ``compression.open_compressed``; MESSAGE_TOO_LARGE, the batches of the
                 request open to too many bytes.
         """
-        plain = open_compressed(codec, compressed, min(self.opened_bytes, MAX_BATCH_BYTES))
+        plain = open_compressed(codec, compressed, min(self.opened_bytes, MAX_BATCH_BYTES), take_parts=self.take_parts)
         self.opened_bytes -= len(plain)
         return plain
 
@@ -58,9 +61,20 @@ class Allowance:
             text = f"the request has more than {MAX_ITEMS} records and headers: send smaller requests"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
-    def take_headers(self, count: int) -> None:
-        """Count headers that are walked one by one. Raises as ``take_items``."""
+    def take_items_alone(self, count: int) -> None:
+        """Count records or headers that are walked one by one. Raises as ``take_items``."""
         self.take_items(count)
+
+    def take_parts(self, count: int) -> None:
+        """Count members or blocks of compressed bytes, because they may be empty.
+
+        Raises as ``take_items``.
+        """
+        self.take_items(count)
+
+    def for_repetition(self) -> "Allowance":
+        """Return the allowance for a repetition of a check whose items are counted already."""
+        return Allowance()
 
     def take_work(self, cost: int) -> None:
         """Count other work, in units of ``TurnRoom``."""
@@ -74,9 +88,9 @@ class NoRoomError(Exception):
 
 
 class TurnRoom(Allowance):
-    """Work that may be done in one turn of the event loop, about 3 ms of the slowest work.
+    """Work that may be done in one turn of the event loop: about 3 ms, and 20 ms at most.
 
-    A unit is 3 ns, the time to decompress a byte with gzip.
+    The most is for records whose numbers are longer than they need. A unit is 3 ns, the time to decompress a byte with gzip.
     """
 
     __slots__ = ("left",)
@@ -95,13 +109,25 @@ class TurnRoom(Allowance):
         if self.left < 0:
             raise NoRoomError
 
-    def take_headers(self, count: int) -> None:
-        """Take room for headers that are walked one by one. Raises as ``take_work``."""
+    def take_items(self, count: int) -> None:
+        """Take room for records or headers that are checked at once. Raises as ``take_work``."""
+        self.take_work(count * UNITS_PER_ITEM)
+
+    def take_items_alone(self, count: int) -> None:
+        """Take room for records or headers that are walked one by one. Raises as ``take_work``."""
         self.take_work(count * UNITS_PER_ITEM_ALONE)
 
-    def take_items(self, count: int) -> None:
-        """Take room for records or headers. Raises as ``take_work``."""
-        self.take_work(count * (UNITS_PER_ITEM_ALONE if count < MIN_COUNT_AT_ONCE else UNITS_PER_ITEM))
+    def take_parts(self, count: int) -> None:
+        """Take room for members or blocks of compressed bytes. Raises as ``take_work``."""
+        self.take_work(count * _UNITS_PER_PART)
+
+    def for_repetition(self) -> Allowance:
+        """Leave the repetition to another turn.
+
+        Raises:
+            NoRoomError: always.
+        """
+        raise NoRoomError
 
     def open(self, codec: int, compressed: Buffer) -> Buffer:
         """Return the decompressed bytes if there is room.
@@ -110,7 +136,7 @@ class TurnRoom(Allowance):
         """
         self.take_work(len(compressed) * (_UNITS_PER_BYTE_OF_BLOCKS if codec in (Codec.SNAPPY, Codec.LZ4) else 1))
         try:
-            plain = open_compressed(codec, compressed, self.left)
+            plain = open_compressed(codec, compressed, self.left, take_parts=self.take_parts)
         except KafkaError as error:
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
                 self.left = -1

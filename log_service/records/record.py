@@ -224,12 +224,12 @@ def skip_in_steps(plain: Buffer, position: int, end: int, index: int, count: int
         raise malformed(index, f"its fields take {position - end} bytes more than its length says")
 
 
-def check_only_record(buffer: Buffer, position: int, take_headers: Callable[[int], None]) -> None:
+def check_only_record(buffer: Buffer, position: int, take_items_alone: Callable[[int], None]) -> None:
     """Check the record between ``position`` and the end of ``buffer``, in place.
 
     Its value may have any size. The record must be well-formed, end at its length and at the end of
-    the buffer, and have offset delta 0. ``take_headers`` hears how many headers are to be checked,
-    and may raise.
+    the buffer, and have offset delta 0. ``take_items_alone`` hears how many headers are to be
+    checked, and may raise.
 
     Raises:
         KafkaError: INVALID_RECORD.
@@ -259,7 +259,7 @@ def check_only_record(buffer: Buffer, position: int, take_headers: Callable[[int
         count, position = read_varint(buffer, position)
         if not 0 <= count <= max(end - position, 0) // 2:
             raise malformed(0, f"it announces {count} headers")
-        take_headers(count)
+        take_items_alone(count)
         position = skip_headers(buffer, position, end, 0, count)
     except IndexError:
         raise malformed(0, "the batch ends inside it") from None

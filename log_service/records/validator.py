@@ -112,7 +112,7 @@ def validate_for_append(
         allowance = Allowance()
     header, target, rules = _begin(buffer, config, now_ms, allowance)
     if header.record_count == 1 and rules is None and target is Codec.NONE and not header.attributes & CODEC_MASK:
-        check_only_record(buffer, HEADER_SIZE, allowance.take_headers)  # most appends of a node with many producers
+        check_only_record(buffer, HEADER_SIZE, allowance.take_items_alone)  # most appends of a node with many producers
         return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
     return finish(_go_on(buffer, header, target, rules, config, allowance))
 

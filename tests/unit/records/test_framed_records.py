@@ -1,5 +1,6 @@
 """A leader appends no batch that clients cannot read: codecs, frames, counts, lengths and offset deltas."""
 
+import gzip
 import random
 
 import pytest
@@ -15,6 +16,7 @@ from log_service.records.limits import Allowance, NoRoomError, TurnRoom
 from log_service.records.record import NewRecord, RecordHeader
 from log_service.records.rules import MAX_RECORD_ERRORS, RejectedRecordsError
 from log_service.records.validator import validate_for_append
+from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, encode_varint
 from tests.unit.records.framed_records import (
     ACCEPTED_BY_KAFKA,
     ACCEPTED_BY_KAFKA_ALONE,
@@ -23,6 +25,7 @@ from tests.unit.records.framed_records import (
     Framed,
     framed_batch,
     framed_sections,
+    xerial,
 )
 from tests.unit.records.raw_records import OVERLONG_NULLS, raw_record
 
@@ -146,6 +149,62 @@ def test_a_batch_that_takes_longer_than_a_turn_of_the_loop_has_no_room_in_it() -
             validate_for_append(batch, LogConfig(max_message_bytes=32 << 20), TIME_MS, TurnRoom())
         assert bytes(batch) == sent
         assert refusal(batch, LogConfig(max_message_bytes=32 << 20)) is None
+
+
+def overlong(number: int, size_bytes: int = INT32_VARINT_BYTES) -> bytes:
+    """A varint that takes more bytes than it needs."""
+    encoded = encode_varint(number)
+    return bytes(byte | 0x80 for byte in encoded) + b"\x80" * (size_bytes - len(encoded) - 1) + b"\0"
+
+
+def overlong_record(index: int) -> bytes:
+    """A record that a check walks through slowly: all of its numbers take as many bytes as they may."""
+    body = b"\0" + overlong(0, INT64_VARINT_BYTES) + overlong(index) + overlong(1) + b"k" + overlong(0) + overlong(0)
+    return overlong(len(body)) + body
+
+
+def headers_of(record_count: int, header_count: int, *, codec: Codec = Codec.NONE, surplus: bytes = b"") -> Framed:
+    """Records with many of the smallest headers, of which the last ends in a surplus."""
+    names: list[tuple[bytes | None, bytes | None]] = [(b"", b"")] * header_count
+    ends = [b""] * (record_count - 1) + [surplus]
+    records = (raw_record(index, b"k", b"v", headers=names, surplus=end) for index, end in enumerate(ends))
+    return Framed("headers", codec, b"".join(records), record_count)
+
+
+SLOW = {
+    "headers of few records": headers_of(3, 9_000),
+    "headers of many records": headers_of(limits.MIN_COUNT_AT_ONCE, 300),
+    "headers of one of many records": Framed(
+        "one", 0, b"".join(raw_record(index, b"k", b"v", headers=[(b"", b"")] * (20_000 * (not index))) for index in range(200)), 200
+    ),
+    "overlong numbers": Framed("numbers", 0, b"".join(map(overlong_record, range(13_000))), 13_000),
+    "members of gzip": Framed("members", Codec.GZIP, gzip.compress(raw_record(0, b"k", b"v")) + gzip.compress(b"") * 10_000, 1),
+    "blocks of snappy": Framed("blocks", Codec.SNAPPY, xerial(raw_record(0, b"k", b"v")) + b"\0\0\0\1\0" * 10_000, 1),
+}
+"""Batches whose checks took 7 ms to 40 ms, and were counted as if they took 3 ms at most."""
+
+
+@pytest.mark.parametrize("case", SLOW.values(), ids=SLOW)
+def test_what_takes_a_loop_or_many_steps_is_not_checked_in_a_turn_and_is_taken_all_the_same(case: Framed) -> None:
+    batch, config = framed_batch(case), LogConfig(max_message_bytes=2 << 20)
+    with pytest.raises(NoRoomError):
+        validate_for_append(batch, config, TIME_MS, TurnRoom())
+    assert refusal(batch, config) is None
+
+
+def test_the_malformed_record_among_many_is_named_in_another_turn() -> None:
+    batch = framed_batch(headers_of(2_000, 1, surplus=b"z"))
+    with pytest.raises(NoRoomError):
+        validate_for_append(batch, LogConfig(), TIME_MS, TurnRoom())
+    error = refusal(batch)
+    assert error is not None
+    assert str(error).startswith("record 1999 of the batch is malformed")
+
+
+def test_members_of_gzip_count_as_items_of_a_request() -> None:
+    with pytest.raises(KafkaError) as caught:
+        validate_for_append(framed_batch(SLOW["members of gzip"]), LogConfig(), TIME_MS, Allowance(item_count=9_999))
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("allowance", [Allowance(item_count=999), Allowance(opened_bytes=9_999)], ids=["records", "bytes"])
