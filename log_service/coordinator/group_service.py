@@ -19,11 +19,12 @@ from log_service.config.views import GroupConfig
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.group import listing
 from log_service.coordinator.group.classic.joining import refused
-from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there, is_about_silence, no_topics
+from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there, no_topics
 from log_service.coordinator.group.records import codec
 from log_service.coordinator.group.records.codec import GroupRecord
 from log_service.coordinator.group.share.heartbeats import StatesToInitialize
 from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeatReply
+from log_service.coordinator.group.timer_kinds import is_about_silence
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestClient, RequestContext
 from log_service.coordinator.sharded_service import ShardedService

@@ -6,6 +6,7 @@ It performs no I/O. Its modules, from the ground up:
 - ``records``: the records in the log, one module per kind.
 - ``group_settings``: the settings of one group, within the broker's bounds.
 - ``member_sessions``: how long members may be silent.
+- ``timer_kinds``: the names of all timers, and which of them remove silent members.
 - ``topic_hash``: a hash that changes with a topic.
 - ``classic``, ``consumer``, ``share``, ``streams``: one room per kind of group. The last three have
   the same file names.

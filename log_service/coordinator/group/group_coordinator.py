@@ -63,6 +63,7 @@ from log_service.coordinator.group.streams.listing import (
     validate_streams_fetch,
 )
 from log_service.coordinator.group.streams.requests import validate_streams_heartbeat
+from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.group.values.epochs import JOIN_EPOCH
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
@@ -594,39 +595,28 @@ class GroupCoordinatorShard:
             self._streams.on_timer(group, key, decision)
             return
         match key:
-            case ("session", _, str(member_id)) if isinstance(group, ConsumerGroup):
+            case (TimerKind.SESSION, _, str(member_id)) if isinstance(group, ConsumerGroup):
                 self._removals.on_session_timer(group, member_id, decision)
-            case ("session", _, str(member_id)) if isinstance(group, ClassicGroup):
+            case (TimerKind.SESSION, _, str(member_id)) if isinstance(group, ClassicGroup):
                 self._membership.on_session_timer(group, member_id, decision)
-            case ("join" | "sync", _, str(member_id)) if isinstance(group, ConsumerGroup):
+            case (TimerKind.JOIN | TimerKind.SYNC, _, str(member_id)) if isinstance(group, ConsumerGroup):
                 self._removals.on_classic_timer(group, member_id, decision)
-            case ("join", _) if isinstance(group, ClassicGroup):
+            case (TimerKind.JOIN, _) if isinstance(group, ClassicGroup):
                 self._joining.on_join_timer(group, decision)
-            case ("sync", _) if isinstance(group, ClassicGroup):
+            case (TimerKind.SYNC, _) if isinstance(group, ClassicGroup):
                 self._membership.on_sync_timer(group, decision)
-            case ("rebalance", _, str(member_id), int(epoch)) if isinstance(group, ConsumerGroup):
+            case (TimerKind.REBALANCE, _, str(member_id), int(epoch)) if isinstance(group, ConsumerGroup):
                 self._removals.on_rebalance_timer(group, member_id, epoch, decision)
-            case ("share session", str(group_id), str(member_id)):
+            case (TimerKind.SHARE_SESSION, str(group_id), str(member_id)):
                 self.share_groups.on_session_timer(group_id, member_id, decision)
-            case ("share topics",):
+            case (TimerKind.SHARE_TOPICS,):
                 self.share_groups.on_deleted_topics_timer(decision)
-            case ("regex", str(group_id)):
+            case (TimerKind.REGEX, str(group_id)):
                 self._steps.on_regex_timer(self._consumer(group_id), group_id, decision)
-            case ("forget-orphans",):
+            case (TimerKind.FORGET_ORPHANS,):
                 self._offset_removals.on_orphan_timer(decision)
-            case ("expire-offsets",):
+            case (TimerKind.EXPIRE_OFFSETS,):
                 self._offset_removals.on_expiry_timer(decision)
-
-
-TIMERS_OF_SILENCE = frozenset({
-    "session", "join", "sync", "rebalance", "share session", "streams session", "streams rebalance"
-})  # fmt: skip
-"""First elements of the keys of timers that remove silent members, in every kind of group."""
-
-
-def is_about_silence(key: Hashable) -> bool:
-    """Whether a timer removes a member that was silent for too long."""
-    return isinstance(key, tuple) and key[0] in TIMERS_OF_SILENCE
 
 
 def _member_without_group(group_id: str) -> ErrorCode:

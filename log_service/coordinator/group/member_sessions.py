@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.state_machine.decision import Decision
 
 TimerKey = Callable[[str, str], Hashable]
@@ -21,7 +22,7 @@ def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
 
     Both types share it because a group may change from one type to the other.
     """
-    return ("session", group_id, member_id)
+    return (TimerKind.SESSION, group_id, member_id)
 
 
 @dataclass(slots=True)

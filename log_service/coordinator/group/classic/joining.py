@@ -17,6 +17,7 @@ from log_service.coordinator.group.classic.group import ClassicGroup, ClassicMem
 from log_service.coordinator.group.classic.stored_group import store_group
 from log_service.coordinator.group.member_sessions import session_timer
 from log_service.coordinator.group.records.codec import GroupRecord
+from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from log_service.protocol.messages.sync_group import SyncGroupResponse
@@ -42,12 +43,12 @@ _TOLD_WITHOUT_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOW
 
 def join_timer(group_id: str) -> tuple[str, str]:
     """Key of the timer that ends a join phase."""
-    return ("join", group_id)
+    return (TimerKind.JOIN, group_id)
 
 
 def sync_timer(group_id: str) -> tuple[str, str]:
     """Key of the timer that removes members that never sync."""
-    return ("sync", group_id)
+    return (TimerKind.SYNC, group_id)
 
 
 class Joining:

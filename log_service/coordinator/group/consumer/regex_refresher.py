@@ -17,6 +17,7 @@ from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.records.codec import GroupRecord
 from log_service.coordinator.group.records.consumer import RegexRecord, ResolvedRegex
+from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.request_context import VisibleOf
 from log_service.metadata.image import MetadataImage
 from log_service.state_machine.decision import Decision
@@ -38,7 +39,7 @@ PAUSE_MS = 1
 
 def regex_timer(group_id: str) -> tuple[str, str]:
     """Key of the timer that continues a refresh."""
-    return ("regex", group_id)
+    return (TimerKind.REGEX, group_id)
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from functools import partial
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.member_sessions import MemberSessions, session_timer
 from log_service.coordinator.group.records.codec import GroupRecord
+from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.group.values.consumer_member import ConsumerMember
 from log_service.state_machine.decision import Decision
 
@@ -20,17 +21,17 @@ GroupDecision = Decision[GroupRecord]
 
 def rebalance_timer(group_id: str, member_id: str, epoch: int) -> tuple[str, str, str, int]:
     """Key of the timer that removes a member that does not revoke its partitions."""
-    return ("rebalance", group_id, member_id, epoch)
+    return (TimerKind.REBALANCE, group_id, member_id, epoch)
 
 
 def join_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Key of the timer that removes a classic member that was told to rejoin and does not."""
-    return ("join", group_id, member_id)
+    return (TimerKind.JOIN, group_id, member_id)
 
 
 def sync_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Key of the timer that removes a classic member that has joined and does not sync."""
-    return ("sync", group_id, member_id)
+    return (TimerKind.SYNC, group_id, member_id)
 
 
 class ConsumerSessions:

@@ -19,9 +19,10 @@ from log_service.coordinator.group.offsets.pending import NONE_PENDING
 from log_service.coordinator.group.records.classic import GenerationRecord
 from log_service.coordinator.group.records.offset import CommittedOffset
 from log_service.coordinator.group.streams.group import StreamsGroup, streams_tombstones
+from log_service.coordinator.group.timer_kinds import TimerKind
 
-EXPIRY_TIMER = ("expire-offsets",)
-ORPHAN_TIMER = ("forget-orphans",)
+EXPIRY_TIMER = (TimerKind.EXPIRE_OFFSETS,)
+ORPHAN_TIMER = (TimerKind.FORGET_ORPHANS,)
 GROUPS_PER_EXPIRY_STEP = 500
 MAX_ORPHANS_PER_BATCH = 1_000
 PAUSE_MS = 5

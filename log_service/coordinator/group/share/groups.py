@@ -25,6 +25,7 @@ from log_service.coordinator.group.share.heartbeats import (
     StatesToInitialize,
     validate_share_heartbeat,
 )
+from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.group.values.epochs import JOIN_EPOCH
 from log_service.coordinator.group.values.partitions import NO_PARTITIONS, Partitions, in_order
 from log_service.coordinator.request_context import RequestContext
@@ -45,7 +46,7 @@ from log_service.protocol.messages.share_group_describe import Assignment, Descr
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 ASSIGNOR = "simple"
-DELETED_TOPICS_TIMER = ("share topics",)
+DELETED_TOPICS_TIMER = (TimerKind.SHARE_TOPICS,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ from log_service.coordinator.group.records.share import (
 from log_service.coordinator.group.share.assignor import ShareMemberSpec, assign_simply
 from log_service.coordinator.group.share.group import ShareGroup, ShareMember, topics_of
 from log_service.coordinator.group.share.states import missing_states, partitions_of_states, with_initializing
+from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.group.topic_hash import TopicHashes
 from log_service.coordinator.group.values.epochs import JOIN_EPOCH, LEAVE_EPOCH, GroupEpoch, TargetEpoch
 from log_service.coordinator.group.values.partitions import Partitions, in_order
@@ -78,7 +79,7 @@ class StatesToInitialize:
 
 def share_session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Key of the timer that removes a silent member."""
-    return ("share session", group_id, member_id)
+    return (TimerKind.SHARE_SESSION, group_id, member_id)
 
 
 class ShareHeartbeats:

@@ -49,6 +49,7 @@ from log_service.coordinator.group.streams.requests import (
     validate_member_epoch,
     validate_tasks,
 )
+from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.group.topic_hash import TopicHashes
 from log_service.coordinator.group.values.epochs import JOIN_EPOCH, LEAVE_EPOCH, TargetEpoch
 from log_service.coordinator.group.values.streams_tasks import StreamsMember, TaskAssignment, Tasks, TaskState
@@ -73,17 +74,17 @@ DELAYED_BY_INTERVAL = Problem(
 
 def streams_session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Key of the timer that removes a silent member."""
-    return ("streams session", group_id, member_id)
+    return (TimerKind.STREAMS_SESSION, group_id, member_id)
 
 
 def streams_rebalance_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Key of the timer that removes a member that does not revoke its tasks."""
-    return ("streams rebalance", group_id, member_id)
+    return (TimerKind.STREAMS_REBALANCE, group_id, member_id)
 
 
 def streams_delay_timer(group_id: str) -> tuple[str, str]:
     """Key of the timer that ends the wait of a new group for more members."""
-    return ("streams delay", group_id)
+    return (TimerKind.STREAMS_DELAY, group_id)
 
 
 class StreamsHeartbeatReply(NamedTuple):
@@ -393,11 +394,11 @@ class StreamsHeartbeats:
     def on_timer(self, group: StreamsGroup, key: Hashable, decision: GroupDecision) -> None:
         """Handle a due timer of a group."""
         match key:
-            case ("streams session", _, str(member_id)):
+            case (TimerKind.STREAMS_SESSION, _, str(member_id)):
                 self.on_session_timer(group, member_id, decision)
-            case ("streams rebalance", _, str(member_id)):
+            case (TimerKind.STREAMS_REBALANCE, _, str(member_id)):
                 self.on_rebalance_timer(group, member_id, decision)
-            case ("streams delay", _):
+            case (TimerKind.STREAMS_DELAY, _):
                 self.on_delay_timer(group, decision)
 
     def on_session_timer(self, group: StreamsGroup, member_id: str, decision: GroupDecision) -> None:
