@@ -22,7 +22,7 @@ import errno
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import trio
 
@@ -186,7 +186,7 @@ class ServerConnection:
         Raises:
             OSError: the peer is gone, or ``close`` was called.
             ProtocolError: raised by the handler, or a frame's size is out of bounds. Ready
-                responses before it were sent.
+                responses before it were sent, as before any other exception of the handler.
         """
         receive_into = self._stream.receive_into
         while not self._is_stopping:
@@ -196,7 +196,13 @@ class ServerConnection:
             self.bytes_received += received
             self._end += received
             if not self._is_stopping:
-                await self._handle_received()
+                try:
+                    await self._handle_received()
+                except OSError:
+                    raise
+                except Exception:
+                    await self._send_rest()
+                    raise
         await self._wait_until_drained()
 
     def stop(self) -> None:
@@ -231,12 +237,7 @@ class ServerConnection:
         while True:
             if self.context.muted_until_s:
                 await self._stay_muted()
-            try:
-                following = self._handle_buffered()
-            except ProtocolError:
-                if self._ready:
-                    await self._send_ready()
-                raise
+            following = self._handle_buffered()
             if self._ready:
                 await self._send_ready()
             if following is RECEIVE:
@@ -542,8 +543,20 @@ class ServerConnection:
             if self._is_held:
                 self._reader_lot.unpark_all()
 
+    async def _send_rest(self) -> None:
+        """Send the responses that can be sent, because the connection is about to fail."""
+        with suppress(OSError):
+            if self._ready:
+                await self._send_ready()
+            while self.is_sending or self._queue.is_head_ready:
+                await self._hold()
+
     async def _send_mixed(self, chunks: Sequence[Chunk]) -> None:
-        """Send bytes gathered and file slices in order. Release every slice."""
+        """Send bytes gathered and file slices in order. Release every slice.
+
+        Raises:
+            OSError: the peer is gone, or a chunk cannot be read. The chunks before it were sent.
+        """
         unsent: list[Buffer] = []
         read_bytes = 0
         try:
@@ -554,7 +567,12 @@ class ServerConnection:
                     await self._stream.send_file(unsent, chunk)
                     unsent = []
                 else:
-                    content = chunk.read()
+                    try:
+                        content = chunk.read()
+                    except OSError:
+                        if unsent:
+                            await self._stream.send_gathered(unsent)
+                        raise
                     unsent.append(content)
                     read_bytes += len(content)
                 if read_bytes >= JOIN_BYTES:

@@ -150,11 +150,48 @@ def test_at_most_one_send_is_under_way_also_when_a_frame_makes_no_sense(monkeypa
         await peer.send(b"next", b"bad")
         await trio.sleep(0.001)
         assert stage.handler.frames == [b"wait", b"next", b"bad"]
+        assert [await peer.receive() for _ in range(3)] == [bytes(5_000), b"next", None]
         assert stage.handler.closed
 
     monkeypatch.setattr(MemoryConnection, "send_gathered", watched)
     play(scene, network=MemoryNetwork(weather=Weather(window_bytes=1_000)))
     assert overlaps == []
+
+
+@pytest.mark.parametrize("last", [b"bad", b"bug", b"bad" + bytes(5_000)], ids=["not the protocol", "a bug", "in memory of its own"])
+def test_answers_that_are_ready_are_sent_before_a_frame_that_ends_the_connection(last: bytes) -> None:
+    """A producer of acks=0 whose records were refused took the answers to the requests before it along."""
+
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(b"wait", b"ready", b"ready too", b"wait on")
+        await trio.sleep(0.001)
+        stage.handler.pending[0].complete([framed(bytes(5_000))])
+        await trio.sleep(0.001)
+        await peer.send(last)
+        await trio.sleep(0.001)
+        assert [await peer.receive() for _ in range(4)] == [bytes(5_000), b"ready", b"ready too", None]
+
+    play(scene, network=MemoryNetwork(weather=Weather(window_bytes=1_000)), receive_buffer_bytes=1_024)
+
+
+def test_answers_are_sent_before_one_that_cannot_be_read() -> None:
+    """A request that fails late has no response, and its place in the queue closes the connection."""
+    files = MemoryFiles()
+
+    async def scene(stage: Stage) -> None:
+        file = files.open(Path("/segment"))
+        file.append_gathered([bytes(9)])
+        peer = await stage.connect()
+        await peer.send(b"wait", b"ready", b"wait for nothing", b"never sent")
+        await trio.sleep(0.001)
+        stage.handler.pending[1].complete([file.slice(0, 10)])
+        stage.handler.pending[0].complete([framed(b"done")])
+        assert [await peer.receive() for _ in range(3)] == [b"done", b"ready", None]
+        assert files.lease_count == 0
+        assert stage.budget.used_bytes == 0
+
+    play(scene)
 
 
 def test_full_queue_stops_reading_until_an_answer_leaves() -> None:
