@@ -67,8 +67,14 @@ class Deferred:
         self.on_responded: Callable[[], None] | None = None
 
     def on_discard(self, callback: Callable[[], None]) -> None:
-        """Set a callback for the end of the connection before the response."""
-        self._on_discard = callback
+        """Set a callback for the end of the connection before the response.
+
+        It runs at once if the connection has ended, because nothing else would end the work.
+        """
+        if self.response.is_discarded:
+            callback()
+        else:
+            self._on_discard = callback
 
     def _discarded(self) -> None:
         on_discard, self._on_discard, self.on_responded = self._on_discard, None, None

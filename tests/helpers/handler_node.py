@@ -41,7 +41,7 @@ from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.share_state_service import ShareStateService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage
-from log_service.network.server import ConnectionContext, PendingResponse, PutOff
+from log_service.network.server import ConnectionContext, PendingResponse, PutOff, Response
 from log_service.protocol.api_versions import ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
@@ -174,8 +174,8 @@ class HandlerNode(Asking):
         self.context.create_topic(name, partitions=partitions, **cast("Any", configs))
         return self.image.topics.by_name[name].topic_id
 
-    async def ask(self, request: Any, version: int, connection: ConnectionContext | None = None) -> Any:
-        """Send a request and return its response, None where there is none.
+    def send(self, request: Any, version: int, connection: ConnectionContext | None = None) -> Response:
+        """Hand a request to the pipeline and return what that returns.
 
         A request that is answered later keeps nothing of its frame: as on a connection, the next one is read over it.
         """
@@ -185,6 +185,11 @@ class HandlerNode(Asking):
         answer = self.pipeline.handle_frame(connection or self.connection, memoryview(frame))
         if not isinstance(answer, PendingResponse) or not answer.holds_frame:
             frame[:] = bytes(len(frame))
+        return answer
+
+    async def ask(self, request: Any, version: int, connection: ConnectionContext | None = None) -> Any:
+        """Send a request and return its response, None where there is none."""
+        key, answer = ApiKey(request.SCHEMA.key), self.send(request, version, connection)
         if isinstance(answer, PendingResponse):
             done = trio.Event()
             answer.watch(lambda _: done.set())

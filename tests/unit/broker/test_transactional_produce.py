@@ -12,8 +12,9 @@ from log_service.broker import transaction_verifier
 from log_service.broker.transaction_verdicts import Asker, heard, told_to_producer
 from log_service.broker.transaction_verifier import Question, Verdict
 from log_service.common.errors import ErrorCode
-from log_service.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
+from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction
+from log_service.network.responses import PendingResponse
 from log_service.protocol.messages.produce import PartitionProduceResponse
 from log_service.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.helpers.handler_node import HandlerNode, tell_handlers
@@ -105,6 +106,28 @@ def test_a_producer_that_asks_for_no_response_is_told_of_a_refusal_by_the_end_of
     tell_handlers(story)
     (told,) = [record for record in caplog.records if "acks=0" in record.getMessage()]
     assert told.exc_info is None
+
+
+def test_a_client_that_leaves_while_the_coordinator_is_asked_leaves_no_wait_for_replicas() -> None:
+    """Its records are appended all the same. The wait went on for as long as the client had asked, up to 24 days."""
+
+    async def story(node: HandlerNode) -> None:
+        coordinator = await coordinated(node)
+        both = (NodeId(1), NodeId(2))
+        node.context.create_topic("b", replicas=both, isr=both)
+        content = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        request = produce_request("b", bytes(content), timeout_ms=2**31 - 1)
+        request.transactional_id = "tx"
+        pending = node.send(request, ADDS)
+        assert isinstance(pending, PendingResponse)
+        await trio.testing.wait_all_tasks_blocked()
+        pending.discard()
+        coordinator.tell()
+        await trio.testing.wait_all_tasks_blocked()
+        assert node.replicas.partitions["b", 0].state.log_end_offset == 1
+        assert node.replicas.delayed_produces.waiting_count == 0
+
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE])
