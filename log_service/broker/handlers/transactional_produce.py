@@ -31,15 +31,15 @@ from log_service.broker.handlers.produce import (
     terms_of,
 )
 from log_service.broker.node import Node
-from log_service.broker.produce_lines import Standing, copy_records
+from log_service.broker.produce_lines import Standing
 from log_service.broker.transaction_verdicts import Asker, told_to_producer
 from log_service.broker.transaction_verifier import Question, Verdict
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps, finish
-from log_service.common.types import TopicPartition
+from log_service.common.types import Buffer, TopicPartition
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS
 from log_service.protocol.messages.produce import ProduceRequest, ProduceResponse
-from log_service.records.batch import BatchHeader, parse_header
+from log_service.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from log_service.records.validator import Allowance, NoRoomError, TurnRoom, ValidatedBatches
 from log_service.replication.partition import Batch, Partition
 from log_service.replication.replica_manager import ReplicaManager
@@ -95,8 +95,8 @@ def _verify(
         producer_epoch=header.producer_epoch,
         sequences={where: each.base_sequence for where, each in headers.items()},
         asker=asker,
-        held_bytes=sum(len(wanted.records or b"") for topic in request.topic_data for wanted in topic.partition_data),
-        keep=_nothing if is_kept else partial(_keep_records, request, checked),
+        held_bytes=_held_bytes(request, checked) if is_kept else _kept_bytes(request, checked),
+        keep=_nothing if is_kept else partial(_keep_records, request, checked, deferred),
     )
     node.transaction_verifier.verify(question, partial(_append, node, call, checked, deferred), deferred)
 
@@ -105,14 +105,39 @@ def _nothing() -> None:
     """Do nothing, because the records are kept already."""
 
 
-def _keep_records(request: ProduceRequest, checked: Checked) -> None:
-    """Copy the request and its checked batches out of the connection's buffer.
+def _held_bytes(request: ProduceRequest, checked: Checked) -> int:
+    """Return the size of the records that a line holds, and of batches that were recompressed."""
+    records = _records(request)
+    views = {id(each) for each in records}
+    return sum(map(len, records)) + sum(len(buffer) for buffer in _buffers(checked) if id(buffer) not in views)
 
-    The buffer takes the next request while the coordinator is asked.
+
+def _kept_bytes(request: ProduceRequest, checked: Checked) -> int:
+    """Return how many bytes ``_keep_records`` will keep."""
+    return sum(min(len(each), HEADER_SIZE) for each in _records(request)) + sum(map(len, _buffers(checked)))
+
+
+def _records(request: ProduceRequest) -> list[Buffer]:
+    return [wanted.records for topic in request.topic_data for wanted in topic.partition_data if wanted.records is not None]
+
+
+def _buffers(checked: Checked) -> list[Buffer]:
+    return [batch.buffer for batch in checked.values() if isinstance(batch, ValidatedBatches)]
+
+
+def _keep_records(request: ProduceRequest, checked: Checked, deferred: Deferred) -> None:
+    """Copy the checked batches out of the connection's buffer.
+
+    The buffer takes the next request while the coordinator is asked. The append reads only headers
+    of the request's own records, so these are cut.
     """
-    copy_records(request)
+    deferred.response.held_bytes = _kept_bytes(request, checked)
+    for topic in request.topic_data:
+        for wanted in topic.partition_data:
+            if wanted.records is not None:
+                wanted.records = memoryview(bytearray(wanted.records[:HEADER_SIZE]))
     for where, batch in checked.items():
-        if isinstance(batch, ValidatedBatches):
+        if isinstance(batch, ValidatedBatches) and isinstance(batch.buffer, memoryview):  # a recompressed one is our own
             checked[where] = batch._replace(buffer=bytearray(batch.buffer))
 
 

@@ -176,7 +176,7 @@ def test_batches_behind_the_first_one_wait_and_follow_in_their_order() -> None:
 
 def test_no_more_waits_for_a_coordinator_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of a connection's frame is given back when its handler returns, so that a client could send on and on."""
-    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 200)
+    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 300)
 
     async def story(node: HandlerNode) -> None:
         coordinator, told = await coordinated(node), {}
@@ -197,7 +197,7 @@ def test_no_more_waits_for_a_coordinator_than_there_is_room_for(monkeypatch: pyt
 
 
 def test_what_waited_for_a_coordinator_leaves_its_room_to_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 200)
+    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 300)
 
     async def story(node: HandlerNode) -> None:
         coordinator = await coordinated(node)
