@@ -15,10 +15,12 @@ of its request and no other.
 
 import errno
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import partial
+from types import coroutine
 from typing import Any, Protocol, final
 
 from log_service.broker.pieces import Levels
@@ -34,6 +36,8 @@ from log_service.protocol.frames import encode_response
 from log_service.protocol.schema import Message
 
 FAILED = "%s from %s failed"
+
+NOT_COUNTED: AbstractContextManager[None] = nullcontext()
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +108,8 @@ class Deferred:
         if self.response.is_done:
             return
         try:
-            response = make_response()
+            with self._call.counted():
+                response = make_response()
         except Exception as error:  # noqa: BLE001 - as above
             self.fail(error)
             return
@@ -133,6 +138,7 @@ class Deferred:
                 logger.info("Closing the connection from %s: %s", self._call.connection.peer_host, error)
             else:
                 logger.error(FAILED, self._call.route.api.key.name, self._call.connection.peer_host, exc_info=error)
+            self._call.charge(None)
             self._complete([NO_RESPONSE])
 
     def complete_encoded(self, chunks: list[Chunk]) -> None:
@@ -151,7 +157,7 @@ class Deferred:
     async def complete_after(self, waiting: Coroutine[Any, Any, Message]) -> None:
         """Send the response that ``waiting`` returns, or the API's error response if it raises."""
         try:
-            response = await waiting
+            response = await self._call.counting(waiting)
         except KafkaError as error:
             response = self._call.refusal(error)
         except Exception as error:
@@ -280,10 +286,13 @@ class QuotaAccount(Protocol):
     def max_fetch_bytes(self) -> int | None:
         """The most bytes that a fetch response may hold, None for no bound of the client's own."""
 
-    def set_aside(self, spent_ns: int | None = None) -> None:
-        """Note that the handler is done and the response comes later.
+    def set_aside(self) -> None:
+        """Note that the handler is done and the response comes later."""
 
-        ``spent_ns`` is the cost of the request. None means all time until now.
+    def counted(self) -> AbstractContextManager[None]:
+        """Count the time within as cost of the request, once its handler is done.
+
+        It is charged at once if the request is charged already.
         """
 
     def must_pause(self, response_bytes: int) -> bool:
@@ -394,6 +403,14 @@ class Call:
             if response is not None and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = max(pause_ms, response.throttle_time_ms)
 
+    def counted(self) -> AbstractContextManager[None]:
+        """Count the time within as cost of the request, for work after its handler is done."""
+        return NOT_COUNTED if self.account is None else self.account.counted()
+
+    def counting(self, waiting: Coroutine[Any, Any, Message]) -> Awaitable[Message]:
+        """Return an awaitable that counts a coroutine's turns of the event loop like ``counted``."""
+        return waiting if self.account is None else _counting(self.account, waiting)
+
     def refusal(self, error: KafkaError) -> Message:
         """Return the response that returns an error for this whole request."""
         return self.route.api.echo(self, error)
@@ -442,6 +459,7 @@ class ForwardedCall(Call):
 class PieceCall(Call):
     """A piece of a large request. It keeps its own response. The whole request is charged."""
 
+    whole: Call
     told: Message | None = field(default=None, init=False)
     """The response, once there is one."""
 
@@ -452,6 +470,33 @@ class PieceCall(Call):
 
     def charge(self, response: Message | None) -> None:
         """Do nothing, because the whole request is charged."""
+
+    def counted(self) -> AbstractContextManager[None]:
+        """Count the time within as cost of the whole request."""
+        return self.whole.counted()
+
+    def counting(self, waiting: Coroutine[Any, Any, Message]) -> Awaitable[Message]:
+        """Count the turns of a coroutine as cost of the whole request."""
+        return self.whole.counting(waiting)
+
+
+@coroutine
+def _counting(account: QuotaAccount, waiting: Coroutine[Any, Any, Message]) -> Generator[Any, Any, Message]:
+    """Run a coroutine, and count its turns but not its waits."""
+    advance = partial(waiting.send, None)
+    while True:
+        with account.counted():
+            try:
+                awaited = advance()
+            except StopIteration as ended:
+                response: Message = ended.value
+                return response
+        try:
+            sent = yield awaited
+        except BaseException as error:  # noqa: BLE001 - the coroutine's own, above all its cancellation
+            advance = partial(waiting.throw, error)
+        else:
+            advance = partial(waiting.send, sent)
 
 
 class _NoResponse:

@@ -9,8 +9,8 @@ Invariants: pieces are handled in the order of the request, each after the respo
 before. The request's frame is held until its whole response is complete.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -52,10 +52,9 @@ class LargeRequests:
     ``answer`` authorizes and handles a call like the pipeline.
     """
 
-    def __init__(self, answer: Callable[[Call], Reply], run_in_pool: RunInPool, now_ns: Callable[[], int]) -> None:
+    def __init__(self, answer: Callable[[Call], Reply], run_in_pool: RunInPool) -> None:
         self._answer = answer
         self._run_in_pool = run_in_pool
-        self._now_ns = now_ns
         self._turn = trio.Lock()
         self._places: dict[tuple[str, ApiKey], trio.Semaphore] = {}  # by API: a follower's fetch waits behind no produce
 
@@ -67,7 +66,7 @@ class LargeRequests:
 
         The request begins at ``body`` of its frame.
         """
-        work = _Work(call, self._now_ns)
+        work = _Work(call)
         call.route.start_task(self._run, work, partial(_read, call, frame, body))
         return work.deferred
 
@@ -77,6 +76,7 @@ class LargeRequests:
                 async with self._place_of((work.call.connection.principal.name, work.call.route.api.key)):
                     await self._respond(work, read)
             except _FailedError:
+                work.call.charge(None)
                 work.deferred.complete_encoded([NO_RESPONSE])
             except Exception as error:  # noqa: BLE001 - an invalid message, or a bug of ours: its own connection pays
                 work.deferred.fail(error)
@@ -94,26 +94,30 @@ class LargeRequests:
     async def _respond(self, work: "_Work", read: Read) -> None:
         call = work.call
         try:
-            with work.counted():
+            with work.call.counted():
                 levels, pieces = await self._run_in_pool(read)
         except KafkaError as error:
-            await self._encode(work, await self._run_in_pool(partial(call.refusal, error)))
+            with call.counted():
+                refusal = await self._run_in_pool(partial(call.refusal, error))
+            await self._encode(work, refusal)
             return
         if not levels:
             await self._respond_whole(work)
             return
         answered = [(piece, told) for piece in pieces if (told := await self._told(work, piece)) is not None]
         if answered:
-            await self._encode(work, join(answered, levels))
+            with call.counted():
+                response = join(answered, levels)
+            await self._encode(work, response)
         else:
             work.deferred.complete_without_response()
 
     async def _told(self, work: "_Work", piece: Piece) -> Message | None:
         """Handle one piece. Return its response, None if the request has none."""
         whole = work.call
-        call = PieceCall(whole.route, whole.version, whole.correlation_id, whole.client_id, whole.connection, piece.request, None)
+        call = PieceCall(whole.route, whole.version, whole.correlation_id, whole.client_id, whole.connection, piece.request, None, whole)
         async with self._turn:
-            with work.counted():
+            with work.call.counted():
                 reply = self._answer(call)
         if isinstance(reply, Deferred):
             await _completed(reply)
@@ -125,7 +129,7 @@ class LargeRequests:
     async def _respond_whole(self, work: "_Work") -> None:
         """Handle a request that cannot be cut, and respond as to a small one."""
         async with self._turn:
-            with work.counted():
+            with work.call.counted():
                 reply = self._answer(work.call)
         if isinstance(reply, Deferred):
             work.pass_on(reply)
@@ -140,31 +144,19 @@ class LargeRequests:
         call = work.call
         call.charge(response)
         encode = partial(encode_response, call.route.api.key, call.version, call.correlation_id, response)
-        frame: list[Any] = await self._run_in_pool(encode)
+        with call.counted():
+            frame: list[Any] = await self._run_in_pool(encode)
         work.deferred.complete_encoded(frame)
 
 
 class _Work:
-    """The work for one large request, and its cost so far."""
+    """The work for one large request."""
 
-    def __init__(self, call: Call, now_ns: Callable[[], int]) -> None:
+    def __init__(self, call: Call) -> None:
         self.call = call
         self.scope = trio.CancelScope()
         self.deferred = Deferred(call, holds_frame=True)
         self.deferred.on_discard(self.scope.cancel)
-        self._now_ns = now_ns
-        self._spent_ns = 0
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count the time within as cost of the request. Its waits are not charged."""
-        began_ns = self._now_ns()
-        try:
-            yield
-        finally:
-            self._spent_ns += self._now_ns() - began_ns
-            if self.call.account is not None:
-                self.call.account.set_aside(self._spent_ns)
 
     def pass_on(self, reply: Deferred) -> None:
         """Send the response that a handler has promised, when it is ready."""

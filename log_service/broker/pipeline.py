@@ -66,7 +66,7 @@ class Pipeline:
         self._apis = {key: api for key, api in apis.items() if side in api.sides}
         self._routes: dict[ApiKey, Route] = {}
         self._repeated_produces = RepeatedProduces()
-        self._large_requests = LargeRequests(self._answer, node.run_in_pool, self._now_ns)
+        self._large_requests = LargeRequests(self._answer, node.run_in_pool)
 
     def __repr__(self) -> str:
         return f"<Pipeline {self._side.value} apis={len(self._apis)}>"
@@ -170,13 +170,19 @@ class Pipeline:
     def _begin_large(self, call: Call, frame: memoryview, body: int, started_ns: int) -> Response:
         if self.quotas is not None:
             call.account = self.quotas.account_of(call, len(frame), started_ns)
+        if call.account is not None:
+            call.account.set_aside()
         return self._respond_later(call.route.meter, call.version, self._large_requests.begin(call, frame, body), started_ns)
 
     def _handle(self, call: Call, size_bytes: int, started_ns: int) -> Reply:
         """Find the quota of a request, authorize it and handle it."""
         if self.quotas is not None:
             call.account = self.quotas.account_of(call, size_bytes, started_ns)
-        return self._answer(call)
+        try:
+            return self._answer(call)
+        except Exception:
+            call.charge(None)  # its connection closes, and its client comes back with another one
+            raise
 
     def _answer(self, call: Call) -> Reply:
         """Authorize a request and handle it. A refusal becomes the error response of the API."""

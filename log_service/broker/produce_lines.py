@@ -38,9 +38,11 @@ MAX_LEFT_BYTES = 16 << 20
 class Standing:
     """A request in a line.
 
-    ``work`` appends it and completes ``deferred``. It checks ``is_dropped`` between its steps.
+    ``work`` appends it and completes ``deferred``. It checks ``is_dropped`` between its steps, and
+    counts their time for ``call``.
     """
 
+    call: Call
     deferred: Deferred
     held_bytes: int
     outlives_client: bool
@@ -68,7 +70,7 @@ class ProduceLines:
         """Do ``work`` in its turn, and keep the records of the request until then."""
         deferred = call.defer()
         held_bytes = keep_records(call.connection, request)
-        standing = Standing(deferred, held_bytes, outlives_client, work)
+        standing = Standing(call, deferred, held_bytes, outlives_client, work)
         deferred.response.held_bytes = held_bytes
         deferred.on_discard(partial(self._leave, standing))
         line = self._lines.get(call.connection.connection_id)
@@ -90,7 +92,8 @@ class ProduceLines:
             async with self._turn:
                 if standing.is_dropped:
                     return None
-                found = await run_in_pool(partial(_take_step, steps))
+                with standing.call.counted():
+                    found = await run_in_pool(partial(_take_step, steps))
             if found is not None:
                 return found
 

@@ -5,7 +5,11 @@ by its own, every request by its handler's time, whether it was refused or not. 
 first, and then reads nothing more from the connection for the larger of the two pauses (KIP-219). A
 fetch that has to pause gets no records, and they are not counted, because its client comes back for
 them. Followers and the nodes' own requests are free, and so is the time of a produce request
-without a response.
+without a response that is handled at once.
+
+The time of a request is that of its handler, and of all work for it after that, on the event loop
+and in the pool. It is charged with the response, or when the request fails or its client leaves.
+Work after that is charged as it is done.
 
 A pause for request time holds for all connections that share the quota. A request on another one of
 them is delayed before it is decoded. In Apache Kafka each connection pauses for itself, for a
@@ -16,7 +20,8 @@ If no quota of a counted kind is set, the pipelines have no quotas object and th
 does nothing for them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, final
 
 from log_service.broker.call import Api, Call, QuotaKind, Quotas, Side
@@ -151,7 +156,19 @@ def _is_between_nodes(call: Call) -> bool:
 class ClientAccount:
     """The account of one request of a client with quotas."""
 
-    __slots__ = ("_began_ns", "_fetch", "_handled_ns", "_kind", "_pause_ms", "_produce", "_quotas", "_request", "_request_bytes")
+    __slots__ = (
+        "_began_ns",
+        "_counting",
+        "_fetch",
+        "_handled_ns",
+        "_kind",
+        "_noted_ns",
+        "_pause_ms",
+        "_produce",
+        "_quotas",
+        "_request",
+        "_request_bytes",
+    )
 
     def __init__(
         self, quotas: ClientQuotas, kind: QuotaKind, limits: tuple[Limit | None, ...], request_bytes: int, started_ns: int
@@ -161,7 +178,9 @@ class ClientAccount:
         self._produce, self._fetch, self._request = limits
         self._request_bytes = request_bytes
         self._began_ns = started_ns
-        self._handled_ns: int | None = None
+        self._handled_ns: int | None = None  # None while the handler runs, whose time is counted as a whole
+        self._counting = 0  # blocks of ``counted`` that are entered
+        self._noted_ns = started_ns  # until when their time is noted
         self._pause_ms: int | None = None
 
     @property
@@ -172,12 +191,37 @@ class ClientAccount:
         """
         return None if self._fetch is None else int(self._fetch.bound * self._quotas.windows.burst_s)
 
-    def set_aside(self, spent_ns: int | None = None) -> None:
+    def set_aside(self) -> None:
         """Note that the handler is done and the response comes later.
 
         Waiting costs no time of the node.
         """
-        self._handled_ns = self._spent_ns() if spent_ns is None else spent_ns
+        self._handled_ns = self._spent_ns()
+        self._noted_ns = self._began_ns + self._handled_ns
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the time within, once the handler is done. Blocks may overlap."""
+        if not self._counting:
+            self._noted_ns = self._quotas.clock.monotonic_ns()
+        self._counting += 1
+        try:
+            yield
+        finally:
+            self._note_time()
+            self._counting -= 1
+
+    def _note_time(self) -> None:
+        """Add the time since the last note to the cost of the request, or charge it after that."""
+        now_ns = self._quotas.clock.monotonic_ns()
+        passed_ns, self._noted_ns = now_ns - self._noted_ns, now_ns
+        if self._handled_ns is None:
+            return
+        if self._pause_ms is None:
+            self._handled_ns += passed_ns
+        elif self._request is not None and passed_ns:
+            limit = self._request
+            self._quotas.spent.charge(limit.share, passed_ns / NS_PER_PERCENT, limit.bound, self._quotas.clock.monotonic_ms())
 
     def must_pause(self, response_bytes: int) -> bool:
         """Count a fetch response before it is sent. Return whether the client must pause.
@@ -201,7 +245,7 @@ class ClientAccount:
             if is_produce and self._produce is not None:
                 share, bound = self._produce
                 found_ms = quotas.produced.charge(share, self._request_bytes, bound, now_ms)
-            is_time_free = is_produce and response is None
+            is_time_free = is_produce and response is None and self._handled_ns is None
             self._pause_ms = _settled(quotas.produced, found_ms, quotas.spent, 0 if is_time_free else self._charge_time(now_ms))
         return self._pause_ms
 
@@ -209,6 +253,8 @@ class ClientAccount:
         limit = self._request
         if limit is None:
             return 0
+        if self._counting:
+            self._note_time()
         spent_ns = self._spent_ns() if self._handled_ns is None else self._handled_ns
         return self._quotas.spent.charge(limit.share, spent_ns / NS_PER_PERCENT, limit.bound, now_ms)
 

@@ -46,11 +46,12 @@ def handle_describe_acls(node: QuorumNode, call: Call, request: DescribeAclsRequ
     """Respond with the ACLs that match a filter."""
     _check_numbers(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     _check_authorizer(node)
-    return call.run(_described(node, index_of(node.image()), request))
+    return call.run(_described(node, call, index_of(node.image()), request))
 
 
-async def _described(node: QuorumNode, index: AclIndex, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    return await node.run_in_pool(lambda: _describe(acl_filter(request).find(index)))  # type: ignore[arg-type]  # the same fields
+async def _described(node: QuorumNode, call: Call, index: AclIndex, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    with call.counted():
+        return await node.run_in_pool(lambda: _describe(acl_filter(request).find(index)))  # type: ignore[arg-type]  # the same fields
 
 
 def _describe(found: Iterable[Acl]) -> DescribeAclsResponse:

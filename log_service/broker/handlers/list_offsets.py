@@ -85,7 +85,10 @@ async def _find_later(node: Node, call: Call, request: ListOffsetsRequest, unset
         await node.replicas.syncs.settle_end(partition)
     response = ListOffsetsResponse()
     steps = _find_in_steps(node, call, request, response)
-    while await node.run_in_pool(partial(next, steps, False)):
+    is_unfinished = True
+    while is_unfinished:
+        with call.counted():
+            is_unfinished = await node.run_in_pool(partial(next, steps, False))
         await trio.lowlevel.checkpoint()
     return response
 

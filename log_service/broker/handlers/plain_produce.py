@@ -42,7 +42,8 @@ def append_later(node: Node, call: Call, request: ProduceRequest, appends: "Plai
 
     async def work(standing: Standing) -> None:
         if await appends.append_rest(standing):
-            reply = respond(node, call, request, appends.outcomes, standing.deferred, is_announced=True)
+            with call.counted():
+                reply = respond(node, call, request, appends.outcomes, standing.deferred, is_announced=True)
             if reply is NOTHING:
                 standing.deferred.complete_without_response()
             elif isinstance(reply, ProduceResponse):
@@ -90,8 +91,9 @@ class PlainAppends:
         allowance = Allowance()
         while not standing.is_dropped:
             before = self.done_count
-            is_all = self.append_some(TurnRoom())
-            self.announce()
+            with standing.call.counted():
+                is_all = self.append_some(TurnRoom())
+                self.announce()
             if is_all:
                 return True
             if self.done_count == before:  # the next one takes more than a turn

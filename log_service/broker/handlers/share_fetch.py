@@ -236,9 +236,15 @@ def _is_readable_still(fetch: _Fetch, key: ShareKey) -> bool:
 
 def _fetch_now(fetch: _Fetch) -> None:
     """Acquire the available records, or nothing if the client has gone."""
-    wanted, account, all_led = fetch.wanted, fetch.call.account, tuple(fetch.led.values())
     if fetch.deferred.response.is_done:
         return
+    with fetch.call.counted():
+        _acquire(fetch)
+    _maybe_respond(fetch)
+
+
+def _acquire(fetch: _Fetch) -> None:
+    wanted, account, all_led = fetch.wanted, fetch.call.account, tuple(fetch.led.values())
     _count(fetch, all_led)
     if wanted.max_records > 0 and wanted.max_bytes > 0 and _is_current(fetch):
         fetch.fetched = fetch_all(all_led, wanted, can_undo=account is not None)
@@ -250,7 +256,6 @@ def _fetch_now(fetch: _Fetch) -> None:
         fetch.is_paused = True
         for each in fetch.fetched:
             each.give_back()
-    _maybe_respond(fetch)
 
 
 def _count(fetch: _Fetch, all_led: tuple[LedSharePartition, ...]) -> None:

@@ -47,7 +47,8 @@ def handle_push_telemetry(node: Node, call: Call, request: PushTelemetryRequest)
     )
 
     async def taken() -> PushTelemetryResponse:
-        await node.telemetry.push(request.client_instance_id, call.client_id or "", call.connection, push, metrics)
+        with call.counted():
+            await node.telemetry.push(request.client_instance_id, call.client_id or "", call.connection, push, metrics)
         return PushTelemetryResponse()
 
     return call.run(taken())

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import trio
 
-from log_service.broker.call import NOTHING, Call, Deferred
+from log_service.broker.call import NOTHING, Call, Deferred, Nothing
 from log_service.broker.handlers.produce import (
     ACKS_NONE,
     UNITS_PER_BATCH,
@@ -181,7 +181,9 @@ class _Checks:
         allowance = Allowance()
         while not standing.is_dropped:
             left_count = len(self._left)
-            if self.check_some(TurnRoom()):
+            with standing.call.counted():
+                is_all = self.check_some(TurnRoom())
+            if is_all:
                 return True
             if len(self._left) < left_count:
                 await trio.lowlevel.checkpoint()
@@ -234,6 +236,16 @@ def _is_of_transaction(header: BatchHeader) -> bool:
 
 
 def _append(node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict) -> None:
+    """Append all partitions of a request, and respond now or later."""
+    with call.counted():
+        reply = _append_all(node, call, checked, deferred, verdict)
+    if reply is NOTHING:
+        deferred.complete_without_response()
+    elif reply is not deferred:
+        deferred.complete(reply)  # type: ignore[arg-type]  # the only message among the replies
+
+
+def _append_all(node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict) -> ProduceResponse | Deferred | Nothing:
     """Append all partitions of a request, except those that the coordinator refuses."""
     request: ProduceRequest = call.request
     asker = Asker.of_produce(call.version)
@@ -244,11 +256,7 @@ def _append(node: Node, call: Call, checked: Checked, deferred: Deferred, verdic
         (topic, [append_batch(appends, terms, topic, each.index, each.records, now_ms=now_ms, room=room) for each in topic.partition_data])
         for topic in request.topic_data
     ]
-    reply = respond(node, call, request, outcomes, deferred)
-    if reply is NOTHING:
-        deferred.complete_without_response()
-    elif reply is not deferred:
-        deferred.complete(reply)  # type: ignore[arg-type]  # the only message among the replies
+    return respond(node, call, request, outcomes, deferred)
 
 
 class _Appends:

@@ -1,5 +1,7 @@
 """An authorizer that lets nothing pass, and quotas by which every request has to pause."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 from log_service.broker.call import Api, Call
 from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode, KafkaError
@@ -44,8 +46,11 @@ class Account:
         self.request_bytes = request_bytes
         self.max_fetch_bytes = None
 
-    def set_aside(self, spent_ns: int | None = None) -> None:
+    def set_aside(self) -> None:
         """Time is not counted here."""
+
+    def counted(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def must_pause(self, response_bytes: int) -> bool:
         return False

@@ -9,6 +9,7 @@ from log_service.broker.call import Side
 from log_service.broker.pipeline import Pipeline
 from log_service.broker.registry import REGISTRY
 from log_service.common.access import ANONYMOUS
+from log_service.common.errors import ProtocolError
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages import alter_replica_log_dirs, describe_producers, elect_leaders
 from log_service.protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -203,6 +204,16 @@ def test_a_refused_request_of_every_api_is_charged_and_throttled(key: ApiKey) ->
         response = await node.ask(least_request(key), REGISTRY[key].spec.max_version)
         assert getattr(response, "throttle_time_ms", 3) == 3
         assert [charged for charged, _, _ in throttle.charged] == [key]
+
+    tell_handlers(story)
+
+
+def test_a_request_whose_failure_closes_its_connection_is_charged() -> None:
+    async def story(node: HandlerNode) -> None:
+        throttle = node.pipeline.quotas = Throttle(3)
+        with pytest.raises(ProtocolError):
+            await node.ask(produce_request("unknown", batch(b"v"), acks=0), 9)
+        assert [(key, response) for key, _, response in throttle.charged] == [(ApiKey.PRODUCE, None)]
 
     tell_handlers(story)
 

@@ -1,5 +1,6 @@
 """Which requests are charged to a quota: those of pipelines that are governed, and of APIs that are not free (KIP-13, KIP-124)."""
 
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -7,13 +8,15 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.broker.call import Side
+from log_service.broker.call import Call, Deferred, Side
 from log_service.broker.quotas import ClientQuotas
 from log_service.broker.registry import REGISTRY
-from log_service.common.access import AclOperation
+from log_service.common.access import AclOperation, Principal
+from log_service.common.errors import ProtocolError
 from log_service.config.views import QuotaWindows
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
+from log_service.network.server import ConnectionContext
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.fetch import FetchRequest, ReplicaState
 from log_service.protocol.messages.produce import ProduceResponse
@@ -83,6 +86,88 @@ def test_who_only_says_that_it_is_a_follower_is_charged(request_: FetchRequest, 
     call.access = SimpleNamespace(could_cluster=lambda operation: is_broker and operation is AclOperation.CLUSTER_ACTION)
     assert found.account_of(call, 10, 0) is not None
     assert found.is_free(call) is is_broker
+
+
+class Charges:
+    """The charges of request time that a client's quota took, in seconds."""
+
+    def __init__(self) -> None:
+        self.quotas = quotas_of(image_with(quota(1.0, "request_percentage", user="u")))
+        self.taken: list[float] = []
+        self.quotas.spent = cast("Any", SimpleNamespace(charge=self._charge))
+
+    def _charge(self, share: object, amount: float, bound: float, now_ms: int) -> int:
+        self.taken.append(round(amount / 100, 3))
+        return 0
+
+    def call(self, api: ApiKey) -> Call:
+        """A call whose handler took one second."""
+        route = call_of(api).route
+        connection = ConnectionContext(1, "host", "host", "LISTENER", principal=Principal("User", "u"))
+        call = Call(route, 1, 1, "c", connection, None, None)
+        call.account = self.quotas.account_of(call, 10, self.quotas.clock.monotonic_ns() - 1_000_000_000)
+        assert call.account is not None
+        call.account.set_aside()
+        return call
+
+
+def with_charges(story: Callable[[Charges], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await story(Charges())
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.PRODUCE])
+@pytest.mark.parametrize("end", ["fail", "complete_without_response", "discard"])
+def test_work_after_the_handler_is_charged_however_the_request_ends(end: str, api: ApiKey) -> None:
+    async def story(charges: Charges) -> None:
+        deferred = Deferred(call := charges.call(api))
+        with call.counted():
+            await trio.sleep(2)
+        await trio.sleep(10)
+        with call.counted():
+            await trio.sleep(3)
+            if end == "fail":
+                deferred.fail(ProtocolError("no"))
+            elif end == "discard":
+                deferred.response.discard()
+            else:
+                deferred.complete_without_response()
+            assert charges.taken == [6]
+            await trio.sleep(4)
+        with call.counted():
+            await trio.sleep(5)
+        assert charges.taken == [6, 4, 5], "what is done after the charge is charged as well"
+
+    with_charges(story)
+
+
+def test_turns_of_a_coroutine_are_charged_and_its_waits_are_not() -> None:
+    async def story(charges: Charges) -> None:
+        deferred = Deferred(call := charges.call(ApiKey.METADATA))
+        clock = cast("VirtualClock", charges.quotas.clock)
+        late_ns, now_ns = [0], clock.monotonic_ns
+        clock.monotonic_ns = lambda: now_ns() + late_ns[0]  # type: ignore[method-assign]
+
+        def work(seconds: int) -> None:
+            late_ns[0] += seconds * 1_000_000_000
+
+        async def waiting() -> Any:
+            work(2)
+            await trio.sleep(100)
+            with call.counted():
+                await trio.sleep(3)
+            with pytest.raises(trio.TooSlowError), trio.fail_after(1):
+                await trio.sleep(100)
+            work(4)
+            return "done"
+
+        assert await call.counting(waiting()) == "done"
+        deferred.fail(ProtocolError("no"))
+        assert charges.taken == [10]
+
+    with_charges(story)
 
 
 @pytest.mark.parametrize(

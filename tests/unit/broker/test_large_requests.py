@@ -78,16 +78,18 @@ async def until_done(pending: PendingResponse) -> list[Any]:
 @pytest.mark.parametrize(
     ("key", "version", "path"), {row[0]: row for row in LARGE}.values(), ids=lambda value: getattr(value, "name", None)
 )
-def test_a_request_of_too_many_elements_closes_its_connection(key: ApiKey, version: int, path: Path) -> None:
+def test_a_request_of_too_many_elements_is_charged_and_closes_its_connection(key: ApiKey, version: int, path: Path) -> None:
     api = REGISTRY[key]
     request = request_of(key, version, path, api.max_elements + 1)
 
     async def story(node: HandlerNode) -> None:
+        throttle = node.pipeline.quotas = Throttle(3)
         pending = node.pipeline.handle_frame(node.connection, _frame(key, version, request))
         assert isinstance(pending, PendingResponse)
         (chunk,) = await until_done(pending)
         with pytest.raises(OSError, match="the request failed"):
             chunk.read()
+        assert [(key, response) for key, _, response in throttle.charged] == [(key, None)]
 
     tell_handlers(story)
 

@@ -13,16 +13,20 @@ from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from log_service.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from log_service.records import checks
+from log_service.records.batch import HEADER, compute_crc, parse_header
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.rules import MAX_RECORD_ERRORS
 from log_service.records.validator import Allowance, validate_in_steps
 from tests.unit.broker.context import Story, batch, produce_request, tell
+from tests.unit.broker.quota_story import STORY, set_quotas
 
 TIME_MS = 1_700_000_000_000
 LARGE_COUNT = 70_000
+QUESTION = MetadataRequest(topics=[])
 
 
 def tiny_records(count: int = LARGE_COUNT, *, key: bytes | None = b"k", codec: Codec = Codec.NONE, **header: Any) -> bytes:
@@ -168,6 +172,59 @@ def test_a_transaction_with_a_large_batch_keeps_its_order() -> None:
             await client.send(sending, 12)
         answers = [(await client.receive()).responses[0].partition_responses[0] for _ in range(2)]
         assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0), (0, LARGE_COUNT)]
+        assert calls
+
+    with_pool_turns(story)
+
+
+def garbled(count: int = LARGE_COUNT) -> bytes:
+    """A batch as ``tiny_records`` makes it, whose last record is malformed."""
+    changed = bytearray(tiny_records(count))
+    changed[-1] ^= 1
+    HEADER.pack_into(changed, 0, *parse_header(changed)._replace(crc=compute_crc(changed)))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("content", "acks", "is_left"),
+    [
+        pytest.param(tiny_records(), -1, False, id="acknowledged"),
+        pytest.param(tiny_records(), 0, False, id="without a response"),
+        pytest.param(garbled(), 0, False, id="failed"),
+        pytest.param(tiny_records(), 0, True, id="without a response, and its client has left"),
+        pytest.param(tiny_records(), -1, True, id="dropped by its client"),
+    ],
+)
+def test_the_time_of_a_line_is_charged_however_the_request_ends(content: bytes, acks: int, *, is_left: bool) -> None:
+    """Only the handler's time was charged, which is over before the first record is checked."""
+
+    async def story(node: Story, calls: list[int]) -> None:
+        await node.create_topic("a")
+        await set_quotas(node, STORY, request_percentage=0.05)
+        client, other = await node.connect(), await node.connect()
+        await other.ask(QUESTION, 12)
+        await client.send(produce_request("a", content, acks=acks), 9)
+        await trio.sleep(0.02)
+        if is_left:
+            client.close()
+        elif acks:
+            assert (await client.receive()).throttle_time_ms == 1_000
+        await trio.sleep(0.3)
+        before = trio.current_time()
+        await other.ask(QUESTION, 12)
+        assert calls
+        assert trio.current_time() - before >= 0.5
+
+    with_pool_turns(story)
+
+
+def test_the_turns_of_lookups_by_time_are_charged() -> None:
+    async def story(node: Story, calls: list[int]) -> None:
+        await node.create_topic("a", partitions=5)
+        await set_quotas(node, STORY, request_percentage=0.05)
+        wanted = [ListOffsetsPartition(partition_index=index, timestamp=TIME_MS) for index in range(5)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=wanted)])
+        assert (await node.ask(request, 7)).throttle_time_ms == 1_000
         assert calls
 
     with_pool_turns(story)
