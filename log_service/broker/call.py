@@ -24,7 +24,7 @@ from types import coroutine
 from typing import Any, Protocol, final
 
 from log_service.broker.pieces import Levels
-from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission, Principal
+from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.caller import Caller
 from log_service.coordinator.request_context import RequestClient
@@ -311,10 +311,10 @@ class QuotaAccount(Protocol):
 class Quotas(Protocol):
     """Quotas of clients over time (KIP-13, KIP-124, KIP-219, KIP-599)."""
 
-    def put_off_ms(self, api: "Api", principal: Principal, client_id: str | None) -> int:
+    def put_off_ms(self, api: "Api", connection: ConnectionContext, client_id: str | None) -> int:
         """Return how long a request that is not decoded yet has to wait, in ms.
 
-        It waits because its client's quota is exhausted. 0 means not at all.
+        It waits because its client's quota is exhausted. 0 means not at all, or no longer.
         """
 
     def account_of(self, call: "Call", request_bytes: int, started_ns: int) -> QuotaAccount | None:

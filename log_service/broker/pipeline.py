@@ -145,9 +145,9 @@ class Pipeline:
     def _is_put_off(self, quotas: Quotas, call: Call) -> bool:
         """Whether a call has to wait because of its client's requests on other connections.
 
-        If so, mute this connection.
+        If so, mute this connection. The frame comes again after that, and may have to wait again.
         """
-        pause_ms = quotas.put_off_ms(call.route.api, call.connection.principal, call.client_id)
+        pause_ms = quotas.put_off_ms(call.route.api, call.connection, call.client_id)
         if pause_ms > 0:
             call.connection.mute(pause_ms)
         return pause_ms > 0

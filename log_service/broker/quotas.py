@@ -12,9 +12,10 @@ and in the pool. It is charged with the response, or when the request fails or i
 Work after that is charged as it is done.
 
 A pause for request time holds for all connections that share the quota. A request on another one of
-them is delayed before it is decoded. In Apache Kafka each connection pauses for itself, for a
-window at most. There a client with a hundred connections has a hundred times its share. Pauses for
-bytes have no such bound, and stay each connection's own.
+them is delayed before it is decoded. It is let through after the pause, which others may have
+prolonged meanwhile, but after ``MAX_PUT_OFF_MS`` at the latest. In Apache Kafka each connection
+pauses for itself, for a window at most. There a client with a hundred connections has a hundred
+times its share. Pauses for bytes have no such bound, and stay each connection's own.
 
 If no quota of a counted kind is set, the pipelines have no quotas object and the path of a request
 does nothing for them.
@@ -25,13 +26,14 @@ from contextlib import contextmanager
 from typing import Protocol, final
 
 from log_service.broker.call import Api, Call, QuotaKind, Quotas, Side
-from log_service.common.access import AclOperation, Principal
+from log_service.common.access import AclOperation
 from log_service.common.addresses import plain_address
 from log_service.common.env import Clock
 from log_service.config.views import QuotaWindows
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.network.budget import ServerBudget
+from log_service.network.responses import ConnectionContext
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message
 from log_service.quota.entities import ANY_IP, CLIENT_KEYS, IP, Client, KnownLimits, Limit, QuotaKey, has_any
@@ -46,6 +48,31 @@ NEVER_PUT_OFF = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.API_VERSIONS
 
 Fetches get no records instead, and may be followers'. The others come before authentication.
 """
+
+MAX_PUT_OFF_MS = 25_000
+"""The longest time that a request waits because others use up its quota.
+
+It is below the 30 s after which clients give a request up. A share with more connections than it
+has seconds gets more than its quota, because the wait of each is over in time.
+"""
+MAX_MEMBER_PUT_OFF_MS = 3_000
+"""The same for requests of group members, which must be heard within ``group.min.session.timeout.ms``."""
+OF_MEMBERS = frozenset(
+    {
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+    }
+)
+"""Requests that members send to their coordinator on one connection, where heartbeats wait for the others."""
+SPREAD = 20
+"""Requests that were put off wake within a twentieth of the pause, those that have waited longest first."""
 
 
 class Governed(Protocol):
@@ -101,20 +128,34 @@ class ClientQuotas:
         for pipeline in pipelines:
             pipeline.quotas = in_force
 
-    def put_off_ms(self, api: Api, principal: Principal, client_id: str | None) -> int:
+    def put_off_ms(self, api: Api, connection: ConnectionContext, client_id: str | None) -> int:
         """Return how long a request has to wait for the pause of its request time quota, in ms.
 
-        All clients that share the quota pause. 0 means not at all.
+        All clients that share the quota pause. 0 means not at all, or no longer.
         """
         if api.quota is QuotaKind.NONE or api.key in NEVER_PUT_OFF:
             return 0
-        limit = self._limits.of(Client(principal.name, client_id or ""))[REQUEST]
-        if limit is None:
-            return 0
-        left_ms = self.spent.pause_left_ms(limit.share, self.clock.monotonic_ms())
-        if left_ms:
-            self.spent.note_pause(left_ms)
-        return left_ms
+        limit = self._limits.of(Client(connection.principal.name, client_id or ""))[REQUEST]
+        wait_ms = 0 if limit is None else self._wait_ms(api.key, limit.share, connection)
+        if wait_ms:
+            self.spent.note_pause(wait_ms)
+        else:
+            connection.put_off_since_ms = None
+        return wait_ms
+
+    def _wait_ms(self, key: ApiKey, share: object, connection: ConnectionContext) -> int:
+        """Return how long the next request of a connection waits for others of its share."""
+        now_ms, since_ms = self.clock.monotonic_ms(), connection.put_off_since_ms
+        pause_ms = self.spent.pause_left_ms(share, now_ms)
+        if since_ms is None:
+            since_ms = connection.put_off_since_ms = now_ms
+            if not pause_ms:
+                return self.spent.claim_left_ms(share, now_ms)
+        most_ms = MAX_MEMBER_PUT_OFF_MS if key in OF_MEMBERS else MAX_PUT_OFF_MS
+        room_ms = max(since_ms + most_ms - now_ms, 0)
+        wait_ms = min(pause_ms + pause_ms * room_ms // (most_ms * SPREAD), room_ms)
+        self.spent.claim(share, now_ms + wait_ms)
+        return wait_ms
 
     def is_free(self, call: Call) -> bool:
         """Whether a request comes from a follower, or is for the metadata log.

@@ -49,6 +49,8 @@ class ConnectionContext:
     """Name and version of the client, or None until it sends them."""
     muted_until_s: float = 0.0
     """Time at which frames are handled again, in trio's time; 0 is now."""
+    put_off_since_ms: int | None = None
+    """When its next frame was put off for the first time, in monotonic ms; None if it was not."""
     is_finished: bool = False
     """Whether no further frame is handled. The connection closes once all responses are sent."""
     max_frame_bytes: int | None = None

@@ -45,6 +45,7 @@ class SampledRate:
         "_others_total",
         "_samples",
         "_windows",
+        "claimed_until_ms",
         "last_ms",
         "paused_until_ms",
     )
@@ -57,6 +58,8 @@ class SampledRate:
         """When something was counted last."""
         self.paused_until_ms = now_ms
         """Until when nothing more may be asked for by those who share this."""
+        self.claimed_until_ms = now_ms
+        """Until when requests come again that had to wait for the end of a pause."""
         self._others_total = 0.0
         """What all samples but the current one hold."""
         self._oldest_ms = now_ms
@@ -184,6 +187,17 @@ class Meters:
         """
         known = self._rates.get(share)
         return 0 if known is None else max(0, known[0].paused_until_ms - now_ms)
+
+    def claim(self, share: object, until_ms: int) -> None:
+        """Note that a request that had to wait comes again by then. New requests wait behind it."""
+        known = self._rates.get(share)
+        if known is not None:
+            known[0].claimed_until_ms = max(known[0].claimed_until_ms, until_ms)
+
+    def claim_left_ms(self, share: object, now_ms: int) -> int:
+        """Return how many milliseconds are left until the requests that had to wait have come again."""
+        known = self._rates.get(share)
+        return 0 if known is None else max(0, known[0].claimed_until_ms - now_ms)
 
     def take_back(self, share: object, amount: float, now_ms: int) -> None:
         """Count an amount as never asked for."""

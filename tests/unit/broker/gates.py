@@ -3,8 +3,8 @@
 from contextlib import AbstractContextManager, nullcontext
 
 from log_service.broker.call import Api, Call
-from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.network.server import ConnectionContext
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message
 
@@ -29,7 +29,7 @@ class Throttle:
         self.pause_ms = pause_ms
         self.charged: list[tuple[ApiKey, int, Message | None]] = []
 
-    def put_off_ms(self, api: Api, principal: Principal, client_id: str | None) -> int:
+    def put_off_ms(self, api: Api, connection: ConnectionContext, client_id: str | None) -> int:
         return 0
 
     def is_free(self, call: Call) -> bool:

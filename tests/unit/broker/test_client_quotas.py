@@ -8,7 +8,7 @@ import trio
 
 from log_service.broker.call import Call
 from log_service.broker.metrics.quotas import MAX_SHOWN_COUNT, quota_families
-from log_service.broker.quotas import AddressRates, ClientQuotas
+from log_service.broker.quotas import MAX_MEMBER_PUT_OFF_MS, MAX_PUT_OFF_MS, AddressRates, ClientQuotas
 from log_service.common.errors import ErrorCode
 from log_service.config.views import QuotaWindows
 from log_service.metrics.exposition import rendered
@@ -19,6 +19,7 @@ from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import FetchRequest
+from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.quota.entities import QuotaKey
 from log_service.quota.windows import Meters
@@ -285,6 +286,45 @@ def test_however_many_connections_share_a_quota_of_request_time_they_get_what_on
                 for _ in range(connection_count):
                     nursery.start_soon(ask)
         assert 90 <= answered_count <= 105
+
+    tell(story)
+
+
+async def longest_wait(node: Story, request: Any, version: int) -> float:
+    """Return the longest time for an answer while sixty connections use up the quota that they share, in seconds."""
+    await set_quotas(node, STORY, request_percentage=1)
+    spend(node, 50)
+    waits: list[float] = []
+
+    async def ask_on() -> None:
+        client = await node.connect()
+        while True:
+            await answered_at(client)
+
+    with trio.move_on_after(200):
+        async with trio.open_nursery() as nursery:
+            for _ in range(60):
+                nursery.start_soon(ask_on)
+            while True:
+                began = trio.current_time()
+                waits.append(await answered_at(node.client, request, version) - began)
+    assert waits
+    return max(waits)
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "bound_ms"),
+    [
+        pytest.param(QUESTION, 12, MAX_PUT_OFF_MS, id="any request"),
+        pytest.param(HeartbeatRequest(group_id="g", member_id="m"), 4, MAX_MEMBER_PUT_OFF_MS, id="of a member"),
+    ],
+)
+def test_no_request_waits_for_others_of_its_share_without_a_bound(request_: Any, version: int, bound_ms: int) -> None:
+    """Each request that was let through prolonged the pause: heartbeats came too late, and members were thrown out of their groups."""
+    window_ms = 1_000  # the pause of the connection itself
+
+    async def story(node: Story) -> None:
+        assert await longest_wait(node, request_, version) <= (bound_ms + window_ms) / 1_000 + 0.01
 
     tell(story)
 
