@@ -25,6 +25,7 @@ from typing import Any, Protocol, final
 
 from log_service.broker.pieces import Levels
 from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission
+from log_service.common.env import RunInPool
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.caller import Caller
 from log_service.coordinator.request_context import RequestClient
@@ -389,6 +390,16 @@ class Call:
         if self.account is not None:
             self.charge(response)
         frame: list[Any] = encode_response(self.route.api.key, self.version, self.correlation_id, response)
+        return frame
+
+    async def respond_in_pool(self, response: Message, run_in_pool: RunInPool) -> list[Chunk]:
+        """Charge the request, and return the frame of its response, encoded in the pool."""
+        if self.amend is not None:
+            response = self.amend(response)
+        self.charge(response)
+        encode = partial(encode_response, self.route.api.key, self.version, self.correlation_id, response)
+        with self.counted():
+            frame: list[Any] = await run_in_pool(encode)
         return frame
 
     def charge(self, response: Message | None) -> None:

@@ -12,7 +12,6 @@ before. The request's frame is held until its whole response is complete.
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import trio
 
@@ -22,7 +21,6 @@ from log_service.common.env import RunInPool
 from log_service.common.errors import KafkaError
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import decode
-from log_service.protocol.frames import encode_response
 from log_service.protocol.schema import Message
 
 FEW_ELEMENTS = 500
@@ -138,15 +136,11 @@ class LargeRequests:
         elif isinstance(reply, list):
             work.deferred.complete_encoded(reply)
         else:
-            work.deferred.complete(reply)
+            with trio.CancelScope(shield=True):  # the response may hold slices of files, which are released once it is complete
+                await self._encode(work, reply)
 
     async def _encode(self, work: "_Work", response: Message) -> None:
-        call = work.call
-        call.charge(response)
-        encode = partial(encode_response, call.route.api.key, call.version, call.correlation_id, response)
-        with call.counted():
-            frame: list[Any] = await self._run_in_pool(encode)
-        work.deferred.complete_encoded(frame)
+        work.deferred.complete_encoded(await work.call.respond_in_pool(response, self._run_in_pool))
 
 
 class _Work:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+import trio
+
 from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.end_offsets import EndOffsets
@@ -81,6 +83,8 @@ class Node(QuorumNode):
     telemetry: ClientTelemetry
     lost_brokers: LostBrokers
     produce_lines: ProduceLines = field(default_factory=ProduceLines)
+    fetch_turn: trio.Lock = field(default_factory=trio.Lock)
+    """The turn of one of the fetches that read very many partitions."""
     judges: Sequence[ChangeJudge] = ()
     """Validators of changes of this broker's certificates and users.
 

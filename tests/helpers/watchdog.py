@@ -6,6 +6,9 @@ from typing import Any, Self
 
 import trio
 
+MOST_CALLS = 80_000
+"""As many calls may one step of a task take: 13 ms."""
+
 
 class Watchdog(trio.abc.Instrument):
     """Counts the calls of each step of each task while it is entered. ``most`` is the largest number.
