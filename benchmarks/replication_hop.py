@@ -20,13 +20,13 @@ from uuid import UUID
 import trio
 
 from benchmarks.broker_process import free_port
-from log_service.broker.call import Side
 from log_service.broker.env import real_env
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.node import Node
-from log_service.broker.pipeline import Pipeline, new_meters
-from log_service.broker.produce_lines import ProduceLines
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
+from log_service.broker.requests.pipeline import Pipeline, new_meters
+from log_service.broker.requests.produce_lines import ProduceLines
 from log_service.broker.timer_task import TimerTask
 from log_service.common.timers import TimerQueue
 from log_service.common.types import NodeId

@@ -268,7 +268,7 @@ OWNED_STATE = frozenset(
 
 OTHERS_STATE: dict[tuple[str, str], str] = {
     ("log_service/raft/replica.py", "self.effects.high_watermark"): "the replica puts the effects of its step together",
-    ("log_service/broker/handlers/produce.py", "result.log_start_offset"): "a part of the response, which this file has just made",
+    ("log_service/broker/handlers/produce/produce.py", "result.log_start_offset"): "a part of the response, which this file has just made",
     ("log_service/client/producer/accumulator.py", "batch.is_closed"): "batches are the accumulator's to fill, one record at a time",
     ("log_service/client/producer/accumulator.py", "queue.waiting[-1].is_closed"): "batches are the accumulator's to fill",
     (

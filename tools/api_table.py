@@ -6,8 +6,8 @@ Decides the table's shape; everything in it is a row of the registry. A test hol
 from collections.abc import Iterator
 from pathlib import Path
 
-from log_service.broker.call import Api, QuotaKind, Side
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Api, QuotaKind, Side
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
 BEGIN = "<!-- The table is written by `python -m tools.api_table`. -->\n"

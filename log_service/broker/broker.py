@@ -21,19 +21,19 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from log_service.broker.call import Side
-from log_service.broker.first_logins import lockout_warning
 from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle, ControllerWatch
 from log_service.broker.listeners import ListenerGroup
 from log_service.broker.live import LiveSettings
+from log_service.broker.logins.first_users import lockout_warning
 from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.node import QuorumNode
 from log_service.broker.one_error import one_error
 from log_service.broker.peers import Peers
-from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.protection import Protection
 from log_service.broker.quotas import ClientQuotas
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
+from log_service.broker.requests.pipeline import Pipeline, new_meters
 from log_service.broker.rooms import NodeFoundation, Rooms, build_rooms, new_controller, new_raft, quorum_node
 from log_service.broker.timer_task import TimerTask
 from log_service.broker.warm_up import warm_up
@@ -54,7 +54,7 @@ from log_service.storage.log_manager import LogManager
 if TYPE_CHECKING:
     from log_service.broker.authorization.audit_trail import AuditTrail
     from log_service.broker.authorization.node_authorizer import NodeAuthorizer
-    from log_service.broker.logins import NodeLogins
+    from log_service.broker.logins.offered import NodeLogins
 
 DRAIN_DEADLINE_MS = 5_000
 HAND_OVER_DEADLINE_MS = 2_000
@@ -496,7 +496,7 @@ class Broker:
         config = self._config
         if not any(listener.security.sasl for listener in (*config.listeners, *config.controller_listeners)):
             return None
-        from log_service.broker.logins import NodeLogins  # noqa: PLC0415 - a node without logins does not import them
+        from log_service.broker.logins.offered import NodeLogins  # noqa: PLC0415 - a node without logins does not import them
 
         return NodeLogins(self.env, config, lambda: self._loader.image)
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-from log_service.broker.transaction_verifier import TransactionVerifier
+from log_service.broker.transactions.verifier import TransactionVerifier
 from log_service.common.env import Files
 from log_service.config.dynamic_broker_config import dynamic_broker_config, is_value
 from log_service.config.dynamic_keys import counts_from_file_alone

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import trio
 
-from log_service.broker.call import Call, Deferred, StartTask
+from log_service.broker.requests.call import Call, Deferred, StartTask
 from log_service.common.env import NodeEnv
 from log_service.common.timers import TimerQueue
 from log_service.common.types import BrokerEpoch, NodeId

@@ -11,17 +11,17 @@ from typing import Protocol
 
 import trio
 
-from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
-from log_service.broker.produce_lines import ProduceLines
 from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.requests.produce_lines import ProduceLines
 from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
-from log_service.broker.streams_topics import StreamsTopicCreation
-from log_service.broker.transaction_verifier import TransactionVerifier
+from log_service.broker.topic_creation.automatic import TopicCreation
+from log_service.broker.topic_creation.streams import StreamsTopicCreation
+from log_service.broker.transactions.verifier import TransactionVerifier
 from log_service.common.env import Clock, RunInPool
 from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, final
 
-from log_service.broker.call import Api, Call, QuotaKind, Quotas, Side
+from log_service.broker.requests.call import Api, Call, QuotaKind, Quotas, Side
 from log_service.common.access import AclOperation
 from log_service.common.addresses import plain_address
 from log_service.common.env import Clock

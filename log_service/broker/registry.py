@@ -18,14 +18,14 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from log_service.broker.call import Api, Call, Echo, Handler, QuotaKind, Refusable, Reply, Side
-from log_service.broker.echo import AT_TOP, ItemEcho, echoing
-from log_service.broker.handlers.fetch import handle_fetch
+from log_service.broker.handlers.fetch.fetch import handle_fetch
 from log_service.broker.handlers.metadata import handle_metadata
-from log_service.broker.handlers.plain_produce import handle_produce
-from log_service.broker.handlers.produce import refuse_produce
+from log_service.broker.handlers.produce.plain import handle_produce
+from log_service.broker.handlers.produce.produce import refuse_produce
 from log_service.broker.node import QuorumNode
-from log_service.broker.pieces import Items, Levels
+from log_service.broker.requests.call import Api, Call, Echo, Handler, QuotaKind, Refusable, Reply, Side
+from log_service.broker.requests.echo import AT_TOP, ItemEcho, echoing
+from log_service.broker.requests.pieces import Items, Levels
 from log_service.common.access import AclOperation, AclResource, Permission
 from log_service.common.errors import KafkaError
 from log_service.protocol.api_versions import ApiKey

@@ -12,16 +12,13 @@ from uuid import UUID
 
 import trio
 
-from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.coordinator_leadership import Coordinated, CoordinatorLeadership
-from log_service.broker.declared_topics import declared_topics
 from log_service.broker.directory_reports import DirectoryReports
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
 from log_service.broker.lost_brokers import LostBrokers
-from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.node import Node, QuorumNode
 from log_service.broker.peers import Peers
 from log_service.broker.producer_ids import ProducerIds
@@ -32,8 +29,11 @@ from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
 from log_service.broker.share.start_offsets import StartOffsets
 from log_service.broker.share.state_requests import ShareStateRequests
-from log_service.broker.streams_topics import StreamsTopicCreation
-from log_service.broker.transaction_verifier import TransactionVerifier
+from log_service.broker.topic_creation.automatic import TopicCreation
+from log_service.broker.topic_creation.declared import declared_topics
+from log_service.broker.topic_creation.streams import StreamsTopicCreation
+from log_service.broker.transactions.marker_sender import MarkerSender
+from log_service.broker.transactions.verifier import TransactionVerifier
 from log_service.common.env import NodeEnv
 from log_service.common.errors import KafkaError
 from log_service.common.features import TRANSACTION_VERSION
@@ -66,8 +66,8 @@ from log_service.storage.rivals import FoundLog
 
 if TYPE_CHECKING:
     from log_service.broker.certificates import Certificates
-    from log_service.broker.logins import NodeLogins
-    from log_service.broker.marker_writer import OnResponse
+    from log_service.broker.logins.offered import NodeLogins
+    from log_service.broker.transactions.marker_writer import OnResponse
     from log_service.common.access import Admission
     from log_service.controller.caller import Caller
     from log_service.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -521,7 +521,7 @@ def _new_transactions(
     env, config = foundation.env, foundation.config
 
     def write_here(request: "WriteTxnMarkersRequest", on_response: "OnResponse") -> None:
-        from log_service.broker.marker_writer import REQUEST_TIMEOUT_MS, write_markers  # noqa: PLC0415 - few nodes need it
+        from log_service.broker.transactions.marker_writer import REQUEST_TIMEOUT_MS, write_markers  # noqa: PLC0415 - few nodes need it
 
         write_markers(replicas, groups, request, on_response, env.clock.monotonic_ms() + REQUEST_TIMEOUT_MS)
 

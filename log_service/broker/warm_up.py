@@ -14,8 +14,8 @@ from functools import partial
 import trio
 import trio.lowlevel
 
-from log_service.broker.call import Api
 from log_service.broker.registry import OnDemand
+from log_service.broker.requests.call import Api
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import decoder, encoder
 from log_service.records.checks import checks_at_once

@@ -69,7 +69,7 @@ def format_(
       tidelog storage format -t $id -c node1.properties      (and so on each node)
     """
     from log_service.broker.env import real_env  # noqa: PLC0415 - the other commands need no node
-    from log_service.broker.first_logins import lockout_warning  # noqa: PLC0415 - as above
+    from log_service.broker.logins.first_users import lockout_warning  # noqa: PLC0415 - as above
     from log_service.broker.storage_format import FormatOptions, format_node  # noqa: PLC0415 - as above
     from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - as above
 

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from log_service.broker.call import Side
+from log_service.broker.requests.call import Side
 from log_service.protocol.api_versions import KNOWN, ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import parse_response_header

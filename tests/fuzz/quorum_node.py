@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from log_service.broker.call import Side
+from log_service.broker.requests.call import Side
 from log_service.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from tests.fuzz import process_node
 from tests.helpers.ports import free_ports

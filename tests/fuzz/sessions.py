@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
 from log_service.protocol.api_versions import ApiKey, ApiSpec, request_class
 from log_service.protocol.frames import RequestHeader, encode_request
 from tests.fuzz.mutations import mutate

@@ -18,21 +18,21 @@ from typing import Any, cast
 
 import trio
 
-from log_service.broker.auto_creation import TopicCreation
-from log_service.broker.call import Side
 from log_service.broker.client_telemetry import ClientTelemetry
-from log_service.broker.declared_topics import Declared, declared_topics
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.node import Node
-from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
+from log_service.broker.requests.pipeline import Pipeline, new_meters
 from log_service.broker.share.group_settings import ShareGroupSettings
 from log_service.broker.share.shares import Shares
 from log_service.broker.share.start_offsets import StartOffsets
-from log_service.broker.streams_topics import StreamsTopicCreation
-from log_service.broker.transaction_verifier import TransactionVerifier
+from log_service.broker.topic_creation.automatic import TopicCreation
+from log_service.broker.topic_creation.declared import Declared, declared_topics
+from log_service.broker.topic_creation.streams import StreamsTopicCreation
+from log_service.broker.transactions.verifier import TransactionVerifier
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, NodeId, TopicId
 from log_service.config.server import parse_server_properties

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from log_service.broker.call import Side as NodeSide
+from log_service.broker.requests.call import Side as NodeSide
 from log_service.common.access import AclResource
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages import (

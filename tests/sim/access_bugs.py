@@ -14,13 +14,13 @@ from typing import Any
 from log_service.broker.authorization import group_gates, node_authorizer, transaction_gates
 from log_service.broker.authorization.gates import GATES, Gates
 from log_service.broker.authorization.node_authorizer import NodeAuthorizer
-from log_service.broker.call import Call
 from log_service.broker.cluster_view import GROUP_OPERATIONS
 from log_service.broker.fetch_session import FetchTarget
-from log_service.broker.handlers import fetch
-from log_service.broker.handlers.repeated_produce import RepeatedCall
-from log_service.broker.logins import ScramUsers
-from log_service.broker.token_logins import TokenLogins
+from log_service.broker.handlers.fetch import reads
+from log_service.broker.handlers.produce.repeated import RepeatedCall
+from log_service.broker.logins.offered import ScramUsers
+from log_service.broker.logins.tokens import TokenLogins
+from log_service.broker.requests.call import Call
 from log_service.common.access import Admission, Principal
 from log_service.controller.caller import Caller
 from log_service.protocol.api_versions import ApiKey
@@ -36,7 +36,7 @@ from tests.sim.bug_hunts import ClusterBug, hunt
 # The wrong decisions
 
 _authorize, _caller, _described = NodeAuthorizer.authorize, Call.caller, group_gates._described
-_is_readable, _find_user = fetch._is_readable, ScramUsers.find
+_is_readable, _find_user = reads._is_readable, ScramUsers.find
 _add_partitions, _after_login = transaction_gates.add_partitions_to_txn, LoginSession._after_login
 
 
@@ -122,13 +122,13 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="fetch by topic id is not authorized",
-        replacements=((fetch, "_is_readable", _ask_for_names_alone),),
+        replacements=((reads, "_is_readable", _ask_for_names_alone),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),
     ClusterBug(
         name="fetch session outlives an ACL",
-        replacements=((fetch, "_is_readable", _ask_once_in_a_session),),
+        replacements=((reads, "_is_readable", _ask_once_in_a_session),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),

@@ -14,7 +14,7 @@ from typing import Any, cast
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from log_service.broker.handlers import produce
+from log_service.broker.handlers.produce import produce
 from log_service.common.errors import KafkaError
 from log_service.controller.death_watch import DeathWatch
 from log_service.controller.rules import alter_partition

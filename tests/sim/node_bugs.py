@@ -14,8 +14,8 @@ from typing import Any
 from unittest import mock
 from weakref import WeakKeyDictionary
 
-from log_service.broker.handlers import produce
-from log_service.broker.handlers.fetch_reads import DelayedFetch, _Awaited
+from log_service.broker.handlers.fetch.reads import DelayedFetch, _Awaited
+from log_service.broker.handlers.produce import produce
 from log_service.client.admin import groups
 from log_service.client.consumer import commits
 from log_service.client.consumer.subscriptions import PartitionState, Subscriptions

@@ -18,8 +18,8 @@ from unittest import mock
 
 import trio
 
-from log_service.broker.call import Call, Deferred
-from log_service.broker.pipeline import Pipeline
+from log_service.broker.requests.call import Call, Deferred
+from log_service.broker.requests.pipeline import Pipeline
 from log_service.config.views import GroupConfig
 from log_service.controller.channel import DEFAULT_TIMEOUT_MS
 from log_service.protocol.api_versions import ApiKey

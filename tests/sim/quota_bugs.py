@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from log_service.broker.call import Call
 from log_service.broker.quotas import ClientAccount, ClientQuotas
+from log_service.broker.requests.call import Call
 from log_service.common.env import Clock
 from log_service.network.responses import ConnectionContext
 from log_service.quota import entities, windows

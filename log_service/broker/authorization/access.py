@@ -15,7 +15,7 @@ from logging import DEBUG
 from typing import Final
 
 from log_service.broker.authorization.decision_log import DecisionLog
-from log_service.broker.call import Api
+from log_service.broker.requests.call import Api
 from log_service.common.access import AclOperation, AclResource, Principal
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.security.acls.authorizer import AclAuthorizer, Rights

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from log_service.broker.authorization.access import CLUSTER, GROUP, TOPIC, Access, refusal
-from log_service.broker.call import Api
+from log_service.broker.requests.call import Api
 from log_service.common.access import AclOperation, AclResource, Admission
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicId

@@ -26,7 +26,7 @@ from log_service.broker.authorization.gate_shapes import (
 )
 from log_service.broker.cluster_view import OPERATIONS_ON_GROUPS
 from log_service.broker.handlers.find_coordinator import FIRST_VERSION_WITH_MANY_KEYS, GROUP_KEY_TYPE, SHARE_KEY_TYPE, TRANSACTION_KEY_TYPE
-from log_service.broker.handlers.streams_groups import fault_of_names, named_topics
+from log_service.broker.handlers.groups.streams import fault_of_names, named_topics
 from log_service.common.access import Admission
 from log_service.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,

@@ -17,9 +17,9 @@ from log_service.broker.authorization.access import TOPIC, Access
 from log_service.broker.authorization.decision_log import DecisionLog
 from log_service.broker.authorization.gate_shapes import WRITE, Gate, Question, no_gate
 from log_service.broker.authorization.gates import GATES
-from log_service.broker.call import Api, Call, Side
-from log_service.broker.handlers.repeated_produce import RepeatedCall
+from log_service.broker.handlers.produce.repeated import RepeatedCall
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Api, Call, Side
 from log_service.common.access import Admission, Principal
 from log_service.common.types import TopicId
 from log_service.config.views import AuditConfig, AuthorizerConfig, NodeConfig

@@ -19,7 +19,7 @@ from log_service.broker.authorization.gate_shapes import (
     on_named_topics,
     on_topics,
 )
-from log_service.broker.handlers.produce import ACKS_LEADER, ACKS_NONE, FIRST_VERSION_BY_ID
+from log_service.broker.handlers.produce.produce import ACKS_LEADER, ACKS_NONE, FIRST_VERSION_BY_ID
 from log_service.common.access import Admission
 from log_service.common.topic_names import topic_name_fault
 from log_service.protocol.messages.produce import ProduceRequest

@@ -14,8 +14,8 @@ Versions: 1 pattern types; 2 flexible; 3 the resource type of users. KIP-11, KIP
 
 from collections.abc import Iterable
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.node import QuorumNode
+from log_service.broker.requests.call import Call, Deferred
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.rules.acls import acl_filter, index_of
 from log_service.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse

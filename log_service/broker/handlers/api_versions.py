@@ -21,9 +21,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from log_service.broker.call import Call, Side
 from log_service.broker.node import Node
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Call, Side
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.protocol.api_versions import FORWARDABLE, KNOWN, ApiKey, ApiSpec

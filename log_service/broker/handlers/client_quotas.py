@@ -11,8 +11,8 @@ writes nothing.
 Versions: 1 flexible. KIP-546.
 """
 
-from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, Refusable
 from log_service.common.errors import KafkaError
 from log_service.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -21,9 +21,9 @@ notified. It serves no partition until its next start registers it again.
 KIP-631.
 """
 
-from log_service.broker.call import Call, Deferred, Side
 from log_service.broker.cluster_view import OPERATIONS_NOT_ASKED_FOR, broker_addresses, cluster_operations, told_controller
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, Side
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse

@@ -35,9 +35,9 @@ Versions: 0 client metrics subscriptions only (KIP-714); 1 types (KIP-1142).
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from log_service.broker.call import Call, Deferred, Side
 from log_service.broker.loggers import alter_loggers, describe_loggers
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, Side
 from log_service.common.access import AclOperation
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.repeated import repeated

@@ -14,8 +14,8 @@ Versions: 2 flexible; 3 the owner, and the requester beside it (KIP-373).
 
 from typing import Any
 
-from log_service.broker.call import Call, Deferred, ForwardedCall
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, ForwardedCall
 from log_service.common.access import ANONYMOUS, Access, AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.access import DelegationToken

@@ -9,9 +9,9 @@ compacted POLICY_VIOLATION, an internal topic INVALID_TOPIC_EXCEPTION.
 Versions: 2 flexible. KIP-107.
 """
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import is_internal
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.delete_records import (

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import trio
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import is_internal, offline_replicas, reached_leader, topic_operations
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
 from log_service.common.topic_names import topic_name_fault

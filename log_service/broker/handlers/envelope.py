@@ -11,8 +11,8 @@ that does not parse. If this node is not the active controller it is NOT_CONTROL
 inner response, so the sender looks for the active one.
 """
 
-from log_service.broker.call import Call, Deferred, Outer
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, Outer
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.channel import is_for_another
 from log_service.controller.envelope import host_of, principal_of

@@ -14,9 +14,9 @@ Other key types are INVALID_REQUEST, and share partitions before version 6.
 
 from functools import partial
 
-from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_address
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, Refusable
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, NodeId
 from log_service.coordinator.share_state_service import parse_coordinator_key

@@ -22,8 +22,8 @@ from typing import Any
 
 import trio
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH
 from log_service.protocol.messages.list_offsets import (

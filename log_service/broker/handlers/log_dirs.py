@@ -21,8 +21,8 @@ directories (KIP-1066).
 
 from collections.abc import Iterator, Mapping
 
-from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, Refusable
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.alter_replica_log_dirs import (

@@ -15,9 +15,9 @@ Versions: 1 adds compaction.
 
 from collections.abc import Iterator
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import is_internal
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult

@@ -14,8 +14,8 @@ directories (KIP-858); 2 cordoned ones (KIP-1066). 56: 3 in-sync replicas come w
 epochs (KIP-903). KIP-631, KIP-497, KIP-730, KIP-919.
 """
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.driver import ControllerDriver
 from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

@@ -34,7 +34,6 @@ begin with it.
 from collections.abc import Iterable
 from functools import partial
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import (
     OPERATIONS_NOT_ASKED_FOR,
     alive_replicas,
@@ -47,6 +46,7 @@ from log_service.broker.cluster_view import (
     topic_operations,
 )
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
 from log_service.common.topic_names import topic_name_fault

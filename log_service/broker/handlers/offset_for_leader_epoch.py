@@ -9,8 +9,8 @@ Versions: 2 current leader epoch (KIP-320); 3 replica id (-2: not a replica); 4 
 speaks 2 only.
 """
 
-from log_service.broker.call import Call
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call
 from log_service.common.errors import KafkaError
 from log_service.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,

@@ -17,8 +17,8 @@ with the moves under way, without unknown partitions.
 Versions: 45: 1 may forbid a new replication factor (INVALID_REPLICATION_FACTOR, KIP-860). KIP-455.
 """
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
 from log_service.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

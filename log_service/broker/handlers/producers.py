@@ -18,8 +18,8 @@ the partition is not served here, INVALID_TOPIC_EXCEPTION for names that no topi
 KIP-664.
 """
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from log_service.controller.rules.topic_names import validate_topic_name

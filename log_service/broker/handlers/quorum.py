@@ -19,8 +19,8 @@ Versions: 80: 1 may respond before the change is committed. KIP-853.
 
 from typing import TypeVar
 
-from log_service.broker.call import Call, Deferred, Side
 from log_service.broker.node import QuorumNode
+from log_service.broker.requests.call import Call, Deferred, Side
 from log_service.common.errors import ErrorCode
 from log_service.common.types import CLUSTER_METADATA_TOPIC
 from log_service.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse

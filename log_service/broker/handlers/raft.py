@@ -12,8 +12,8 @@ directory ids, addresses (KIP-853). 59: 1 directory ids, the leader's address (K
 KIP-630.
 """
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.node import QuorumNode
+from log_service.broker.requests.call import Call, Deferred
 from log_service.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from log_service.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from log_service.protocol.messages.fetch import FetchRequest

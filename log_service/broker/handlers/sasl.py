@@ -8,8 +8,8 @@ Versions: SaslHandshake 1 announces tokens in SaslAuthenticate (KIP-152). SaslAu
 lifetime (KIP-368); 2 flexible.
 """
 
-from log_service.broker.call import Call
 from log_service.broker.node import QuorumNode
+from log_service.broker.requests.call import Call
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

@@ -7,8 +7,8 @@ DUPLICATE_RESOURCE, one without a credential RESOURCE_NOT_FOUND. No client gets 
 AlterUserScramCredentials (51, version 0): the controller decides on each user by itself.
 """
 
-from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, Refusable
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.repeated import repeated
 from log_service.metadata.image import MetadataImage

@@ -10,8 +10,8 @@ Both are refused with THROTTLING_QUOTA_EXCEEDED if they come too early. ApiVersi
 if there is a metrics page.
 """
 
-from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
 from log_service.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,

@@ -22,8 +22,8 @@ decides and writes nothing.
 Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED (KIP-599). KIP-195.
 """
 
-from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, Refusable
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse

@@ -13,8 +13,8 @@ TRANSACTION_ABORTABLE; EndTxn 5: the producer's next epoch (KIP-890). ListTransa
 (KIP-994); 2 pattern (KIP-1152).
 """
 
-from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred, Refusable
 from log_service.common.errors import KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from log_service.coordinator.transaction_service import FIRST_ADD_VERSION_WITH_MANY

@@ -11,9 +11,9 @@ one producer are merged.
 Versions: 2 transaction version (KIP-1228). Version 1 stands for transactions of version 1.
 """
 
-from log_service.broker.call import Call, Deferred
-from log_service.broker.marker_writer import REQUEST_TIMEOUT_MS, write_markers
 from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
+from log_service.broker.transactions.marker_writer import REQUEST_TIMEOUT_MS, write_markers
 from log_service.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 

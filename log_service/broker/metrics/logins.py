@@ -14,7 +14,7 @@ from log_service.metrics.exposition import Family, Sample, labels
 from log_service.metrics.failure_counts import TLS, FailureCounts
 
 if TYPE_CHECKING:
-    from log_service.broker.login import LoginMeter
+    from log_service.broker.logins.login import LoginMeter
 
 PREFIX = "kafka_server_socket_server_metrics"
 FAILED = "failed_authentication"

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.metrics.authorizer import Decided
 from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.metrics.loop_turns import LoopTurns
 from log_service.broker.node import Node
 from log_service.broker.quotas import ClientQuotas
+from log_service.broker.transactions.marker_sender import MarkerSender
 from log_service.metrics.rate import RateWindow
 from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import Server
@@ -22,7 +22,7 @@ from log_service.raft.driver import RaftDriver
 from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from log_service.broker.login import LoginHandler
+    from log_service.broker.logins.login import LoginHandler
 
 
 @dataclass(slots=True, kw_only=True)

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from log_service.broker.call import StartTask
 from log_service.broker.leader_produce import produce_to_leader
 from log_service.broker.peers import destination_of
+from log_service.broker.requests.call import StartTask
 from log_service.broker.share.led_share_partition import OnDone, OnSafe
 from log_service.broker.share.letters import Letter, Origin, batch_of, grouped, letters_in
 from log_service.common.env import Clock, RunInPool

@@ -14,7 +14,7 @@ receives them.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from log_service.broker.call import Deferred
+from log_service.broker.requests.call import Deferred
 from log_service.broker.share.led_share_partition import LedSharePartition
 from log_service.broker.share.log_reads import ReadBatches, read_batches
 from log_service.common.env import FileSlice

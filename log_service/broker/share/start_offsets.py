@@ -8,7 +8,7 @@ is stored with the first write. A leader that comes before that looks anew, as i
 from collections.abc import Callable
 from functools import partial
 
-from log_service.broker.call import StartTask
+from log_service.broker.requests.call import StartTask
 from log_service.broker.share.group_settings import GroupShareSettings, OffsetReset
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import KafkaError

@@ -21,8 +21,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from log_service.broker.call import StartTask
 from log_service.broker.peers import destination_of
+from log_service.broker.requests.call import StartTask
 from log_service.broker.share.persister import OnDone, OnState
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError

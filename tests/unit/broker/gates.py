@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from log_service.broker.call import Api, Call
+from log_service.broker.requests.call import Api, Call
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.network.server import ConnectionContext
 from log_service.protocol.api_versions import ApiKey

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
 from log_service.protocol.api_versions import ApiKey, request_class
 from log_service.protocol.messages.describe_acls import DescribeAclsRequest
 from log_service.protocol.messages.produce import ProduceRequest

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.call import Side
-from log_service.broker.pipeline import Pipeline
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
+from log_service.broker.requests.pipeline import Pipeline
 from log_service.common.access import ANONYMOUS
 from log_service.common.errors import ProtocolError
 from log_service.protocol.api_versions import ApiKey

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.call import Call
 from log_service.broker.metrics.quotas import MAX_SHOWN_COUNT, quota_families
 from log_service.broker.quotas import MAX_MEMBER_PUT_OFF_MS, MAX_PUT_OFF_MS, AddressRates, ClientQuotas
+from log_service.broker.requests.call import Call
 from log_service.common.errors import ErrorCode
 from log_service.config.views import QuotaWindows
 from log_service.metrics.exposition import rendered

@@ -5,9 +5,9 @@ from uuid import UUID
 import pytest
 import trio
 
-from log_service.broker.call import Side
 from log_service.broker.handlers.api_versions import TELEMETRY
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
 from log_service.common.errors import ErrorCode
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

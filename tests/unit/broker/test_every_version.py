@@ -2,7 +2,7 @@
 
 import pytest
 
-from log_service.broker.call import Side
+from log_service.broker.requests.call import Side
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.metadata import MetadataRequest
 from tests.unit.broker.context import HOST, PORT, Story, batch, tell

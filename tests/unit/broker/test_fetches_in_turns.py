@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.broker.handlers import fetch_in_turns, fetch_reads
+from log_service.broker.handlers.fetch import in_turns, reads
 from log_service.network.responses import PendingResponse
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -22,8 +22,8 @@ COUNT = 5
 @pytest.fixture
 def few_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each partition take a turn of its own."""
-    monkeypatch.setattr(fetch_reads, "WORK_PER_TURN", 1)
-    monkeypatch.setattr(fetch_in_turns, "PARTITIONS_PER_TURN", 1)
+    monkeypatch.setattr(reads, "WORK_PER_TURN", 1)
+    monkeypatch.setattr(in_turns, "PARTITIONS_PER_TURN", 1)
 
 
 def request_of(offset: int, count: int = COUNT, **wanted: Any) -> FetchRequest:
@@ -38,7 +38,7 @@ def produced(count: int, *, first: int = 0) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="a", partition_data=data)])
 
 
-def values(response: Any) -> dict[int, list[bytes]]:
+def values(response: Any) -> dict[int, list[bytes | None]]:
     return {each.partition_index: values_of(each.records) for topic in response.responses for each in topic.partitions}
 
 
@@ -159,8 +159,8 @@ def test_a_fetch_of_very_many_partitions_with_records_does_not_hold_the_loop(iso
             finally:
                 watchdog.is_off = False
 
-        node.node.run_in_pool = run_uncounted  # type: ignore[assignment]
-        node.pipeline._large_requests._run_in_pool = run_uncounted  # type: ignore[assignment]
+        node.node.run_in_pool = run_uncounted
+        node.pipeline._large_requests._run_in_pool = run_uncounted
         with watchdog:
             pending = node.send(request_of(0, count, isolation_level=isolation_level), 12)
             assert isinstance(pending, PendingResponse)

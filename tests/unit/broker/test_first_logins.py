@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from log_service.broker.first_logins import lockout_warning
+from log_service.broker.logins.first_users import lockout_warning
 from log_service.cli.main import tidelog
 from log_service.config.authorizer_keys import STANDARD_AUTHORIZER
 from log_service.config.server import parse_server_properties

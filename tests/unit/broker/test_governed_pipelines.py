@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.broker.call import Call, Deferred, Side
 from log_service.broker.quotas import ClientQuotas
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Call, Deferred, Side
 from log_service.common.access import AclOperation, Principal
 from log_service.common.errors import ProtocolError
 from log_service.config.views import QuotaWindows

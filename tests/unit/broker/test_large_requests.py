@@ -7,12 +7,12 @@ import pytest
 import trio
 import trio.lowlevel
 
-from log_service.broker import pipeline
-from log_service.broker.call import Call, Side
-from log_service.broker.large_requests import FEW_ELEMENTS, PIECE_ELEMENTS
-from log_service.broker.pieces import weight_of
-from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests import pipeline
+from log_service.broker.requests.call import Call, Side
+from log_service.broker.requests.large import FEW_ELEMENTS, PIECE_ELEMENTS
+from log_service.broker.requests.pieces import weight_of
+from log_service.broker.requests.pipeline import Pipeline, new_meters
 from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.network.responses import PendingResponse

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.login import MAX_DELAYED_COUNT_OF_HOST, LoginQueue
+from log_service.broker.logins.login import MAX_DELAYED_COUNT_OF_HOST, LoginQueue
 from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode
 from log_service.protocol.frames import RequestHeader, encode_request

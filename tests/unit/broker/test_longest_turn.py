@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 import trio
 
-from log_service.broker.call import Side
-from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
+from log_service.broker.requests.pipeline import Pipeline, new_meters
 from log_service.network.responses import PendingResponse
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.frames import RequestHeader, encode_request

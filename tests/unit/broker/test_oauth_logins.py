@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.oauth_logins import OAuthOffer
+from log_service.broker.logins.oauth import OAuthOffer
 from log_service.common.errors import ConfigError
 from log_service.config.server import parse_server_properties
 from log_service.security.sasl.jaas import OAUTHBEARER_MODULE, parse_jaas

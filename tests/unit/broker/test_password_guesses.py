@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.login import MAX_DELAYED_COUNT_OF_HOST
+from log_service.broker.logins.login import MAX_DELAYED_COUNT_OF_HOST
 from log_service.common.errors import ErrorCode
 from log_service.common.guesses import FREE_GUESSES, MAX_STEP_MS, MAX_WAIT_MS
 from log_service.protocol.messages.metadata import MetadataRequest

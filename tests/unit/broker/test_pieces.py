@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_service.broker.pieces import Piece, join, split, weight_of
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.pieces import Piece, join, split, weight_of
 from log_service.common.errors import ErrorCode
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.offset_fetch import (

@@ -13,11 +13,11 @@ import pytest
 import trio
 import trio.lowlevel
 
-from log_service.broker.call import Api, Call, Deferred, Handler, Nothing, Reply
-from log_service.broker.handlers.fetch_reads import DelayedFetch
-from log_service.broker.handlers.produce import DelayedProduce
+from log_service.broker.handlers.fetch.reads import DelayedFetch
+from log_service.broker.handlers.produce.produce import DelayedProduce
 from log_service.broker.node import Node
 from log_service.broker.registry import REGISTRY, OnDemand
+from log_service.broker.requests.call import Api, Call, Deferred, Handler, Nothing, Reply
 from log_service.broker.warm_up import warm_up
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
@@ -182,7 +182,7 @@ def test_a_promised_answer_that_cannot_be_made_costs_its_own_connection(
         unlucky = await node.connect()
         await unlucky.send(fetch_request("a", 0, max_wait_ms=60_000), 12)
         await trio.sleep(1)
-        monkeypatch.setattr("log_service.broker.handlers.fetch_reads.build_response", fails)
+        monkeypatch.setattr("log_service.broker.handlers.fetch.reads.build_response", fails)
         assert (await node.produce("a", batch(b"one"))).error_code == 0
         assert await unlucky.is_closed()
         assert any(record.exc_info for record in caplog.records)

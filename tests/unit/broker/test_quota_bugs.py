@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.pipeline import Pipeline
 from log_service.broker.quotas import ClientAccount, ClientQuotas
+from log_service.broker.requests.pipeline import Pipeline
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.network.responses import PendingResponse
 from log_service.protocol.messages.metadata import MetadataRequest

@@ -2,8 +2,8 @@
 
 import pytest
 
-from log_service.broker.call import Api, QuotaKind, Side
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Api, QuotaKind, Side
 from log_service.common.access import AclOperation, AclResource
 from log_service.protocol.api_versions import ApiKey
 from tools.api_table import PAGE, with_table

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.call import Call, Reply
-from log_service.broker.handlers import repeated_produce
-from log_service.broker.handlers.repeated_produce import RepeatedProduces
+from log_service.broker.handlers.produce import repeated
+from log_service.broker.handlers.produce.repeated import RepeatedProduces
 from log_service.broker.node import Node
-from log_service.broker.pipeline import Pipeline
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Call, Reply
+from log_service.broker.requests.pipeline import Pipeline
 from log_service.common.access import ANONYMOUS, Principal
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId, TopicId
@@ -218,13 +218,13 @@ def test_a_request_with_tags_is_served_and_never_learned(
 ) -> None:
     """Tags that no version knows yet do not have the broker learn the request anew each time it comes."""
     learned: list[Call] = []
-    compile_known = repeated_produce._known
+    compile_known = repeated._known
 
     def counting(call: Call, request: ProduceRequest) -> Any:
         learned.append(call)
         return compile_known(call, request)
 
-    monkeypatch.setattr(repeated_produce, "_known", counting)
+    monkeypatch.setattr(repeated, "_known", counting)
     tags = b"\1\x63\2ab"  # one: number 99, two bytes
 
     async def story(node: Story) -> None:
@@ -410,7 +410,7 @@ def test_a_partition_that_is_synced_first_from_now_on_waits_for_its_sync(ordinar
 
 
 def test_how_many_are_known_is_bounded(ordinary: list[ProduceRequest], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_produce, "MAX_KNOWN_COUNT", 2)
+    monkeypatch.setattr(repeated, "MAX_KNOWN_COUNT", 2)
 
     async def story(node: Story) -> None:
         producer = await producer_of(node, partitions=5)

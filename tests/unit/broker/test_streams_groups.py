@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from log_service.broker.cluster_view import GROUP_OPERATIONS
-from log_service.broker.streams_topics import MAX_REFUSALS, StreamsTopicCreation
+from log_service.broker.topic_creation.streams import MAX_REFUSALS, StreamsTopicCreation
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.caller import Caller

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.broker.transaction_verdicts import Asker
-from log_service.broker.transaction_verifier import Question, Verdict
+from log_service.broker.transactions.verdicts import Asker
+from log_service.broker.transactions.verifier import Question, Verdict
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 import trio.testing
 
-from log_service.broker.handlers.transactional_produce import handle_transactional_produce
-from log_service.broker.produce_lines import ProduceLines
-from log_service.broker.transaction_verifier import Question
+from log_service.broker.handlers.produce.transactional import handle_transactional_produce
+from log_service.broker.requests.produce_lines import ProduceLines
+from log_service.broker.transactions.verifier import Question
 from log_service.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.network.responses import PendingResponse

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.broker import transaction_verifier
-from log_service.broker.transaction_verdicts import Asker, heard, told_to_producer
-from log_service.broker.transaction_verifier import Question, Verdict
+from log_service.broker.transactions import verifier
+from log_service.broker.transactions.verdicts import Asker, heard, told_to_producer
+from log_service.broker.transactions.verifier import Question, Verdict
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction
@@ -176,7 +176,7 @@ def test_batches_behind_the_first_one_wait_and_follow_in_their_order() -> None:
 
 def test_no_more_waits_for_a_coordinator_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of a connection's frame is given back when its handler returns, so that a client could send on and on."""
-    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 300)
+    monkeypatch.setattr(verifier, "MAX_HELD_BYTES", 300)
 
     async def story(node: HandlerNode) -> None:
         coordinator, told = await coordinated(node), {}
@@ -197,7 +197,7 @@ def test_no_more_waits_for_a_coordinator_than_there_is_room_for(monkeypatch: pyt
 
 
 def test_what_waited_for_a_coordinator_leaves_its_room_to_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 300)
+    monkeypatch.setattr(verifier, "MAX_HELD_BYTES", 300)
 
     async def story(node: HandlerNode) -> None:
         coordinator = await coordinated(node)
@@ -210,7 +210,7 @@ def test_what_waited_for_a_coordinator_leaves_its_room_to_what_comes_later(monke
 
 
 def test_a_request_that_is_larger_than_all_the_room_is_let_in_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 1)
+    monkeypatch.setattr(verifier, "MAX_HELD_BYTES", 1)
 
     async def story(node: HandlerNode) -> None:
         coordinator = await coordinated(node)

@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.broker.marker_sender import PUT_OFF_MS, RETRY_MS, MarkerSender
-from log_service.broker.marker_writer import REQUEST_TIMEOUT_MS, OnResponse, write_markers
+from log_service.broker.transactions.marker_sender import PUT_OFF_MS, RETRY_MS, MarkerSender
+from log_service.broker.transactions.marker_writer import REQUEST_TIMEOUT_MS, OnResponse, write_markers
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.coordinator.transaction.markers import DueMarkers, Owner, SentMarkers

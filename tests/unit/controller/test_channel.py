@@ -12,11 +12,11 @@ import trio
 import trio.lowlevel
 
 from log_service.broker.broker import Broker
-from log_service.broker.call import Call, Side
 from log_service.broker.lifecycle import BrokerLifecycle
 from log_service.broker.one_error import one_error
-from log_service.broker.pipeline import Pipeline
 from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.requests.call import Call, Side
+from log_service.broker.requests.pipeline import Pipeline
 from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId

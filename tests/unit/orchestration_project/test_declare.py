@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log_service.broker.declared_topics import parse_declared
+from log_service.broker.topic_creation.declared import parse_declared
 from log_service.supervisor.components import prepared
 from log_service.supervisor.spec import Component, UptimeReadiness
 from orchestration.installation.declare import is_up_to_date

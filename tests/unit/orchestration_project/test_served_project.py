@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from log_service.broker.declared_topics import parse_declared
+from log_service.broker.topic_creation.declared import parse_declared
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
 from orchestration.installation import project_server, served_project
 from orchestration.installation.project_server import ForkedRuns, ProjectServer

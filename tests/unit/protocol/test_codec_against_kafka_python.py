@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
 from log_service.protocol.api_versions import KNOWN, ApiKey
 from log_service.protocol.codec import encode
 from log_service.protocol.reader import NO_UUID

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
 from log_service.common.access import AclOperation
 from log_service.protocol.api_versions import ApiKey
 from tests.unit.broker.authorization.acl_story import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID, Right

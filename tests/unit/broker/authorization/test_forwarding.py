@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
 from log_service.common.access import ANONYMOUS, Principal
 from log_service.common.errors import ErrorCode
 from log_service.controller.caller import Caller

@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from log_service.broker.authorization.gates import GATES
-from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Side
 from log_service.common.access import AclOperation, AclResource
 from log_service.protocol.api_versions import ApiKey
 from log_service.security.acls.decision import IMPLYING

@@ -7,8 +7,8 @@ import pytest
 
 from log_service.broker.authorization.access import Access
 from log_service.broker.authorization.node_authorizer import NodeAuthorizer
-from log_service.broker.handlers import fetch
-from log_service.broker.handlers.repeated_produce import RepeatedCall
+from log_service.broker.handlers.fetch import reads
+from log_service.broker.handlers.produce.repeated import RepeatedCall
 from log_service.common.access import AclOperation
 from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -77,8 +77,8 @@ def skip_the_short_way(patch: pytest.MonkeyPatch) -> None:
 
 def trust_ids(patch: pytest.MonkeyPatch) -> None:
     """A target without a name is taken for one that may be read."""
-    asked = fetch._is_readable
-    patch.setattr(fetch, "_is_readable", lambda node, access, target, *rest: not target.name or asked(node, access, target, *rest))
+    asked = reads._is_readable
+    patch.setattr(reads, "_is_readable", lambda node, access, target, *rest: not target.name or asked(node, access, target, *rest))
 
 
 def look_at_the_first_topic(patch: pytest.MonkeyPatch) -> None:

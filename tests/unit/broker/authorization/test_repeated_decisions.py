@@ -7,8 +7,8 @@ import pytest
 
 from log_service.broker.authorization.access import Access
 from log_service.broker.authorization.node_authorizer import NodeAuthorizer
-from log_service.broker.handlers import repeated_produce
-from log_service.broker.handlers.repeated_produce import Clearance
+from log_service.broker.handlers.produce import repeated
+from log_service.broker.handlers.produce.repeated import Clearance
 from log_service.common.access import ANONYMOUS, AclOperation, Principal
 from log_service.metadata.image import TopicsById
 from log_service.network.responses import ConnectionContext
@@ -250,7 +250,7 @@ def test_the_same_fetch_of_another_client_is_decided_on_by_itself() -> None:
 
 
 def test_how_many_hosts_are_cleared_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_produce, "MAX_CLEARED_HOSTS", 2)
+    monkeypatch.setattr(repeated, "MAX_CLEARED_HOSTS", 2)
     clearance, version = Clearance(), object()
     for number in range(5):
         clearance.add(version, f"10.0.0.{number}")

@@ -1,0 +1,76 @@
+"""Fetch (API key 1), versions 4-18.
+
+Behaviour: the response holds whole batches below the high watermark (``read_committed``: below the
+last stable offset), from the one that holds the fetch offset. The first batch of a response is sent
+whole whatever its size, so a consumer always makes progress. After it ``max_bytes`` of the request
+and of each partition hold. The broker responds at once if ``min_bytes`` can be read (never more
+than ``max_bytes``), if an existing partition has an error, if it sends the consumer to another
+replica, or if no partition exists. Otherwise the fetch waits until they can be read or
+``max_wait_ms`` has passed. Records go from the segment to the socket as a leased slice.
+
+Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader
+epoch (KIP-320); 11 rack and preferred replica (KIP-392); 12 flexible, last fetched epoch and
+diverging epoch (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 current leader and
+node endpoints (KIP-951); 17 directory id (KIP-853); 18 high watermark (KIP-1166).
+
+A follower (a request with a replica id) reads up to the log end offset, and waits for appends
+instead of the high watermark. ``replica_fetch`` decides on its checks and on the effects of its
+fetch.
+
+A partition of a topic that the client may not read is TOPIC_AUTHORIZATION_FAILED, also in a session
+that named it before.
+"""
+
+from log_service.broker.handlers.fetch.in_turns import fetch_in_turns, respond_in_turns
+from log_service.broker.handlers.fetch.reads import DelayedFetch, PartitionReads, build_response, must_respond_now, replica_of_request
+from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
+from log_service.common.access import AclOperation
+from log_service.common.errors import KafkaError
+from log_service.common.session_epochs import INITIAL_EPOCH
+from log_service.protocol.messages.fetch import FetchRequest, FetchResponse
+
+FIRST_VERSION_BY_ID = 13
+
+
+def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse | Deferred:
+    """Respond with records, or wait for them."""
+    now_ms = node.clock.monotonic_ms()
+    try:
+        is_by_id, is_privileged = call.version >= FIRST_VERSION_BY_ID, _is_privileged(call, request)
+        context = node.fetch_sessions.open(request, now_ms, is_by_id=is_by_id, is_privileged=is_privileged)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    replica = replica_of_request(node, request, is_noted=False)
+    reads = PartitionReads(node, call, request, context, replica)
+    is_all, reading = reads.read_some(), reads.reading
+    if replica is not None:
+        replica.announce()
+    if not is_all:
+        return fetch_in_turns(reads, now_ms + request.max_wait_ms)
+    if must_respond_now(request, reading) or not context.targets:
+        return build_response(node, call, context, reading)
+    operation = DelayedFetch(reads, call.defer(), respond_in_turns)
+    if not operation.expect(reading.present):
+        return build_response(node, call, context, reading)
+    reading.release()
+    return _delay(operation, now_ms + request.max_wait_ms)
+
+
+def _is_privileged(call: Call, request: FetchRequest) -> bool:
+    """Return whether a request may start a session that evicts consumers' sessions.
+
+    Only a follower's request from a broker may. Apache Kafka believes any client that names a
+    replica.
+    """
+    if request.replica_id < 0 and (request.replica_state is None or request.replica_state.replica_id < 0):
+        return False
+    access = call.access
+    return access is None or request.session_epoch != INITIAL_EPOCH or access.could_cluster(AclOperation.CLUSTER_ACTION)
+
+
+def _delay(operation: DelayedFetch, deadline_ms: int) -> Deferred:
+    node, deferred = operation.node, operation.deferred
+    watch = node.replicas.delayed_fetches.watch(operation, operation.keys, deadline_ms)
+    deferred.on_discard(watch.cancel)
+    return deferred

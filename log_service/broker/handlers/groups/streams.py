@@ -1,0 +1,128 @@
+"""StreamsGroupHeartbeat (88, version 0) and StreamsGroupDescribe (89, 0) of KIP-1071.
+
+Behaviour: the coordinator of the group of Kafka Streams instances decides. The handler checks a
+topology's topic names first. Afterwards it has missing internal topics created, if the client may
+create them. A status names those that it may not. A request is UNSUPPORTED_VERSION if the cluster
+has not finalized ``streams.version`` at 1, or the broker's
+``group.coordinator.rebalance.protocols`` leave the protocol out.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from log_service.broker.cluster_view import with_group_operations
+from log_service.broker.node import Node
+from log_service.broker.requests.call import Call, Deferred
+from log_service.common.access import AclOperation, AclResource
+from log_service.common.errors import ErrorCode
+from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
+from log_service.coordinator.group.streams.configuration import StreamsStatus
+from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeatReply
+from log_service.metadata.features import has_streams_groups
+from log_service.protocol.messages.streams_group_describe import (
+    DescribedGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from log_service.protocol.messages.streams_group_describe import Topology as DescribedTopology
+from log_service.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
+
+MAX_TOLD_REFUSALS = 3
+"""A status has the reasons for as many topics that were not created, and counts the rest."""
+
+
+def handle_streams_group_heartbeat(
+    node: Node, call: Call, request: StreamsGroupHeartbeatRequest
+) -> StreamsGroupHeartbeatResponse | Deferred:
+    """Respond at once, or once the decision is safe."""
+    if not _is_enabled(node):
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    fault = None if request.topology is None else fault_of_names(list(dict.fromkeys(named_topics(request.topology))))
+    if fault is not None:
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=fault)
+    deferred = call.defer()
+
+    def created(reply: StreamsHeartbeatReply) -> StreamsGroupHeartbeatResponse:
+        if reply.missing_topics:
+            _create(node, call, reply)
+        return reply.response
+
+    node.groups.streams_group_heartbeat(request, call.client(), deferred.completing(created))
+    return deferred
+
+
+def named_topics(topology: Topology | DescribedTopology) -> Iterable[str]:
+    """Yield the topics that a topology or its description names."""
+    for each in topology.subtopologies or ():
+        yield from (*each.source_topics, *each.repartition_sink_topics)
+        yield from (topic.name for topic in (*each.repartition_source_topics, *each.state_changelog_topics))
+
+
+def fault_of_names(names: list[str]) -> str | None:
+    """Return why an application may not use topics of these names, or None if it may."""
+    internal = [name for name in names if name in INTERNAL_TOPICS]
+    if internal:
+        return f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
+    wrong = [name for name in names if topic_name_fault(name) is not None]
+    return f"Topic names {','.join(wrong)} are not valid topic names." if wrong else None
+
+
+def _create(node: Node, call: Call, reply: StreamsHeartbeatReply) -> None:
+    """Have missing topics created for the client, or add the reason why not to the status.
+
+    The client must be allowed to create all of them.
+    """
+    names = [topic.name for topic in reply.missing_topics]
+    denied = _not_to_be_created(call, names)
+    if denied:
+        _tell(reply.response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
+        return
+    node.streams_topics.create(reply.missing_topics, call.caller(), reply.retry_ms)
+    refusals = node.streams_topics.refusals(names)
+    if refusals:
+        _tell(reply.response, _creation_failed(refusals))
+
+
+def _not_to_be_created(call: Call, names: list[str]) -> list[str]:
+    """Return the topics that the client may not create.
+
+    The controller checks again, by its own ACLs.
+    """
+    access = call.access
+    if access is None or access.could_cluster(AclOperation.CREATE):
+        return []
+    allowed = access.allowed(AclOperation.CREATE, AclResource.TOPIC, names)
+    return [name for name in names if name not in allowed]
+
+
+def _creation_failed(refusals: dict[str, str]) -> str:
+    told = ", ".join(f"{name} ({reason})" for name, reason in list(refusals.items())[:MAX_TOLD_REFUSALS])
+    rest = len(refusals) - MAX_TOLD_REFUSALS
+    return f"Creation failed: {told}{f' and {rest} more' if rest > 0 else ''}."
+
+
+def _tell(response: StreamsGroupHeartbeatResponse, text: str) -> None:
+    """Add a text to the status of missing topics."""
+    for status in response.status or ():
+        if status.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS:
+            status.status_detail += f"; {text}"
+
+
+def handle_streams_group_describe(node: Node, call: Call, request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse | Deferred:
+    """Respond with state, epochs, topology and members of each group, once per named group."""
+    request.group_ids = list(dict.fromkeys(request.group_ids))
+    if not _is_enabled(node):
+        groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
+        return StreamsGroupDescribeResponse(groups=groups)
+    deferred = call.defer()
+
+    node.groups.describe_streams_groups(request, call.client(), deferred.completing(partial(with_group_operations, request)))
+    return deferred
+
+
+def _is_enabled(node: Node) -> bool:
+    return node.config.groups.streams.is_enabled and has_streams_groups(node.image().features)

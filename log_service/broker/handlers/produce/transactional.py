@@ -1,0 +1,291 @@
+"""Produce requests with a transactional id, verified by the transaction coordinator.
+
+Behaviour: as ``produce``, after the questions to the coordinator. All batches of transactions in a
+request are of one producer, otherwise all of it is INVALID_PRODUCER_ID_MAPPING. The first batch of
+a transaction in a partition waits until the coordinator has confirmed that the partition is in the
+transaction, or, from version 12 on, has added it (KIP-890). If it does not, the partition gets an
+error that clients of the version understand, and the other partitions are appended. Batches outside
+of transactions are appended as they are. All batches are checked before the coordinator is asked.
+Checks that take longer than a turn of the event loop run in the line of the connection
+(``produce_lines``).
+
+With ``transaction.partition.verification.enable=false`` partitions of older versions are appended
+without a question.
+"""
+
+from contextlib import suppress
+from functools import partial
+from uuid import UUID
+
+import trio
+
+from log_service.broker.handlers.produce.produce import (
+    ACKS_NONE,
+    UNITS_PER_BATCH,
+    UnverifiedError,
+    append_batch,
+    each_once,
+    refuse_produce,
+    respond,
+    terms_of,
+)
+from log_service.broker.node import Node
+from log_service.broker.requests.call import NOTHING, Call, Deferred, Nothing
+from log_service.broker.requests.produce_lines import Standing
+from log_service.broker.transactions.verdicts import Asker, told_to_producer
+from log_service.broker.transactions.verifier import Question, Verdict
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import Steps, finish
+from log_service.common.types import Buffer, TopicPartition
+from log_service.protocol.codec import MAX_REQUEST_ELEMENTS
+from log_service.protocol.messages.produce import ProduceRequest, ProduceResponse
+from log_service.records.batch import HEADER_SIZE, BatchHeader, parse_header
+from log_service.records.validator import Allowance, NoRoomError, TurnRoom, ValidatedBatches
+from log_service.replication.partition import Batch, Partition
+from log_service.replication.replica_manager import ReplicaManager
+from log_service.storage.append_result import AppendResult
+
+Checked = dict[TopicPartition, Batch]
+"""The result of each batch's check. A partition that is missing here has none."""
+
+
+def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred:
+    """Append the partitions that the coordinator accepts, and respond now or later."""
+    request.topic_data = each_once(request.topic_data)
+    headers = _headers(node.replicas, request)
+    producers = {(header.producer_id, header.producer_epoch) for header in headers.values()}
+    if len(producers) > 1:
+        text = "the request has batches of transactions of more than one producer"
+        return refuse_produce(call, KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text))
+    checks = _Checks(node, request)
+    if not node.produce_lines.is_busy(call.connection) and checks.check_some(TurnRoom()):
+        deferred = call.defer()
+        _verify(node, call, headers, checks.done, deferred)
+        return deferred
+
+    async def work(standing: Standing) -> None:
+        checks = _Checks(node, request)  # on the kept records
+        if await checks.check_rest(standing):
+            _verify(node, call, headers, checks.done, standing.deferred, is_kept=True)
+
+    return node.produce_lines.stand(call, request, work, outlives_client=request.acks == ACKS_NONE)
+
+
+def _verify(
+    node: Node,
+    call: Call,
+    headers: dict[TopicPartition, BatchHeader],
+    checked: Checked,
+    deferred: Deferred,
+    *,
+    is_kept: bool = False,
+) -> None:
+    """Ask the coordinator, and append the partitions that it accepts.
+
+    ``is_kept`` means that the records outlive the handler of their request already.
+    """
+    if not headers:
+        _append(node, call, checked, deferred, Verdict())
+        return
+    request, header = call.request, next(iter(headers.values()))
+    asker = Asker.of_produce(call.version)
+    question = Question(
+        transactional_id=request.transactional_id or "",
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        sequences={where: each.base_sequence for where, each in headers.items()},
+        asker=asker,
+        held_bytes=_held_bytes(request, checked) if is_kept else _kept_bytes(request, checked),
+        keep=_nothing if is_kept else partial(_keep_records, request, checked, deferred),
+    )
+    node.transaction_verifier.verify(question, partial(_append, node, call, checked, deferred), deferred)
+
+
+def _nothing() -> None:
+    """Do nothing, because the records are kept already."""
+
+
+def _held_bytes(request: ProduceRequest, checked: Checked) -> int:
+    """Return the size of the records that a line holds, and of batches that were recompressed."""
+    records = _records(request)
+    views = {id(each) for each in records}
+    return sum(map(len, records)) + sum(len(buffer) for buffer in _buffers(checked) if id(buffer) not in views)
+
+
+def _kept_bytes(request: ProduceRequest, checked: Checked) -> int:
+    """Return how many bytes ``_keep_records`` will keep."""
+    return sum(min(len(each), HEADER_SIZE) for each in _records(request)) + sum(map(len, _buffers(checked)))
+
+
+def _records(request: ProduceRequest) -> list[Buffer]:
+    return [wanted.records for topic in request.topic_data for wanted in topic.partition_data if wanted.records is not None]
+
+
+def _buffers(checked: Checked) -> list[Buffer]:
+    return [batch.buffer for batch in checked.values() if isinstance(batch, ValidatedBatches)]
+
+
+def _keep_records(request: ProduceRequest, checked: Checked, deferred: Deferred) -> None:
+    """Copy the checked batches out of the connection's buffer.
+
+    The buffer takes the next request while the coordinator is asked. The append reads only headers
+    of the request's own records, so these are cut.
+    """
+    deferred.response.held_bytes = _kept_bytes(request, checked)
+    for topic in request.topic_data:
+        for wanted in topic.partition_data:
+            if wanted.records is not None:
+                wanted.records = memoryview(bytearray(wanted.records[:HEADER_SIZE]))
+    for where, batch in checked.items():
+        if isinstance(batch, ValidatedBatches) and isinstance(batch.buffer, memoryview):  # a recompressed one is our own
+            checked[where] = batch._replace(buffer=bytearray(batch.buffer))
+
+
+class _Checks:
+    """The checks of the batches of one request, both done and remaining.
+
+    A batch is checked before the coordinator is asked, so no wait separates its verdict and the
+    append.
+    """
+
+    __slots__ = ("_left", "_node", "_now_ms", "done")
+
+    def __init__(self, node: Node, request: ProduceRequest) -> None:
+        self._node = node
+        self._now_ms = node.clock.wall_ms()
+        self._left = [(topic, wanted) for topic in request.topic_data for wanted in topic.partition_data]
+        self.done: Checked = {}
+
+    def check_some(self, room: TurnRoom) -> bool:
+        """Check batches for as long as there is room. Return whether all are checked."""
+        try:
+            while self._left:
+                room.take_work(UNITS_PER_BATCH)
+                begun = self._begin(room)
+                if begun is not None:
+                    where, steps = begun
+                    try:
+                        self.done[where] = finish(steps)
+                    except KafkaError as error:
+                        self.done[where] = error
+                self._left.pop()
+        except NoRoomError:
+            return False
+        return True
+
+    async def check_rest(self, standing: Standing) -> bool:
+        """Check the remaining batches, over several turns if needed. Return whether all are.
+
+        Return false if the client has left meanwhile.
+        """
+        allowance = Allowance()
+        while not standing.is_dropped:
+            left_count = len(self._left)
+            with standing.call.counted():
+                is_all = self.check_some(TurnRoom())
+            if is_all:
+                return True
+            if len(self._left) < left_count:
+                await trio.lowlevel.checkpoint()
+                continue
+            begun = self._begin(allowance)  # it takes more than a turn
+            if begun is not None:
+                where, steps = begun
+                found = await self._node.produce_lines.check(self._node.run_in_pool, steps, standing)
+                if found is not None:
+                    self.done[where] = found
+            self._left.pop()
+        return False
+
+    def _begin(self, allowance: Allowance) -> tuple[TopicPartition, Steps[ValidatedBatches]] | None:
+        """Return the check of the next batch, or None if there is nothing to check.
+
+        The append reports why.
+        """
+        topic, wanted = self._left[-1]
+        try:
+            partition = self._node.replicas.find(topic.name, topic.topic_id, wanted.index)
+        except KafkaError:
+            return None
+        try:
+            if isinstance(wanted.records, memoryview):
+                return partition.topic_partition, partition.check_in_steps(wanted.records, self._now_ms, allowance)
+        except KafkaError as error:
+            self.done[partition.topic_partition] = error
+        return None
+
+
+def _headers(replicas: ReplicaManager, request: ProduceRequest) -> dict[TopicPartition, BatchHeader]:
+    """Return the headers of the batches in transactions.
+
+    The append refuses batches that cannot be read, or have no partition here.
+    """
+    headers = {}
+    for topic in request.topic_data:
+        for wanted in topic.partition_data:
+            with suppress(KafkaError):
+                partition = replicas.find(topic.name, topic.topic_id, wanted.index)
+                header = parse_header(wanted.records or b"")
+                if _is_of_transaction(header):
+                    headers[partition.topic_partition] = header
+    return headers
+
+
+def _is_of_transaction(header: BatchHeader) -> bool:
+    return header.is_transactional and header.producer_id >= 0
+
+
+def _append(node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict) -> None:
+    """Append all partitions of a request, and respond now or later."""
+    with call.counted():
+        reply = _append_all(node, call, checked, deferred, verdict)
+    if reply is NOTHING:
+        deferred.complete_without_response()
+    elif reply is not deferred:
+        deferred.complete(reply)  # type: ignore[arg-type]  # the only message among the replies
+
+
+def _append_all(node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict) -> ProduceResponse | Deferred | Nothing:
+    """Append all partitions of a request, except those that the coordinator refuses."""
+    request: ProduceRequest = call.request
+    asker = Asker.of_produce(call.version)
+    appends, terms, now_ms = _Appends(node.replicas, checked, asker, verdict), terms_of(request, call.version), node.clock.wall_ms()
+    # The verdict is of this moment, so all batches are appended at once.
+    room = TurnRoom(UNITS_PER_BATCH * MAX_REQUEST_ELEMENTS)
+    outcomes = [
+        (topic, [append_batch(appends, terms, topic, each.index, each.records, now_ms=now_ms, room=room) for each in topic.partition_data])
+        for topic in request.topic_data
+    ]
+    return respond(node, call, request, outcomes, deferred)
+
+
+class _Appends:
+    """Appends to this node's partitions, with the coordinator's verdict for each log."""
+
+    def __init__(self, replicas: ReplicaManager, checked: Checked, asker: Asker, verdict: Verdict) -> None:
+        self._replicas = replicas
+        self._checked = checked
+        self._asker = asker
+        self._verdict = verdict
+
+    def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
+        """Return a partition. Raises as ``ReplicaManager.find``."""
+        return self._replicas.find(topic, topic_id, index)
+
+    def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None) -> AppendResult:  # noqa: ARG002 - one shape for all
+        """Append a checked batch. Raises as ``ReplicaManager.append``, and UnverifiedError.
+
+        If a partition was not here when the coordinator was asked about the others, it is reported
+        as led elsewhere, so its producer tries again.
+        """
+        where = partition.topic_partition
+        code = self._verdict.errors.get(where)
+        if code is not None:
+            told = told_to_producer(code, self._asker)
+            raise UnverifiedError(told, f"{where} is not known to be part of the transaction: {code.name}")
+        shown, checked = self._verdict.shown.get(where), self._checked.get(where)
+        if checked is None or (shown is None and isinstance(checked, ValidatedBatches) and _is_of_transaction(checked.batches[0][1])):
+            raise UnverifiedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{where} came to this node while others were asked about")
+        if shown is None:
+            return self._replicas.append(partition, checked, acks=acks, now_ms=now_ms)
+        return self._replicas.append_in_transaction(partition, checked, shown, acks=acks, now_ms=now_ms)

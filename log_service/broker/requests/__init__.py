@@ -1,0 +1,7 @@
+"""The path of a request: find its quota, decode, authorize, handle, respond.
+
+- ``pipeline``: the path itself. ``call``: one request, and the results of its handler.
+- ``large``, ``pieces``: requests of many elements, cut into pieces.
+- ``produce_lines``: produce requests that take longer than a turn of the event loop.
+- ``echo``: the error response to a request that failed as a whole.
+"""

@@ -1,0 +1,534 @@
+"""One request on its way through a broker, its row of the registry, and the results of its handler.
+
+A handler returns a ``Reply``, which is one of these:
+
+- a response message, which the broker sends at once;
+- the frame of a response that the handler has encoded itself, if the call has no account to charge;
+- a ``Deferred``, which is completed later;
+- ``NOTHING``, for the one request without a response (Produce with acks=0).
+
+A handler that raises ``KafkaError`` gets the error response of its API.
+
+Invariants: a ``Deferred`` is completed once. An error in making its response costs the connection
+of its request and no other.
+"""
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from functools import partial
+from types import coroutine
+from typing import Any, Protocol, final
+
+from log_service.broker.requests.pieces import Levels
+from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission
+from log_service.common.env import RunInPool
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.controller.caller import Caller
+from log_service.coordinator.request_context import RequestClient
+from log_service.metrics.request_meter import RequestMeter
+from log_service.network.responses import release_slices
+from log_service.network.server import Chunk, ConnectionContext, PendingResponse
+from log_service.protocol.api_versions import KNOWN, ApiKey, ApiSpec
+from log_service.protocol.frames import encode_response
+from log_service.protocol.schema import Message
+
+FAILED = "%s from %s failed"
+
+NOT_COUNTED: AbstractContextManager[None] = nullcontext()
+
+logger = logging.getLogger(__name__)
+
+StartTask = Callable[..., None]
+"""``nursery.start_soon``: runs a request's waiting work beside the connections."""
+
+
+@final
+class Nothing:
+    """A request that has no response."""
+
+    __slots__ = ()
+
+
+NOTHING = Nothing()
+
+
+@final
+class Deferred:
+    """A promised response. Complete it once.
+
+    Completing it does nothing after the connection has gone. The request is charged then.
+    """
+
+    __slots__ = ("_call", "_on_discard", "on_responded", "response")
+
+    def __init__(self, call: "Call", *, holds_frame: bool = False) -> None:
+        self._call = call
+        self._on_discard: Callable[[], None] | None = None
+        self.response = PendingResponse(self._discarded, holds_frame=holds_frame)
+        self.on_responded: Callable[[], None] | None = None
+
+    def on_discard(self, callback: Callable[[], None]) -> None:
+        """Set a callback for the end of the connection before the response.
+
+        It runs at once if the connection has ended, because nothing else would end the work.
+        """
+        if self.response.is_discarded:
+            callback()
+        else:
+            self._on_discard = callback
+
+    def _discarded(self) -> None:
+        on_discard, self._on_discard, self.on_responded = self._on_discard, None, None
+        if on_discard is not None:
+            on_discard()
+        self._call.charge(None)  # a client that leaves early is charged all the same
+
+    def complete(self, response: Message) -> None:
+        """Send a response now.
+
+        If it cannot be encoded, the connection of its request closes. Does not raise.
+        """
+        if self.response.is_done:
+            return
+        try:
+            chunks = self._call.respond(response)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+            self.fail(error)
+            return
+        self._complete(chunks)
+
+    def complete_with(self, make_response: Callable[[], Message]) -> None:
+        """Send the response that ``make_response`` returns.
+
+        A bug in it costs the connection of its request and no other.
+        """
+        if self.response.is_done:
+            return
+        try:
+            with self._call.counted():
+                response = make_response()
+        except Exception as error:  # noqa: BLE001 - as above
+            self.fail(error)
+            return
+        self.complete(response)
+
+    def completing(self, make_response: Callable[[Any], Message]) -> Callable[[Any], None]:
+        """Return a callback that completes this with a response made from a reply.
+
+        A bug in it costs the connection of its request and no other.
+        """
+        return lambda reply: self.complete_with(lambda: make_response(reply))
+
+    def complete_without_response(self) -> None:
+        """Let later responses leave, because the request has none (Produce with acks=0)."""
+        if not self.response.is_done:
+            self._call.charge(None)
+            self._complete([])
+
+    def fail(self, error: Exception) -> None:
+        """Close the connection of the request.
+
+        There is no response because of a bug, or because the request is invalid (ProtocolError).
+        """
+        if not self.response.is_done:
+            if isinstance(error, ProtocolError):
+                logger.info("Closing the connection from %s: %s", self._call.connection.peer_host, error)
+            else:
+                logger.error(FAILED, self._call.route.api.key.name, self._call.connection.peer_host, exc_info=error)
+            self._call.charge(None)
+            self._complete([NO_RESPONSE])
+
+    def complete_encoded(self, chunks: list[Chunk]) -> None:
+        """Send an encoded frame. The request is charged already."""
+        if not self.response.is_done:
+            self._complete(chunks)
+        else:
+            release_slices(chunks)
+
+    def _complete(self, chunks: list[Chunk]) -> None:
+        on_responded, self._on_discard, self.on_responded = self.on_responded, None, None  # they may refer back to this
+        self.response.complete(chunks)
+        if on_responded is not None:
+            on_responded()
+
+    async def complete_after(self, waiting: Coroutine[Any, Any, Message]) -> None:
+        """Send the response that ``waiting`` returns, or the API's error response if it raises."""
+        try:
+            response = await self._call.counting(waiting)
+        except KafkaError as error:
+            response = self._call.refusal(error)
+        except Exception as error:
+            logger.exception(FAILED, self._call.route.api.key.name, self._call.connection.peer_host)
+            text = f"the broker failed: {type(error).__name__}"
+            response = self._call.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+        told_ms: int = getattr(response, "throttle_time_ms", 0)
+        if told_ms > 0:  # told by the controller, whose quotas are not those of this broker
+            self._call.connection.mute(told_ms)
+        self.complete(response)
+
+
+Reply = Message | list[Chunk] | Deferred | Nothing
+"""The result of a handler."""
+
+Handler = Callable[[Any, "Call", Any], Reply]
+"""Answers a request with the parts of the node.
+
+These are a ``Node`` on the broker's listeners, a ``QuorumNode`` on the controller's.
+"""
+
+
+class Refusable(Protocol):
+    """The request that a refusal repeats, or a part of it."""
+
+    @property
+    def version(self) -> int:
+        """The version of its API."""
+
+    @property
+    def request(self) -> Any:
+        """The request's message."""
+
+    @property
+    def response_type(self) -> type[Any]:
+        """The class of its response."""
+
+
+Echo = Callable[[Refusable, KafkaError], Message]
+"""Makes the response that returns an error for the whole request."""
+
+
+class Side(StrEnum):
+    """The side of a node whose listeners take an API: the broker's or the controller's.
+
+    Its values are strings, because those are hashed fast.
+    """
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+class QuotaKind(Enum):
+    """The quota that the requests of an API count against.
+
+    All but ``NONE`` count as request time, too.
+    """
+
+    NONE = "none"
+    REQUEST = "request"
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    CONTROLLER_MUTATION = "controller mutation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One row of the registry: all facts about an API except the bytes of its messages.
+
+    ``permissions`` are the operations that its requests may need. The content of a request decides
+    which ones it needs. Its versions are those that can be encoded. ``controller_handler`` answers
+    on the controller's listeners, if that differs from ``handler``.
+    """
+
+    key: ApiKey
+    handler: Handler
+    sides: frozenset[Side]
+    permissions: tuple[Permission, ...]
+    quota: QuotaKind
+    echo: Echo
+    max_elements: int
+    """The most list elements that a request may have. One with more closes its connection."""
+    pieces: tuple[Levels, ...] = ()
+    """The lists at which a large request may be cut, by version.
+
+    Without any it is handled whole.
+    """
+    is_each_named_once: bool = False
+    """Whether naming something twice is an error. A request that would be cut is refused then."""
+    item_weight: int = 0
+    """Extra cost, in elements, of each outermost item of a request that is cut."""
+    controller_handler: Handler | None = None
+
+    def handler_on(self, side: Side) -> Handler:
+        """Return the handler for the listeners of a side."""
+        return self.handler if self.controller_handler is None or side is Side.BROKER else self.controller_handler
+
+    @property
+    def spec(self) -> ApiSpec:
+        """The API's name, its versions and its message classes."""
+        return KNOWN[self.key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A row of the registry, ready for the requests of one listener, with its messages imported."""
+
+    api: Api
+    side: Side
+    handle: Handler
+    request_type: type[Any]
+    response_type: type[Message]
+    meter: RequestMeter
+    start_task: StartTask
+    respond_to_forwarded: "Callable[[Outer, ConnectionContext, memoryview], Message | Deferred]"
+    """Answers a request inside a request of this route, as if it had come by itself.
+
+    Raises ProtocolError if it does not parse.
+    """
+
+
+class QuotaAccount(Protocol):
+    """The account that one request is charged to."""
+
+    @property
+    def max_fetch_bytes(self) -> int | None:
+        """The most bytes that a fetch response may hold, None for no bound of the client's own."""
+
+    def set_aside(self) -> None:
+        """Note that the handler is done and the response comes later."""
+
+    def counted(self) -> AbstractContextManager[None]:
+        """Count the time within as cost of the request, once its handler is done.
+
+        It is charged at once if the request is charged already.
+        """
+
+    def must_pause(self, response_bytes: int) -> bool:
+        """Count a fetch response before it is sent. Return whether the client must be throttled.
+
+        It then gets no records.
+        """
+
+    def charge(self, response: Message | None) -> int:
+        """Count the request and its response, None if it has none.
+
+        Return for how many milliseconds its connection has to pause.
+        """
+
+
+class Quotas(Protocol):
+    """Quotas of clients over time (KIP-13, KIP-124, KIP-219, KIP-599)."""
+
+    def put_off_ms(self, api: "Api", connection: ConnectionContext, client_id: str | None) -> int:
+        """Return how long a request that is not decoded yet has to wait, in ms.
+
+        It waits because its client's quota is exhausted. 0 means not at all, or no longer.
+        """
+
+    def account_of(self, call: "Call", request_bytes: int, started_ns: int) -> QuotaAccount | None:
+        """Return the account of a request received at ``started_ns``, None if no quota applies.
+
+        It is called before the request is authorized, because a refused one is charged as well.
+        """
+
+    def is_free(self, call: "Call") -> bool:
+        """Whether an authorized request comes from another node and is not charged."""
+
+
+class Authorizer(Protocol):
+    """The authorizer of requests (KIP-11)."""
+
+    def authorize(self, call: "Call") -> Admission | None:
+        """Let a request pass, as a whole (None) or as the admission says.
+
+        Store in the call the access object for its handler.
+
+        Raises:
+            KafkaError: the request is refused as a whole, with this code.
+        """
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request: its client, its content and its version."""
+
+    route: Route
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: ConnectionContext
+    request: Any
+    account: QuotaAccount | None
+    access: Access | None = field(default=None, init=False)
+    """The client's access rights. None if there is no authorizer and everything is allowed."""
+    amend: Callable[[Any], Any] | None = field(default=None, init=False)
+    """Adds the refused parts to the response."""
+
+    @property
+    def response_type(self) -> type[Message]:
+        """The class of its response."""
+        return self.route.response_type
+
+    def client(self) -> RequestClient:
+        """Return the client as coordinators see it. Hosts get a slash, as Kafka's tools expect."""
+        return RequestClient(
+            api_version=self.version,
+            client_id=self.client_id or "",
+            client_host=f"/{self.connection.peer_host}",
+            visible=None if self.access is None else partial(self.access.visible, AclOperation.DESCRIBE, AclResource.TOPIC),
+        )
+
+    def caller(self) -> Caller:
+        """Return the client as another node's controller sees it."""
+        return Caller(
+            version=self.version,
+            correlation_id=self.correlation_id,
+            client_id=self.client_id,
+            principal=self.connection.principal,
+            host=self.connection.peer_host,
+            is_token_authenticated=self.connection.is_token_authenticated,
+            is_at_broker=self.route.side is Side.BROKER or isinstance(self, ForwardedCall),
+        )
+
+    def respond(self, response: Message) -> list[Chunk]:
+        """Charge the request, and return the frame of its response."""
+        if self.amend is not None:
+            response = self.amend(response)
+        if self.account is not None:
+            self.charge(response)
+        frame: list[Any] = encode_response(self.route.api.key, self.version, self.correlation_id, response)
+        return frame
+
+    async def respond_in_pool(self, response: Message, run_in_pool: RunInPool) -> list[Chunk]:
+        """Charge the request, and return the frame of its response, encoded in the pool."""
+        if self.amend is not None:
+            response = self.amend(response)
+        self.charge(response)
+        encode = partial(encode_response, self.route.api.key, self.version, self.correlation_id, response)
+        with self.counted():
+            frame: list[Any] = await run_in_pool(encode)
+        return frame
+
+    def charge(self, response: Message | None) -> None:
+        """Charge the request to its account, if any, and mute its connection as its quota requires.
+
+        The controller may have set a throttle time in the response already. The longer one holds
+        (KIP-219).
+        """
+        pause_ms = 0 if self.account is None else self.account.charge(response)
+        if pause_ms > 0:
+            self.connection.mute(pause_ms)
+            if response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = max(pause_ms, response.throttle_time_ms)
+
+    def counted(self) -> AbstractContextManager[None]:
+        """Count the time within as cost of the request, for work after its handler is done."""
+        return NOT_COUNTED if self.account is None else self.account.counted()
+
+    def counting(self, waiting: Coroutine[Any, Any, Message]) -> Awaitable[Message]:
+        """Return an awaitable that counts a coroutine's turns of the event loop like ``counted``."""
+        return waiting if self.account is None else _counting(self.account, waiting)
+
+    def refusal(self, error: KafkaError) -> Message:
+        """Return the response that returns an error for this whole request."""
+        return self.route.api.echo(self, error)
+
+    def defer(self) -> Deferred:
+        """Promise a response. Later responses on this connection wait for it."""
+        return Deferred(self)
+
+    def run(self, waiting: Coroutine[Any, Any, Message]) -> Deferred:
+        """Promise the response that ``waiting`` returns, and run it beside the connections."""
+        deferred = Deferred(self)
+        self.route.start_task(deferred.complete_after, waiting)
+        return deferred
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """The call that contained a forwarded call.
+
+    ``wrap`` makes its response from the forwarded call and that call's response.
+    """
+
+    call: Call
+    wrap: Callable[[Call, Message], Message]
+
+
+@dataclass(slots=True, eq=False)
+class ForwardedCall(Call):
+    """A request that another broker forwarded in a request of its own (KIP-590)."""
+
+    outer: Outer
+
+    def respond(self, response: Message) -> list[Chunk]:
+        """Charge the request, and return the frame that answers the enclosing request."""
+        return self.outer.call.respond(self.wrapped(response))
+
+    def wrapped(self, response: Message) -> Message:
+        """Charge the request, and return the response to the enclosing request."""
+        if self.amend is not None:
+            response = self.amend(response)
+        self.charge(response)
+        return self.outer.wrap(self, response)
+
+
+@dataclass(slots=True, eq=False)
+class PieceCall(Call):
+    """A piece of a large request. It keeps its own response. The whole request is charged."""
+
+    whole: Call
+    told: Message | None = field(default=None, init=False)
+    """The response, once there is one."""
+
+    def respond(self, response: Message) -> list[Chunk]:
+        """Keep the response. Return no frame."""
+        self.told = response if self.amend is None else self.amend(response)
+        return []
+
+    def charge(self, response: Message | None) -> None:
+        """Do nothing, because the whole request is charged."""
+
+    def counted(self) -> AbstractContextManager[None]:
+        """Count the time within as cost of the whole request."""
+        return self.whole.counted()
+
+    def counting(self, waiting: Coroutine[Any, Any, Message]) -> Awaitable[Message]:
+        """Count the turns of a coroutine as cost of the whole request."""
+        return self.whole.counting(waiting)
+
+
+@coroutine
+def _counting(account: QuotaAccount, waiting: Coroutine[Any, Any, Message]) -> Generator[Any, Any, Message]:
+    """Run a coroutine, and count its turns but not its waits."""
+    advance = partial(waiting.send, None)
+    while True:
+        with account.counted():
+            try:
+                awaited = advance()
+            except StopIteration as ended:
+                response: Message = ended.value
+                return response
+        try:
+            sent = yield awaited
+        except BaseException as error:  # noqa: BLE001 - the coroutine's own, above all its cancellation
+            advance = partial(waiting.throw, error)
+        else:
+            advance = partial(waiting.send, sent)
+
+
+class _NoResponse:
+    """A chunk that cannot be sent.
+
+    Sending it closes the connection, because the client waits in vain.
+    """
+
+    def __len__(self) -> int:
+        return 1
+
+    def read(self) -> bytes:
+        """Fail.
+
+        Raises:
+            OSError: always.
+        """
+        raise OSError(errno.EIO, "the request failed, see the traceback above")
+
+    def release(self) -> None:
+        """Do nothing, because nothing is held."""
+
+
+NO_RESPONSE: Chunk = _NoResponse()

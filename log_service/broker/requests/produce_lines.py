@@ -1,0 +1,158 @@
+"""Queues of produce requests that take longer than a turn of the event loop.
+
+Decides the order. The requests of one connection are handled one after the other, because a
+producer's batches come in the order of their sequences. While one is handled, those behind it wait
+in its line, however small they are. Between connections there is no order. Batches are checked in
+the pool, a step at a time. The lines take turns.
+
+Invariants:
+
+- One step runs in the pool at a time, whatever clients send, so that other threads get the
+  interpreter.
+- The records in a line count as memory of waiting responses (``PendingResponse.held_bytes``). If
+  the node's budget is used up, waiting connections read no further request.
+- Work ends with its client. Requests without acknowledgement (acks=0) are finished all the same,
+  because their clients leave once everything is sent. At most ``MAX_LEFT_BYTES`` are held of those
+  whose clients have left.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import trio
+
+from log_service.broker.requests.call import Call, Deferred
+from log_service.common.env import RunInPool
+from log_service.common.errors import KafkaError
+from log_service.common.steps import Steps
+from log_service.network.server import ConnectionContext
+from log_service.protocol.messages.produce import ProduceRequest
+from log_service.records.validator import ValidatedBatches
+
+MAX_LEFT_BYTES = 16 << 20
+
+
+@dataclass(slots=True, eq=False)
+class Standing:
+    """A request in a line.
+
+    ``work`` appends it and completes ``deferred``. It checks ``is_dropped`` between its steps, and
+    counts their time for ``call``.
+    """
+
+    call: Call
+    deferred: Deferred
+    held_bytes: int
+    outlives_client: bool
+    work: "Callable[[Standing], Awaitable[None]]"
+    is_dropped: bool = False
+    is_left: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ProduceLines:
+    """The lines of one node, by connection."""
+
+    _lines: dict[int, deque[Standing]] = field(default_factory=dict)
+    _turn: trio.Lock = field(default_factory=trio.Lock)
+    _left_bytes: int = 0
+
+    def __repr__(self) -> str:
+        return f"<ProduceLines lines={len(self._lines)}>"
+
+    def is_busy(self, connection: ConnectionContext) -> bool:
+        """Whether a request of the connection is being handled, so that the next one must wait."""
+        return connection.connection_id in self._lines
+
+    def stand(self, call: Call, request: ProduceRequest, work: Callable[[Standing], Awaitable[None]], *, outlives_client: bool) -> Deferred:
+        """Do ``work`` in its turn, and keep the records of the request until then."""
+        deferred = call.defer()
+        held_bytes = keep_records(call.connection, request)
+        standing = Standing(call, deferred, held_bytes, outlives_client, work)
+        deferred.response.held_bytes = held_bytes
+        deferred.on_discard(partial(self._leave, standing))
+        line = self._lines.get(call.connection.connection_id)
+        if line is None:
+            line = self._lines[call.connection.connection_id] = deque((standing,))
+            call.route.start_task(self._work_off, call.connection.connection_id, line)
+        else:
+            line.append(standing)
+        return deferred
+
+    async def check(
+        self, run_in_pool: RunInPool, steps: Steps[ValidatedBatches], standing: Standing
+    ) -> ValidatedBatches | KafkaError | None:
+        """Take the steps of a check in the pool.
+
+        Return its result, None once the request is dropped.
+        """
+        while True:
+            async with self._turn:
+                if standing.is_dropped:
+                    return None
+                with standing.call.counted():
+                    found = await run_in_pool(partial(_take_step, steps))
+            if found is not None:
+                return found
+
+    async def _work_off(self, connection_id: int, line: deque[Standing]) -> None:
+        try:
+            while line:
+                standing = line[0]
+                try:
+                    if not standing.is_dropped:
+                        await standing.work(standing)
+                except Exception as error:  # noqa: BLE001 - a bug of ours, or a request without a response: its own connection pays
+                    standing.deferred.fail(error)
+                line.popleft()
+                standing.outlives_client = False  # a coordinator may still be asked, and its client may leave then
+                if standing.is_left:
+                    self._left_bytes -= standing.held_bytes
+        finally:
+            self._left_bytes -= sum(standing.held_bytes for standing in line if standing.is_left)
+            del self._lines[connection_id]
+
+    def _leave(self, standing: Standing) -> None:
+        """Note that the client of a request has gone."""
+        standing.is_left = standing.outlives_client and self._left_bytes + standing.held_bytes <= MAX_LEFT_BYTES
+        standing.is_dropped = not standing.is_left
+        if standing.is_left:
+            self._left_bytes += standing.held_bytes
+
+
+def keep_records(connection: ConnectionContext, request: ProduceRequest) -> int:
+    """Keep the records of a request beyond its handler's call, and return their size in bytes.
+
+    They are copied if the connection's buffer takes its next request.
+    """
+    is_kept, connection.is_frame_kept = connection.has_own_memory, connection.has_own_memory
+    held_bytes = 0
+    for topic in request.topic_data:
+        for wanted in topic.partition_data:
+            if wanted.records is not None:
+                held_bytes += len(wanted.records)
+    if not is_kept:
+        copy_records(request)
+    return held_bytes
+
+
+def copy_records(request: ProduceRequest) -> None:
+    """Copy the records of a request out of the connection's buffer, which takes the next request."""
+    for topic in request.topic_data:
+        for wanted in topic.partition_data:
+            if wanted.records is not None:
+                wanted.records = memoryview(bytearray(wanted.records))
+
+
+def _take_step(steps: Steps[ValidatedBatches]) -> ValidatedBatches | KafkaError | None:
+    """Take one step of a check. Return the check's result, None if there are more steps."""
+    try:
+        next(steps)
+    except StopIteration as ended:
+        found: ValidatedBatches = ended.value
+        return found
+    except KafkaError as error:
+        return error
+    return None
