@@ -265,13 +265,13 @@ def test_a_start_imports_the_handlers_that_every_client_needs_and_no_other() -> 
     prefix = "log_service.broker.handlers."
     handlers = {name.removeprefix(prefix) for name in loaded if name.startswith(prefix)}
     assert {"api_versions", "metadata", "produce", "fetch"} <= handlers
-    assert not {"quorum", "cluster", "group_membership", "log_dirs"} & handlers
+    assert not {"quorum", "cluster", "groups.membership", "log_dirs"} & handlers
     assert "log_service.broker.metrics.page" not in loaded, "what makes the metrics page is for nodes that have one"
 
 
 def test_warming_up_imports_what_producers_and_consumers_ask_and_not_what_operators_do() -> None:
     for key, module, name, is_warm in (
-        (ApiKey.OFFSET_COMMIT, "offset_commit", "handle_offset_commit", True),
+        (ApiKey.OFFSET_COMMIT, "groups.offset_commit", "handle_offset_commit", True),
         (ApiKey.DESCRIBE_QUORUM, "quorum", "handle_describe_quorum", False),
     ):
         handler = OnDemand(module, name)
