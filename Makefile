@@ -9,13 +9,14 @@ INSTALL = $(if $(UV_INSTALL),$(UV_INSTALL) --editable '.[$(EXTRAS)]' $(BESIDE) |
 # What unit tests of the log service use of the platform's packages.
 LIGHT := numpy pyarrow zstandard
 PYTEST := $(BIN)/python -m pytest
-WORKERS ?= 2
+# Many tests wait for processes, sessions and timers: three at a time keep two cores busy.
+WORKERS ?= 3
 SEEDS ?= 0-99
 SEED ?= 1
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up status docs test lint check unit format sim fuzz chaos kill-loop copy-loop bench bench-peers bench-platform generate kafka-libs sbom clean
+.PHONY: help demo up status docs test test-rest test-all lint check unit format sim fuzz chaos kill-loop copy-loop bench bench-peers bench-platform generate kafka-libs sbom clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,7 +62,15 @@ status: $(VENV)/installed  ## what runs
 docs: $(VENV)/installed-docs  ## the documentation as a site that can be searched, without a network; then open site/index.html
 	$(BIN)/zensical build --strict --clean
 
-test: $(VENV)/installed-dev  ## all tests; WHOLE=1 for a long run, CPU=1 for a table of what they cost
+test: $(VENV)/installed-dev  ## the tests of every room, less than ten minutes on two cores
+	-$(BIN)/python -m tests.helpers.java_archives
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow" $(if $(CPU),--cpu) tests
+
+test-rest: $(VENV)/installed-dev  ## the tests that `make test` leaves out: more seeds, kills, products and pages
+	-$(BIN)/python -m tests.helpers.java_archives
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m slow $(if $(CPU),--cpu) tests
+
+test-all: $(VENV)/installed-dev  ## all tests; WHOLE=1 for a long run, CPU=1 for a table of what they cost
 	-$(BIN)/python -m tests.helpers.java_archives
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(if $(CPU),--cpu) tests
 
@@ -71,8 +80,8 @@ lint: $(VENV)/installed-dev  ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint  ## what lint does, and unit tests and simulation
-	$(PYTEST) -n $(WORKERS) --dist worksteal tests/test_house.py tests/unit tests/sim
+check: lint  ## what lint does, and unit tests and some seeds of the simulations
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow" tests/test_house.py tests/unit tests/sim
 
 unit: $(VENV)/installed-dev  ## unit tests alone
 	$(PYTEST) -n $(WORKERS) --dist worksteal tests/unit

@@ -5,15 +5,17 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.helpers import collector
+from tests.helpers import collector, failure_log
 from tests.helpers.cpu_account import CpuAccount
 from tests.helpers.java_archives import quicken_spark
 from tests.helpers.long_first import long_first
 from tests.helpers.one_case import one_case
+from tests.helpers.slow_tests import slow_of
 from tests.helpers.whole import IS_WHOLE
 
 if "CI" not in os.environ:  # Hypothesis has a profile of its own for that
@@ -38,10 +40,25 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("TIDELOG_DISK_FULL_PERCENT", "100")  # the disk under the tests is none of their business
     if WORKER in os.environ or not config.getoption("numprocesses", None):
         gc.disable()  # while tests are collected, which leaves no garbage: looking for some costs as much again
+    config.pluginmanager.register(SlowMarks())
+    if failures := os.environ.get(failure_log.VARIABLE):
+        config.pluginmanager.register(failure_log.FailureLog(Path(failures)))
     if config.getoption("cpu"):
         config.pluginmanager.register(CpuAccount())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class SlowMarks:
+    """Marks slow tests, before pytest selects tests by their marks."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Mark the tests of the table of slow ones."""
+        slow = slow_of(item.nodeid for item in items)
+        for item in items:
+            if item.nodeid in slow:
+                item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:

@@ -20,7 +20,7 @@ from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.command_line import Finished, run, start
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.timeout(900)]
 
 PATIENCE_SECONDS = 120.0
 """A cluster of Apache Kafka on two busy cores takes its time."""

@@ -22,7 +22,7 @@ PRODUCTS = {1: TIDELOG, 2: APACHE_KAFKA, 3: TIDELOG}
 TOLD_SECONDS = 4.0
 """Voters tell a new leader of themselves after two seconds."""
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS
 from tests.integration.secure_nodes import BILLING, GROUP, NODE, SCRAM, SHOP, STRANGER, TOPIC, SecureNodes
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PLACES = list(permutations(NODE_IDS))
 TOPICS = {TOPIC: len(PLACES)}

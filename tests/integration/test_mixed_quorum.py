@@ -15,7 +15,7 @@ from log_service.client import BlockingAdmin, NewTopic
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, ClusterNodes
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 ONE_OF_KAFKA = {1: TIDELOG, 2: TIDELOG, 3: APACHE_KAFKA}
 """``test_mixed_cluster`` has two of Kafka."""

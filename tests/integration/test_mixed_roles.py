@@ -24,7 +24,7 @@ from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.wire import Wire
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 CONTROLLERS, BROKERS = (1, 2, 3), (4, 5, 6)
 LED_BY = {f"led-by-{node_id}": node_id for node_id in BROKERS}

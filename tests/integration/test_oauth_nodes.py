@@ -12,7 +12,7 @@ from tests.integration.login_frames import PACKAGE
 from tests.integration.oauth_issuer import SECRET, oauth_issuer
 from tests.integration.secure_nodes import SecureNodes
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 
 def test_nodes_are_a_cluster_by_tokens_of_an_endpoint(tmp_path: Path) -> None:

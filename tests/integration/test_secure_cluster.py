@@ -27,7 +27,6 @@ from tests.integration.watched_wire import WatchedWire
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.usefixtures("refused_sockets"),

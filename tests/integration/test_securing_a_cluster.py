@@ -24,7 +24,7 @@ from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, ClusterNodes
 from tests.integration.command_line import run
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 PAGE = ROOT / "docs" / "security.md"
 TOPIC = "orders"
 PLAIN, TLS, CONTROLLER, LOGIN, QUORUM = "9092", "9093", "9094", "9095", "9096"

@@ -15,7 +15,7 @@ from log_service.client import BlockingAdmin
 from tests.integration.command_line import Finished, run
 from tests.integration.installations import free_port_for, installation, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.timeout(400)]
 RECORDS = 500
 
 

@@ -146,7 +146,6 @@ def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-@pytest.mark.slow
 def test_three_nodes_speak_tls_with_each_other(tmp_path: Path) -> None:
     port = free_port_for(3, 31_000)
     with installation(tmp_path, port, "--secure", "--brokers", "3") as data:

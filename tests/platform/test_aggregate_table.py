@@ -235,7 +235,6 @@ def test_dagster_shows_groups_and_makes_them_anew(tmp_path: Path, spark: Any) ->
         assert held_groups(world.lake.root) == before
 
 
-@pytest.mark.slow
 def test_each_record_counts_once_however_runs_are_killed(spark_remote: str, log: MemoryLog, lake_root: Path) -> None:
     assert exit_code(run, spark_remote, log, lake_root, "none", 1_000) == 0
     for number, step in enumerate(STEPS, start=1):
@@ -249,7 +248,6 @@ def test_each_record_counts_once_however_runs_are_killed(spark_remote: str, log:
         assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected, f"recovered from {step}"
 
 
-@pytest.mark.slow
 def test_groups_are_old_or_new_however_a_rebuild_is_killed(spark_remote: str, log: MemoryLog, lake_root: Path) -> None:
     append_orders(log, 1)
     groups, rejected = groups_of(log)

@@ -19,7 +19,7 @@ from tests.chaos.verdicts import judge, read_log
 from tests.integration.command_line import run
 from tests.integration.installations import free_port_for, installation, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.timeout(400)]
 
 FIRST_PORT = 24_000
 TOPIC, UNEVEN = "orders", "bills"

@@ -21,7 +21,7 @@ from tests.helpers.java_archives import QUICK, SPARK_OPTIONS
 from tests.helpers.ports import free_port
 from tests.platform.installation import ROOT, environment, path_without_java
 
-pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 FLIGHTS = 20_000
 SPARK_TOKEN = Path("spark") / "connect.token"
 PRIVATE_KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+(\S{40,})")

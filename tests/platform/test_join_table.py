@@ -471,7 +471,6 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.mark.slow
 @pytest.mark.repeats("the same story as a run that ends at any step, with processes that die")
 def test_each_pair_is_there_once_however_runs_are_killed(remote: str, log: MemoryLog, lake_root: Path, tmp_path: Path) -> None:
     path = tmp_path / "log"

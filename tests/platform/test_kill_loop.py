@@ -29,7 +29,7 @@ from tests.platform.installation import Installation, running, wait_until
 from tests.platform.kill_project import ARCHIVED, FOLLOWERS, Others
 from tests.platform.kill_project import PROJECT as REST
 
-pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(3600)]
 KILLS = int(os.environ.get("KILLS", "3"))
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 31))
 TARGETS = ("run", "run", "run", "daemon", "code", "spark", "broker")

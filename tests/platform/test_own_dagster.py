@@ -29,7 +29,7 @@ from tests.helpers.ports import free_port
 from tests.helpers.postgres import postgres
 from tests.platform.installation import ROOT, environment, wait_until
 
-pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 PATIENCE_S = 180.0
 COMPONENTS = """\
 type: orchestration.components.TopicComponent

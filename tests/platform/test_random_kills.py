@@ -30,7 +30,6 @@ from tests.platform.kill_lines import (
 
 pytestmark = [
     pytest.mark.platform,
-    pytest.mark.slow,
     pytest.mark.timeout(7_200),
     pytest.mark.repeats("kills at drawn moments of runs that other tests kill at every step"),
 ]

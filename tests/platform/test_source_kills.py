@@ -27,7 +27,6 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
         yield broker.bootstrap
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "is_compared"), [("postgresql", False), ("sqlite", True)], ids=["by-cursor", "by-comparison"])
 def test_each_change_of_a_table_is_sent_once(kind: str, is_compared: bool, bootstrap: str, tmp_path: Path) -> None:
     expected: Records = Counter()
@@ -47,7 +46,6 @@ def test_each_change_of_a_table_is_sent_once(kind: str, is_compared: bool, boots
             assert found_records(bootstrap, CHANGES.name) == expected, f"recovered from {step}"
 
 
-@pytest.mark.slow
 def test_each_line_of_a_file_is_sent_once(bootstrap: str, tmp_path: Path) -> None:
     folder = tmp_path / "inbox"
     folder.mkdir()

@@ -38,7 +38,6 @@ def orders_of(log: MemoryLog, amount_of: Balance = same) -> list[tuple[int, int,
     return sorted(found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_of_newest_rows_is_exact_however_runs_are_killed(kind: str, spark_remote: str, tmp_path: Path) -> None:
     log, lake = MemoryLog(), tmp_path / "lake"
@@ -57,7 +56,6 @@ def test_a_table_of_newest_rows_is_exact_however_runs_are_killed(kind: str, spar
             assert letters.pending().count_rows() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["postgresql"])
 def test_a_table_of_all_rows_is_exact_however_runs_are_killed(kind: str, spark_remote: str, tmp_path: Path) -> None:
     log, lake = MemoryLog(), tmp_path / "lake"
@@ -71,7 +69,6 @@ def test_a_table_of_all_rows_is_exact_however_runs_are_killed(kind: str, spark_r
             assert len(letters_of(lake)) == 3 * (number + 1), f"recovered from {step}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all(kind: str, spark_remote: str, tmp_path: Path) -> None:
     """What is replayed is in the archive alone, but for the last records."""
@@ -97,7 +94,6 @@ def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all
         assert exit_code(run, spark_remote, log, place, lake, step="none", limit=9, is_keyed=True) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 def test_a_replay_of_all_rows_that_is_killed_keeps_each_record_in_one_place(kind: str, spark_remote: str, tmp_path: Path) -> None:
     log, lake = MemoryLog(), tmp_path / "lake"

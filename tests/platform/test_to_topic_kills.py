@@ -84,7 +84,6 @@ class Story:
             return sum(one.last_stable_offset - committed.get(one.partition, 0) for one in log.partition_offsets(ORDERS.name))
 
 
-@pytest.mark.slow
 def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[str, str], spark_remote: str, tmp_path: Path) -> None:
     name, bootstrap = servers
     with connect(bootstrap) as log:
@@ -107,7 +106,6 @@ def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[s
         assert DeadLetters(Lake(story.lake)).pending().count_rows() == 0
 
 
-@pytest.mark.slow
 def test_readers_find_each_dead_letter_once_whenever_its_replay_is_killed(
     servers: tuple[str, str], spark_remote: str, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from tests.integration.client_clusters import apache_kafka
 from tests.platform.installation import Installation, running, wait_until
 from tests.platform.spark_server import warm_server
 
-pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(of_a_run(600, whole=1_800))]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(of_a_run(600, whole=1_800))]
 PATIENCE_S = 180.0
 EVERYTHING = (SPARK, BROKER, CODE, DAEMON)
 EACH = [(name,) for name in EVERYTHING]

@@ -1,0 +1,150 @@
+"""The tests that ``make test`` leaves out, in one table. ``make test-all`` and CI run them, too.
+
+They repeat on more seeds, kills, products and pages what a quick test says once. The figures of
+``make test-all CPU=1`` decide what stands here: the quick part takes less than ten minutes on two
+cores.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from tests.helpers.one_case import one_case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slow:
+    """Modules whose tests are slow, for one reason.
+
+    ``modules`` are patterns below ``tests/``. Tests whose node id matches ``kept`` stay quick. With
+    ``is_case_kept`` one case of each test stays quick.
+    """
+
+    why: str
+    modules: tuple[str, ...]
+    kept: str = ""
+    is_case_kept: bool = False
+
+
+SLOW = (
+    Slow(
+        why="more seeds of the simulations, and the bugs that are planted in them",
+        modules=("sim/test_cluster_*.py", "sim/test_node_*.py", "sim/test_world.py"),
+        kept=r"test_cluster_seeds\.py::.*(general, [135]\]|missing files, 1\]|queues, 0\]|copy loop, 2\])|test_node_seeds\.py::.*\[[02346]\]|"
+        r"test_the_|test_no_two|test_bugs_of",
+    ),
+    Slow(
+        why="nodes of Apache Kafka in one cluster with ours, in turn with ours, or beside ours",
+        modules=(
+            "integration/test_mixed_*.py",
+            "integration/test_differential_*.py",
+            "integration/test_groups_mixed.py",
+            "integration/test_metadata_against_kafka.py",
+            "integration/test_metadata_of_all_kinds.py",
+            "integration/test_moved_files.py",
+            "integration/test_dump_log_segments.py",
+            "integration/test_files_to_the_byte.py",
+        ),
+    ),
+    Slow(
+        why="clusters of several processes through faults, changes and copies",
+        modules=(
+            "chaos/*.py",
+            "fuzz/*.py",
+            "integration/test_cli_cluster_moves.py",
+            "integration/test_client_assignors_java.py",
+            "integration/test_client_clusters.py",
+            "integration/test_clients_of_a_cluster.py",
+            "integration/test_copy_loop.py",
+            "integration/test_exactly_once_clients.py",
+            "integration/test_hosts.py",
+            "integration/test_killed_clusters.py",
+            "integration/test_mirror*.py",
+            "integration/test_queues_of_a_cluster.py",
+            "integration/test_queues_of_other_clients_on_a_cluster.py",
+            "integration/test_secure_cluster.py",
+            "integration/test_securing_a_cluster.py",
+            "integration/test_streams_smoke.py",
+            "integration/test_up_cluster.py",
+            "integration/test_up_mirror.py",
+            "integration/test_up_secure.py",
+        ),
+    ),
+    Slow(
+        why="whole installations, and the pages of the documentation as a person follows them",
+        modules=(
+            "documentation/test_site.py",
+            "platform/test_cluster_jobs.py",
+            "platform/test_definitions.py",
+            "platform/test_demo.py",
+            "platform/test_instance.py",
+            "platform/test_own_dagster.py",
+            "platform/test_pages.py",
+            "platform/test_ui_guard.py",
+            "platform/test_ui_login.py",
+            "platform/test_up*.py",
+        ),
+    ),
+    Slow(
+        why="kills of runs at every step",
+        modules=("platform/test_*kill*.py",),
+        kept=r"test_kills\.py::.*\[(before-target|after-target)\]",
+    ),
+    Slow(
+        why="every sink, shape and limit of a run with Spark",
+        modules=(
+            "platform/test_accepted_loss.py",
+            "platform/test_aggregate_table.py",
+            "platform/test_byte_limits.py",
+            "platform/test_database_stores.py",
+            "platform/test_dead_letter_asset.py",
+            "platform/test_derived_run.py",
+            "platform/test_failing_records.py",
+            "platform/test_history.py",
+            "platform/test_join_table.py",
+            "platform/test_latest_table.py",
+            "platform/test_overtaken_*.py",
+            "platform/test_replay_from_archive.py",
+            "platform/test_spark_token.py",
+            "platform/test_strict_reading.py",
+            "platform/test_time_zones.py",
+            "platform/test_to_topic_replay.py",
+        ),
+    ),
+    Slow(
+        why="many cases of one rule",
+        modules=(
+            "unit/broker/authorization/test_matrix.py",
+            "unit/broker/test_cluster_bad_input.py",
+            "unit/broker/test_every_version.py",
+            "unit/broker/test_failing_start.py",
+            "unit/broker/test_large_requests.py",
+            "unit/broker/test_longest_turn.py",
+            "unit/orchestration/test_json_rule.py",
+            "unit/orchestration/test_latest.py",
+            "unit/orchestration/test_joins.py",
+            "unit/protocol/test_codec_*.py",
+            "unit/raft/test_quorum_sim.py",
+            "unit/storage/cleaner/test_swap_crashes.py",
+            "unit/storage/test_crash_points.py",
+            "unit/storage/test_rebuilt_indexes.py",
+        ),
+        is_case_kept=True,
+    ),
+)
+
+
+def slow_of(node_ids: Iterable[str]) -> set[str]:
+    """Return the node ids of ``tests/...`` that are slow."""
+    ids = list(node_ids)
+    found: set[str] = set()
+    for group in SLOW:
+        mine = [one for one in ids if _is_in(group, one) and not (group.kept and re.search(group.kept, one))]
+        found |= set(mine) - (one_case(mine) if group.is_case_kept else set())
+    return found
+
+
+def _is_in(group: Slow, node_id: str) -> bool:
+    module = node_id.partition("::")[0].removeprefix("tests/")
+    return any(fnmatch(module, pattern) for pattern in group.modules)
