@@ -1,4 +1,4 @@
-"""What tests cost in CPU seconds, with the processes that they start: ``make test CPU=1`` prints the modules and the dearest tests.
+"""What tests cost in CPU seconds, with the processes that they start: ``make test-all CPU=1`` prints the modules and the dearest tests.
 
 The clock on the wall says little where four workers share two cores. A worker adds up its own CPU time, that of its children that have
 ended, and at the end of each module that of its descendants that still run (a node that later tests use, a JVM). It sends each part with

@@ -1,4 +1,4 @@
-"""What a long run of the tests adds to every run: ``make test WHOLE=1``.
+"""What a long run of the tests adds to every run: ``make test-all WHOLE=1``.
 
 Every run of the tests holds the product to every promise. A long run repeats: the same story on one side more, more kills, more seeds, a
 heavier load, and what Apache Kafka was asked before. A test that does nothing else has the mark ``repeats``, with the reason.
