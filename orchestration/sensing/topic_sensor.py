@@ -36,7 +36,7 @@ from orchestration.sensing.progress import Progress, decide_events, in_a_row, in
 from orchestration.settings import load_settings
 from orchestration.topics.spec import TOPIC_PREFIX, reconcile_all, topic_specs
 from orchestration.transforms import is_announced
-from orchestration.transforms.kinds import Snapshot, TopicFeed, topic_feeds
+from orchestration.transforms.kinds import FOLLOWERS, Snapshot, TopicFeed, topic_feeds
 
 TABLE_TAG = "tidelog/table"
 TOPIC_TAG = "tidelog/topic"
@@ -284,7 +284,7 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
 
     @dg.sensor(
         name=name,
-        asset_selection=dg.AssetSelection.kind("pyspark") | dg.AssetSelection.kind("archive"),
+        asset_selection=FOLLOWERS,
         minimum_interval_seconds=1,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Waits for new records in all topics and starts a run per table that has some; tells high watermarks and lag",

@@ -18,8 +18,10 @@ from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed
 from orchestration.transforms.run.context import RunContext
 
-KIND_METADATA = "tidelog/follows"
-"""The metadata of an asset that follows topics: a ``KindText``."""
+FOLLOWS = "tidelog/follows"
+"""The tag of an asset that follows topics, and the label of its ``KindText`` in the metadata."""
+FOLLOWERS = dg.AssetSelection.tag(FOLLOWS, "")
+"""Selects the assets that follow topics, of every kind."""
 Snapshot = Callable[[], TableSnapshot | None]
 """Loads the lake's table of a kind. None if it does not exist yet."""
 
@@ -168,15 +170,20 @@ class KindText(str):
 _declared: dict[str, Kind] = {}
 
 
-def declare(kind: Kind) -> dict[str, KindText]:
-    """Register ``kind`` under its name, and return the metadata of its asset.
+def register(kind: Kind) -> None:
+    """Register ``kind`` under its name.
 
     A project that is loaded anew registers its tables again.
     """
     _declared[kind.name] = kind
+
+
+def declare(kind: Kind, spec: dg.AssetSpec) -> dg.AssetSpec:
+    """Register ``kind``, and return the spec of its asset, by which ``topic_feeds`` finds it."""
+    register(kind)
     text = KindText(" and ".join(kind.feed.topics))
     text.kind = kind
-    return {KIND_METADATA: text}
+    return spec.merge_attributes(metadata={FOLLOWS: text}, tags={FOLLOWS: ""})
 
 
 def declared(name: str) -> Kind | None:
@@ -228,5 +235,5 @@ def topic_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicFeed, ...]:
 
 
 def _texts(asset: dg.AssetsDefinition) -> list[tuple[dg.AssetKey, KindText]]:
-    found = [(key, metadata.get(KIND_METADATA)) for key, metadata in asset.metadata_by_key.items()]
+    found = [(key, metadata.get(FOLLOWS)) for key, metadata in asset.metadata_by_key.items()]
     return [(key, text) for key, text in found if isinstance(text, KindText)]

@@ -38,7 +38,7 @@ from orchestration.transforms.joining.history import join_replay_job
 from orchestration.transforms.joining.kind import JoinedKind
 from orchestration.transforms.joining.replay import planned_metadata, planned_replay, run_join_replay, summed
 from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
-from orchestration.transforms.kinds import declare
+from orchestration.transforms.kinds import register
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.run.context import RunContext
 from tests.helpers.declared_kinds import declared_as
@@ -193,7 +193,7 @@ def test_a_replay_of_everything_gives_late_records_their_partners(spark: Any, la
     append_payment(log, None, 80)
     run_all(context, table)
     assert len(held(lake_root)[1]) == 2
-    declare(JoinedKind(table))
+    register(JoinedKind(table))
     with pytest.raises(ProgressError, match="tidelog replay paid_orders --everything --execute"):
         run_join_replay(table, context, ReplayRequest(is_of_dead_letters=True))
     result = replayed(context, table)

@@ -57,11 +57,11 @@ def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.Assets
         description=f"The archive of the topic {spec.name}: its records as they were. `topics.{spec.name}` in SQL reads it with the log.",
         kinds=ARCHIVE_KINDS,
         group_name=group_name,
-        metadata={**declare(ArchivingKind(spec)), **table_address(table, DELTA)},
+        metadata=table_address(table, DELTA),
         skippable=True,
     )
 
-    @dg.multi_asset(name=key.to_python_identifier(), specs=[shown], pool=pool_of(table))
+    @dg.multi_asset(name=key.to_python_identifier(), specs=[declare(ArchivingKind(spec), shown)], pool=pool_of(table))
     def archive(
         context: dg.AssetExecutionContext, config: ArchiveConfig, log_service: LogServiceResource, lake: LakeResource
     ) -> Iterator[dg.MaterializeResult[None]]:

@@ -9,7 +9,7 @@ from orchestration.topics.spec import TopicSpec, declared_topic, declared_topics
 from orchestration.transforms.archiving.planning import due_offsets, is_sweep_due, is_tidying_due
 from orchestration.transforms.archiving.run import swept_at
 from orchestration.transforms.declarations import table_key
-from orchestration.transforms.kinds import Kind, Snapshot, TopicFeed, declare
+from orchestration.transforms.kinds import Kind, Snapshot, TopicFeed, register
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed
 from orchestration.transforms.run.context import RunContext
@@ -86,4 +86,4 @@ def declare_archives() -> None:
     for topic in declared_topics():
         spec = declared_topic(topic)
         if spec.archived is not None:
-            declare(ArchivingKind(spec))
+            register(ArchivingKind(spec))

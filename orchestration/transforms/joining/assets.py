@@ -42,12 +42,12 @@ def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefi
     records.
     """
     key = table_key(table.name)
-    metadata = {**declare(JoinedKind(table)), **table_address(table.name, DELTA)}
     deps = [table.topic(side).asset_key for side in SIDES]
+    spec = declare(JoinedKind(table), asset_spec(key, deps, table.function, shown, metadata=table_address(table.name, DELTA)))
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
-        specs=[asset_spec(key, deps, table.function, shown, metadata=metadata)],
+        specs=[spec],
         check_specs=events.check_specs(key, table.rules, table.suite),
         can_subset=True,
         pool=pool_of(table.name),

@@ -45,16 +45,12 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
     """
     table = declared.follower
     key = table_key(table.name)
-    metadata = {
-        **declare(StoredKind(declared)),
-        SINK_METADATA: declared.table,
-        **table_address(declared.table, DUCKDB if declared.kind == DUCKDB else None),
-    }
+    metadata = {SINK_METADATA: declared.table, **table_address(declared.table, DUCKDB if declared.kind == DUCKDB else None)}
     spec = asset_spec(key, [table.topic.asset_key], table.function, shown, kinds={"pyspark", declared.kind}, metadata=metadata)
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
-        specs=[spec],
+        specs=[declare(StoredKind(declared), spec)],
         check_specs=events.check_specs(key, table.rules, table.suite),
         can_subset=True,
         pool=pool_of(table.name),

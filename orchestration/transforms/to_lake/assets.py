@@ -68,8 +68,8 @@ class DerivedTableConfig(dg.Config):
 def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefinition:
     """Return the asset of ``table``. It has no automation condition: the topic sensor starts it."""
     key = table_key(table.name)
-    metadata = {**declare(LakeTable(table)), **table_address(table.name, DELTA)}
-    spec = asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata)
+    address = table_address(table.name, DELTA)
+    spec = declare(LakeTable(table), asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=address))
 
     @dg.multi_asset(
         name=key.to_python_identifier(),

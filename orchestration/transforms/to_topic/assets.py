@@ -48,12 +48,12 @@ def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.
     """
     table = transform.checked_by(sending(transform))
     key = table_key(transform.name)
-    metadata = {**declare(SendingKind(transform)), TARGET_METADATA: transform.target.name}
+    metadata = {TARGET_METADATA: transform.target.name}
     spec = asset_spec(key, [transform.source.asset_key], transform.table.function, shown, kinds={"pyspark", "kafka"}, metadata=metadata)
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
-        specs=[spec],
+        specs=[declare(SendingKind(transform), spec)],
         check_specs=events.check_specs(key, table.rules, table.suite),
         can_subset=True,
         pool=pool_of(transform.name),

@@ -14,7 +14,7 @@ from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.quality import quarantine
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.kinds import declare, why_no_replay
+from orchestration.transforms.kinds import register, why_no_replay
 from orchestration.transforms.to_topic.declarations import TopicTransform, group_of, implied_rules
 from orchestration.transforms.to_topic.kind import SendingKind
 from orchestration.transforms.to_topic.outgoing import (
@@ -207,7 +207,7 @@ def test_groups_of_deployments_differ_and_are_none_of_a_table() -> None:
 
 
 def test_why_there_is_no_replay_is_said_of_transforms_to_topics_alone() -> None:
-    declare(SendingKind(transform()))
+    register(SendingKind(transform()))
     assert "a topic takes nothing back" in str(why_no_replay("good"))
     assert why_no_replay("clean_orders") is None
     assert why_no_replay("good", is_of_dead_letters=True) is None
