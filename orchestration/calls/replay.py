@@ -70,7 +70,7 @@ def replay(
         known = ", ".join(replayable_names()) or "none"
         raise ValueError(f"no table {name} that follows a topic is declared; import the project first. Declared tables: {known}")
     is_of_dead_letters = request == ReplayRequest(is_of_dead_letters=True)
-    why = kind.why_no_replay(ReplayRequest(is_everything=everything, is_of_dead_letters=is_of_dead_letters))
+    why = kind.why_no_replay(is_everything=everything, is_of_dead_letters=is_of_dead_letters)
     if why is not None:
         raise ValueError(why)
     settings = load_settings()

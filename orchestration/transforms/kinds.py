@@ -13,7 +13,7 @@ import dagster as dg
 
 from orchestration.held.lag import TopicLag
 from orchestration.lake.tables import TableSnapshot
-from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.declarations import TopicTable, table_key
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed
 from orchestration.transforms.run.context import RunContext
@@ -94,8 +94,13 @@ class TopicFeed:
         return (self.topic, *self.also)
 
 
+def feed_of(table: TopicTable) -> TopicFeed:
+    """Return the feed of a table that follows one topic."""
+    return TopicFeed(asset_key=table_key(table.name), table=table.name, topic=table.topic.name, minimum_interval_s=table.minimum_interval_s)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Additions:
     """Assets and jobs that a kind adds to a project beside the table's own asset."""
 
     assets: Sequence[dg.AssetsDefinition] = ()
@@ -115,10 +120,6 @@ class Kind(Protocol):
         """Return the facts for sensor and lag."""
         ...
 
-    def why_no_replay(self, request: ReplayRequest) -> str | None:
-        """Return why ``request`` cannot be replayed, and what to do instead; None if it can."""
-        ...
-
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
         """Replay ``request`` without Dagster, and return the totals.
 
@@ -129,6 +130,14 @@ class Kind(Protocol):
     @property
     def follower(self) -> TopicTable | None:
         """Return the table whose transform can be tried on single records. None if there is none."""
+        return None
+
+    def why_no_replay(self, *, is_everything: bool, is_of_dead_letters: bool) -> str | None:  # noqa: ARG002 - most kinds take any
+        """Return why there is no such replay, and what to do instead. None if there is one.
+
+        ``is_everything`` requests all committed records. ``is_of_dead_letters`` requests nothing
+        but rejected records. With both, either of the two replays will do.
+        """
         return None
 
     @property
@@ -155,9 +164,9 @@ class Kind(Protocol):
         """
         return
 
-    def definitions(self) -> Made:
+    def definitions(self) -> Additions:
         """Return the assets and jobs that replay into the table in Dagster."""
-        return Made()
+        return Additions()
 
 
 class KindText(str):
@@ -202,17 +211,16 @@ def replayable_names() -> list[str]:
 
 
 def why_no_replay(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> str | None:
-    """Return why nothing can be replayed into ``name``. None if it can, or is not declared.
+    """Return why there is no such replay into ``name``, as ``Kind.why_no_replay``.
 
-    ``is_everything`` requests all committed records. ``is_of_dead_letters`` requests nothing but
-    rejected records.
+    None if there is one, or no such table is declared.
     """
     kind = declared(name)
-    return None if kind is None else kind.why_no_replay(ReplayRequest(is_everything=is_everything, is_of_dead_letters=is_of_dead_letters))
+    return None if kind is None else kind.why_no_replay(is_everything=is_everything, is_of_dead_letters=is_of_dead_letters)
 
 
 def is_replayed_whole(name: str) -> bool:
-    """Return whether ``name`` can only be replayed whole, as a join or a table of aggregates."""
+    """Return whether ``name`` is declared and can only be replayed whole."""
     kind = declared(name)
     return kind is not None and kind.is_replayed_whole
 

@@ -62,7 +62,7 @@ class ArchivingKind(Kind):
         """Return False, because an archive takes every record."""
         return False
 
-    def why_no_replay(self, request: ReplayRequest) -> str:  # noqa: ARG002 - a Kind
+    def why_no_replay(self, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> str:  # noqa: ARG002 - a Kind
         """Return why nothing is replayed into an archive, and how it is built anew."""
         return (
             f"{self.name} is the archive of the topic {self.spec.name}: it holds each record as it was, so that there is no replay into "
@@ -75,7 +75,7 @@ class ArchivingKind(Kind):
 
         :raises ValueError: says how the archive is built anew.
         """
-        raise ValueError(self.why_no_replay(request))
+        raise ValueError(self.why_no_replay())
 
 
 def declare_archives() -> None:

@@ -6,7 +6,7 @@ from orchestration.transforms.declarations import table_key
 from orchestration.transforms.joining.declarations import JoinedTable, why_only_everything
 from orchestration.transforms.joining.history import join_replay_job
 from orchestration.transforms.joining.replay import run_join_replay, summed
-from orchestration.transforms.kinds import Kind, Made, TopicFeed
+from orchestration.transforms.kinds import Additions, Kind, TopicFeed
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed, ReplayRefusedError
 from orchestration.transforms.run.context import RunContext
@@ -40,9 +40,9 @@ class JoinedKind(Kind):
         """Return True, because the partners of a record may lie anywhere."""
         return True
 
-    def why_no_replay(self, request: ReplayRequest) -> str | None:
+    def why_no_replay(self, *, is_everything: bool, is_of_dead_letters: bool) -> str | None:  # noqa: ARG002 - a Kind
         """Return why only everything can be replayed."""
-        return None if request.is_everything else why_only_everything(self.name)
+        return None if is_everything else why_only_everything(self.name)
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
         """Join everything once more."""
@@ -51,6 +51,6 @@ class JoinedKind(Kind):
             raise ReplayRefusedError(f"{self.name}: {'; '.join(whole.failures)}")
         return summed(whole)
 
-    def definitions(self) -> Made:
+    def definitions(self) -> Additions:
         """Return the replay job."""
-        return Made(jobs=[join_replay_job(self.table)])
+        return Additions(jobs=[join_replay_job(self.table)])

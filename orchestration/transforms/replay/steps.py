@@ -151,3 +151,12 @@ class Replayer(Protocol):
     def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:
         """Replay the planned offsets and yield the result of each piece."""
         ...
+
+
+def replayed_by(replayer: Replayer, name: str, request: ReplayRequest) -> Replayed:
+    """Replay the records of ``request`` into the table ``name``, and return the totals.
+
+    :raises ReplayRefusedError: a check forbids the commit of a piece.
+    """
+    planned = replayer.plan(request)
+    return counted(name, Replayed(lost=planned.lost, archived_count=planned.archived_count), replayer.run(planned))

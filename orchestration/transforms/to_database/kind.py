@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from orchestration.resources.database import DatabaseResource
 from orchestration.resources.warehouse import WarehouseResource
-from orchestration.transforms.declarations import TopicTable, table_key
-from orchestration.transforms.kinds import Kind, Made, TopicFeed, all_declared
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.kinds import Additions, Kind, TopicFeed, all_declared, feed_of
 from orchestration.transforms.replay.plan import ReplayRequest
-from orchestration.transforms.replay.steps import Replayed, counted
+from orchestration.transforms.replay.steps import Replayed, replayed_by
 from orchestration.transforms.run.context import RunContext
 from orchestration.transforms.to_database.declarations import DatabaseTable, validate_apart
 from orchestration.transforms.to_database.history import history_asset, replay_job
@@ -31,26 +31,17 @@ class StoredKind(Kind):
     @property
     def feed(self) -> TopicFeed:
         """Return the facts for sensor and lag."""
-        follower = self.table.follower
-        return TopicFeed(
-            asset_key=table_key(self.name), table=self.name, topic=follower.topic.name, minimum_interval_s=follower.minimum_interval_s
-        )
+        return feed_of(self.follower)
 
     @property
     def follower(self) -> TopicTable:
         """Return the follower."""
         return self.table.follower
 
-    def why_no_replay(self, request: ReplayRequest) -> str | None:  # noqa: ARG002 - a Kind
-        """Return None, because every replay is possible."""
-        return None
-
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
         """Replay the records of ``request``, a piece at a time."""
         with opened(self.table, DatabaseResource(), WarehouseResource(), context.lake) as store:
-            replayer = DatabaseReplayer(Storing(declared=self.table, store=store), context)
-            planned = replayer.plan(request)
-            return counted(self.name, Replayed(lost=planned.lost, archived_count=planned.archived_count), replayer.run(planned))
+            return replayed_by(DatabaseReplayer(Storing(declared=self.table, store=store), context), self.name, request)
 
     def validate_beside(self, others: Iterable[Kind]) -> None:
         """Refuse two followers of one table.
@@ -59,9 +50,9 @@ class StoredKind(Kind):
         """
         validate_apart([one.table for one in others if isinstance(one, StoredKind)])
 
-    def definitions(self) -> Made:
+    def definitions(self) -> Additions:
         """Return the history by day, and the replay job."""
-        return Made(assets=[history_asset(self.table)], jobs=[replay_job(self.table)])
+        return Additions(assets=[history_asset(self.table)], jobs=[replay_job(self.table)])
 
 
 def declared_tables() -> dict[str, DatabaseTable]:

@@ -31,7 +31,7 @@ from orchestration.transforms.shown.reporting import (
     run_context,
 )
 from orchestration.transforms.to_lake.derived import DerivedRunResult, run_derived_table
-from orchestration.transforms.to_lake.kind import LakeTable
+from orchestration.transforms.to_lake.kind import LakeKind
 from orchestration.transforms.to_lake.replay import run_replay
 from orchestration.transforms.to_lake.run import run_topic_table
 
@@ -69,7 +69,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
     """Return the asset of ``table``. It has no automation condition: the topic sensor starts it."""
     key = table_key(table.name)
     address = table_address(table.name, DELTA)
-    spec = declare(LakeTable(table), asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=address))
+    spec = declare(LakeKind(table), asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=address))
 
     @dg.multi_asset(
         name=key.to_python_identifier(),

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from orchestration.transforms.declarations import TopicTable, table_key
-from orchestration.transforms.kinds import Kind, Made, TopicFeed
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.kinds import Additions, Kind, TopicFeed, feed_of
 from orchestration.transforms.replay.plan import ReplayRequest, why_no_replay_of_groups
-from orchestration.transforms.replay.steps import Replayed, counted
+from orchestration.transforms.replay.steps import Replayed, replayed_by
 from orchestration.transforms.run.context import RunContext
 from orchestration.transforms.to_lake.history import history_asset, replay_job
 from orchestration.transforms.to_lake.replay import TableReplayer
 
 
 @dataclass(frozen=True)
-class LakeTable(Kind):
+class LakeKind(Kind):
     """A table of the lake that follows one topic."""
 
     table: TopicTable
@@ -25,10 +25,7 @@ class LakeTable(Kind):
     @property
     def feed(self) -> TopicFeed:
         """Return the facts for sensor and lag."""
-        table = self.table
-        return TopicFeed(
-            asset_key=table_key(table.name), table=table.name, topic=table.topic.name, minimum_interval_s=table.minimum_interval_s
-        )
+        return feed_of(self.table)
 
     @property
     def follower(self) -> TopicTable:
@@ -40,16 +37,14 @@ class LakeTable(Kind):
         """Return whether the table keeps aggregates."""
         return bool(self.table.aggregates)
 
-    def why_no_replay(self, request: ReplayRequest) -> str | None:
+    def why_no_replay(self, *, is_everything: bool, is_of_dead_letters: bool) -> str | None:  # noqa: ARG002 - a Kind
         """Return why only everything can be replayed into a table of aggregates."""
-        return why_no_replay_of_groups(self.name) if self.table.aggregates and not request.is_everything else None
+        return why_no_replay_of_groups(self.name) if self.table.aggregates and not is_everything else None
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
         """Replay the records of ``request``, a piece at a time."""
-        replayer = TableReplayer(self.table, context)
-        planned = replayer.plan(request)
-        return counted(self.name, Replayed(lost=planned.lost, archived_count=planned.archived_count), replayer.run(planned))
+        return replayed_by(TableReplayer(self.table, context), self.name, request)
 
-    def definitions(self) -> Made:
+    def definitions(self) -> Additions:
         """Return the replay job, and the history by day unless the table keeps aggregates."""
-        return Made(assets=[] if self.table.aggregates else [history_asset(self.table)], jobs=[replay_job(self.table)])
+        return Additions(assets=[] if self.table.aggregates else [history_asset(self.table)], jobs=[replay_job(self.table)])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from orchestration.settings import load_settings
 from orchestration.transforms.declarations import table_key
-from orchestration.transforms.kinds import EveryRecord, Kind, Made, Snapshot, TopicFeed
+from orchestration.transforms.kinds import Additions, EveryRecord, Kind, Snapshot, TopicFeed
 from orchestration.transforms.ledger.ledger import is_reminder_due
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed, counted
@@ -52,9 +52,9 @@ class SendingKind(Kind):
             start=REMINDED,
         )
 
-    def why_no_replay(self, request: ReplayRequest) -> str | None:
+    def why_no_replay(self, *, is_everything: bool, is_of_dead_letters: bool) -> str | None:  # noqa: ARG002 - a Kind
         """Return why only dead letters can be replayed."""
-        return None if request.is_of_dead_letters else why_only_dead_letters(self.transform)
+        return None if is_of_dead_letters else why_only_dead_letters(self.transform)
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
         """Send the dead letters of ``request`` that fit now."""
@@ -64,6 +64,6 @@ class SendingKind(Kind):
             table = self.transform.checked_by(sending(self.transform))
             return counted(self.name, Replayed(), run_letters_replay(work, table, context, request))
 
-    def definitions(self) -> Made:
+    def definitions(self) -> Additions:
         """Return the job that replays dead letters."""
-        return Made(jobs=[letters_replay_job(self.transform)])
+        return Additions(jobs=[letters_replay_job(self.transform)])

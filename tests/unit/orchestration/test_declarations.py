@@ -18,7 +18,7 @@ from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import spark_aggregate, spark_duckdb_table, spark_join, spark_sql_table, spark_table, spark_topic, table_key
 from orchestration.transforms.joining.kind import JoinedKind
 from orchestration.transforms.to_database.kind import StoredKind
-from orchestration.transforms.to_lake.kind import LakeTable
+from orchestration.transforms.to_lake.kind import LakeKind
 from orchestration.transforms.to_topic.kind import SendingKind
 from tests.helpers.declared_kinds import declared_as
 
@@ -42,9 +42,9 @@ def test_a_single_column_is_one_name_and_not_its_letters() -> None:
     spark_aggregate(topic=ORDERS, name="grouped_one", by="order_id", aggregates=[count("orders")])(rows)
     spark_duckdb_table(topic=ORDERS, name="kept_one", key="order_id")(rows)
     spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="joined_one")(rows)
-    assert declared_as(LakeTable, "unique_one").table.unique_by == ("order_id",)
-    assert declared_as(LakeTable, "latest_one").table.latest_by == ("order_id",)
-    assert declared_as(LakeTable, "grouped_one").table.aggregate_by == ("order_id",)
+    assert declared_as(LakeKind, "unique_one").table.unique_by == ("order_id",)
+    assert declared_as(LakeKind, "latest_one").table.latest_by == ("order_id",)
+    assert declared_as(LakeKind, "grouped_one").table.aggregate_by == ("order_id",)
     assert declared_as(StoredKind, "kept_one").table.follower.latest_by == ("order_id",)
     assert declared_as(JoinedKind, "joined_one").table.shape.on == (("order_id", "order_id"),)
 
@@ -58,7 +58,7 @@ def test_a_single_rule_is_one_rule() -> None:
     seen = warn("amount_is_seen", "amount IS NOT NULL")
     spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="ruled_join", rules=seen)(rows)
     checks = spark_table(tables="declared_orders", name="ruled_copy", rules=seen)(rows).check_specs
-    assert declared_as(LakeTable, "ruled_table").table.rules == declared_as(LakeTable, "ruled_groups").table.rules == (POSITIVE,)
+    assert declared_as(LakeKind, "ruled_table").table.rules == declared_as(LakeKind, "ruled_groups").table.rules == (POSITIVE,)
     for stored in ("ruled_sql", "ruled_duckdb"):
         assert declared_as(StoredKind, stored).table.follower.rules == (POSITIVE,)
     assert declared_as(SendingKind, "ruled_topic").transform.table.rules == (POSITIVE,)

@@ -19,7 +19,7 @@ from orchestration.project.location import ProjectError
 from orchestration.quality import Severity
 from orchestration.topics.spec import TopicSpec, declare_topic, declared_topic, forget_declared_topics, topic_asset, topic_specs
 from orchestration.transforms import topic_feeds
-from orchestration.transforms.to_lake.kind import LakeTable
+from orchestration.transforms.to_lake.kind import LakeKind
 from tests.helpers.declared_kinds import declared_as
 from tests.helpers.documents import ROOT
 
@@ -174,7 +174,7 @@ def test_yaml_makes_what_python_makes(project: Project) -> None:
     )
     assert topic_specs(set(assets.values())) == topic_specs([by_hand])
     (feed,) = (one for one in topic_feeds(set(assets.values())) if one.table == "clean_payments")
-    kind = declared_as(LakeTable, "clean_payments")
+    kind = declared_as(LakeKind, "clean_payments")
     assert (feed.table, feed.topic, kind.is_replayable) == ("clean_payments", "payments", True)
     table = kind.table
     assert table.unique_by == ("id",)
