@@ -35,7 +35,7 @@ NEAR = 0.7
 """How alike two names are, of 1, where one may be a slip of the other."""
 LEFTOVER_AGE_S = 3_600
 ACCOUNT_COLUMNS = {"records_sent", "start_offset", "end_offset", "target_id"}
-"""What tells the lake's account of a transform (``transforms.to_topic.ledger``) from other tables."""
+"""What tells the lake's account of a transform (``transforms.ledger``) from other tables."""
 CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
