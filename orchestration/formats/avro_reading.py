@@ -18,9 +18,8 @@ from uuid import UUID
 
 from pyspark.sql import types
 
-from orchestration.formats.avro_types import AGAIN, NO_NULL, NOTHING, AvroField, AvroType
+from orchestration.formats.avro_types import AGAIN, NO_NULL, NOTHING, TOO_DEEP, AvroField, AvroType
 from orchestration.formats.columns import UnfitError, microseconds
-from orchestration.values.strict_json import TOO_DEEP
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """Returns the value that begins at a place, and its end.
