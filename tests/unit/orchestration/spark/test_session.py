@@ -51,7 +51,7 @@ def test_workers_get_this_python_and_find_this_package(tmp_path: Path, monkeypat
     settings = load_settings({"TIDELOG_DATA": str(tmp_path / "data")})
     given = spark_environment(settings, {"PATH": "", "PYTHONPATH": "/mine:/other"})
     assert given["PYSPARK_PYTHON"] == sys.executable
-    root = str(Path(__file__).resolve().parents[3])
+    root = str(Path(__file__).resolve().parents[4])
     assert given["PYTHONPATH"].split(":") == ["/mine", "/other", str(tmp_path), root]
     assert given["JAVA_HOME"] == str(tmp_path / "data" / "java")
     assert spark_environment(settings, {"PATH": "", "PYSPARK_PYTHON": "/my/python"})["PYSPARK_PYTHON"] == "/my/python"

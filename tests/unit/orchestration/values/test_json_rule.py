@@ -18,7 +18,7 @@ from orchestration.values.scalars import Reading
 from orchestration.values.strict_json import StrictSchema
 from tests.helpers.json_tokens import token
 
-PAGE = Path(__file__).parents[3] / "docs" / "pipelines" / "json-values.md"
+PAGE = Path(__file__).parents[4] / "docs" / "pipelines" / "json-values.md"
 FORMS = [
     pytest.param(kind, form, id=f"{kind} {form.json} {form.reading.rounding} {form.reading.epoch_unit} {form.reading.decimals}")
     for kind in RULE

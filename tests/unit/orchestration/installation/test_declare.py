@@ -13,7 +13,7 @@ from log_service.supervisor.components import prepared
 from log_service.supervisor.spec import Component, UptimeReadiness
 from orchestration.installation.declare import is_up_to_date
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 TOPICS = "from orchestration.topics.spec import TopicSpec, topic_asset\n\norders = topic_asset(TopicSpec(name='orders', partitions=4))\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestration.project.new import files, write_project
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def test_all_files_are_written_and_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""Values in Avro and Protobuf: what their schemas and bytes mean."""
