@@ -1,7 +1,9 @@
-"""What the platform needs of a log service, as a protocol of blocking calls: ours, Apache Kafka, or a test's memory.
+"""The protocol of blocking calls that the platform makes to a log service.
 
-Decides nothing. Topic ids are texts (Kafka's 22 letters of url-safe base64), offsets and epochs are ints, record batches are Arrow with
-the columns of ``RECORD_SCHEMA``. The adapter over ``log_service.client`` is ``orchestration.log.connection``.
+The log service is Tidelog's, Apache Kafka, or a test's in memory. Decides nothing. Topic ids are
+texts (Kafka's 22 letters of url-safe base64), offsets and epochs are ints, and record batches are
+Arrow with the columns of ``RECORD_SCHEMA``. ``orchestration.log.connection`` is the adapter over
+``log_service.client``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +17,7 @@ from orchestration.offsets.planning import PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-"""The headers of a record, in their order; a key may come more than once."""
+"""The headers of a record, in their order. A key may come more than once."""
 RECORD_SCHEMA = pa.schema(
     [
         pa.field("offset", pa.int64()),
@@ -25,27 +27,42 @@ RECORD_SCHEMA = pa.schema(
         pa.field("value", pa.binary()),
     ]
 )
-"""One row per record; a record without timestamp has null. Readers may yield further columns, ``headers`` among them."""
+"""One row per record.
+
+A record without timestamp has null. Readers may yield further columns, ``headers`` among them.
+"""
 
 
 class LogServiceError(RuntimeError):
-    """The log service could not be reached or refused; the text names the address and what to do."""
+    """The log service could not be reached or refused.
+
+    The text names the address and the remedy.
+    """
 
 
 class LogServiceAwayError(LogServiceError):
-    """No broker responded in time: what is asked next will not be answered either. Other errors are about what was asked for."""
+    """No broker responded in time, so the next call will get no answer either.
+
+    Other errors are about the one call that raised them.
+    """
 
 
 class OtherTopicError(LogServiceError):
-    """A topic was deleted and created anew: what has its name is not what was asked for."""
+    """A topic was deleted and created anew, so the name belongs to another topic now."""
 
 
 class SenderFencedError(LogServiceError):
-    """Another sender took the transactional id, or a transaction took too long: what this one had not committed is aborted."""
+    """Another sender took the transactional id, or a transaction took too long.
+
+    The uncommitted records of this sender are aborted.
+    """
 
 
 class OutgoingRecord(NamedTuple):
-    """A record to be sent. ``timestamp_ms`` None is the moment of sending; a record without value is a tombstone."""
+    """A record to be sent. A record without value is a tombstone.
+
+    ``timestamp_ms`` None stands for the moment of sending.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -55,7 +72,10 @@ class OutgoingRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """What a consumer group committed of one partition. ``note`` is the text that was committed with it (Kafka's offset metadata)."""
+    """The offset that a consumer group committed in one partition.
+
+    ``note`` is the text that was committed with it (Kafka's offset metadata).
+    """
 
     next_offset: int
     leader_epoch: int | None = None
@@ -74,7 +94,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPass:
-    """What one pass of retention removed from one partition."""
+    """The segments that one pass of retention removed from one partition."""
 
     topic: str
     partition: int
@@ -85,9 +105,12 @@ class RetentionPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPass:
-    """What compaction did to one partition: figures of what was written anew, none where nothing was due.
+    """The result of compacting one partition.
 
-    ``reason`` says why it could not be compacted; ``is_under_way``: it goes on, and its figures are not there yet.
+    The figures count the records and bytes that were written anew, none where no pass was due.
+
+    ``reason`` tells why the partition could not be compacted. With ``is_under_way`` it goes on, and
+    its figures are not there yet.
     """
 
     topic: str
@@ -107,25 +130,30 @@ class CompactionPass:
 
 
 UNREADABLE = "unreadable"
-"""The column of a tolerant reader's batch that says why an offset cannot be read, null where it can. The batch may lack it."""
+"""The column of a tolerant reader's batch with the reason why an offset cannot be read.
+
+It is null where the offset can be read, and the batch may lack it.
+"""
 UNREADABLE_BATCH = "the batch at offsets "
-"""How these reasons begin."""
+"""The beginning of these reasons."""
 
 
 class RangeReader(Protocol):
-    """Reads the records of one offset range. Has to survive pickling: Spark's Python workers call it, too.
+    """Reads the records of one offset range.
 
-    A tolerant one gives a row for each offset of a batch that cannot be read, with the column ``UNREADABLE``: no key, and as value the
-    batch's bytes, up to a bound, at the first of them.
+    It survives pickling, because Spark's Python workers call it, too. A tolerant one gives a row
+    for each offset of a batch that cannot be read, with the column ``UNREADABLE``. Such a row has
+    no key. The value of the first of them is the batch's bytes, up to a bound.
     """
 
     def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``; committed records only.
+        """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``.
 
-        With ``topic_id`` all of them are records of the topic of that id.
+        They hold committed records only. With ``topic_id`` all of them are records of the topic of
+        that id.
 
         :raises OtherTopicError: the topic has another id.
-        :raises LogServiceError: also where the partition does not reach ``wanted.end`` within the reader's deadline.
+        :raises LogServiceError: also where the partition does not reach ``wanted.end`` in time.
         """
         ...
 
@@ -141,18 +169,25 @@ class Sender(Protocol):
     def send(
         self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
-        """Send ``records`` to ``topic`` and commit the group's ``offsets`` in the topic ``source``, both in one transaction. When
-        it returns, ``committed_offsets`` tells them.
+        """Send ``records`` to ``topic`` and commit the group's ``offsets``, both in one
+        transaction.
 
-        :raises SenderFencedError: nothing of it counts. :raises LogServiceError: nothing of it counts, or whether it does is not known:
-            ``committed_offsets`` tells, once another sender of the transactional id is open.
+        The offsets are those of the topic ``source``. When this returns, ``committed_offsets``
+        tells them.
+
+        :raises SenderFencedError: the transaction does not count.
+        :raises LogServiceError: the transaction does not count, or its outcome is not known. Then
+            ``committed_offsets`` tells it, once another sender of the transactional id is open.
         """
         ...
 
     def send_all(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
-        """Send records, each to its topic, in one transaction. Another sender of the transactional id that opens afterwards finds them.
+        """Send records, each to its topic, in one transaction.
 
-        :raises SenderFencedError: nothing of it counts. :raises LogServiceError: nothing of it counts, or whether it does is not known.
+        Another sender of the transactional id that opens afterwards finds them.
+
+        :raises SenderFencedError: the transaction does not count.
+        :raises LogServiceError: the transaction does not count, or its outcome is not known.
         """
         ...
 
@@ -165,23 +200,31 @@ class LogClient(Protocol):
         ...
 
     def partition_offsets(self, topic: str) -> tuple[PartitionOffsets, ...]:
-        """Return what the log holds of each partition, in ascending order."""
+        """Return the offsets of each partition, in ascending order."""
         ...
 
     def leader_epoch_ends(self, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
-        """Return, by partition, the end offset of the given leader epoch; -1 where the leader never knew it (KIP-101)."""
+        """Return, by partition, the end offset of the given leader epoch.
+
+        It is -1 where the leader never knew the epoch (KIP-101).
+        """
         ...
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
-        """Return, by partition, the first offset whose timestamp is at or after ``timestamp_ms``; None if there is none."""
+        """Return, by partition, the first offset at or after ``timestamp_ms``, or None if there is
+        none.
+        """
         ...
 
     def range_reader(self, *, is_tolerant: bool = False) -> RangeReader:
-        """Return a reader that works in other processes as well. Only a tolerant one goes on behind a batch that cannot be read."""
+        """Return a reader that works in other processes as well.
+
+        Only a tolerant one goes on behind a batch that cannot be read.
+        """
         ...
 
     def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
-        """Create the topic; a topic that exists by now is an error."""
+        """Create the topic. A topic that exists already is an error."""
         ...
 
     def add_partitions(self, topic: str, total: int) -> None:
@@ -197,19 +240,27 @@ class LogClient(Protocol):
         ...
 
     def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
-        """Return the (topic, partition) that hold something at or above their offset, as soon as one does; none after ``timeout_ms``.
+        """Return the (topic, partition) pairs with records at or above their offset, once one has
+        any.
 
-        A position outside the log counts too: a run has to report it.
-        A partition that may not be read is left out for as long as there is another to wait for.
+        The result is empty after ``timeout_ms``. A position outside the log counts too, because a
+        run has to report it. A partition that may not be read is left out while there is another to
+        wait for.
         """
         ...
 
     def apply_retention(self) -> tuple[RetentionPass, ...] | None:
-        """Let the brokers apply retention to all topics now; None where they cannot be asked, because they clean by themselves."""
+        """Let the brokers apply retention to all topics now.
+
+        Return None if they do not know the request. Such brokers clean by themselves.
+        """
         ...
 
     def apply_compaction(self, timeout_ms: int) -> tuple[CompactionPass, ...] | None:
-        """Let the brokers compact now what is due; None where they cannot be asked, because they clean by themselves."""
+        """Let the brokers compact now the logs that are due.
+
+        Return None if they do not know the request. Such brokers clean by themselves.
+        """
         ...
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
@@ -221,9 +272,16 @@ class LogClient(Protocol):
         ...
 
     def committed_offsets(self, group_id: str, topic: str, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
-        """Return what a group committed, by partition; those without are left out. Waits for the end of transactions with its offsets."""
+        """Return the offsets that a group committed, by partition.
+
+        Partitions without one are left out. Waits for the end of transactions with the group's
+        offsets.
+        """
         ...
 
     def open_sender(self, transactional_id: str) -> AbstractContextManager[Sender]:
-        """Open the sender of ``transactional_id``: an earlier one is fenced, and what it left open is aborted, by the time it is there."""
+        """Open the sender of ``transactional_id``.
+
+        By the time it is open, an earlier sender is fenced and its open transaction is aborted.
+        """
         ...

@@ -1,6 +1,7 @@
-"""``LogClient`` over ``log_service.client``: the same calls against our log service and any Kafka cluster.
+"""Implements ``LogClient`` over ``log_service.client``, for our log service and any Kafka cluster.
 
-Decides how the client's values become the platform's: topic ids become texts, errors sentences that name the address. Knows no table.
+Decides how the client's values become the platform's. Topic ids become texts, and errors become
+sentences that name the address. Knows no table.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -54,11 +55,14 @@ from orchestration.settings import client_settings
 
 UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
 TRANSACTION_TIMEOUT_MS = 60_000
-"""What a transaction may take. It begins when all is computed and checked, so that it lasts as long as its records take to be sent."""
+"""The time limit of a transaction.
+
+It lasts only as long as sending takes, because it begins when all is computed and checked.
+"""
 COMMIT_TRIES = 3
 TOLD_WITHIN_S = 30
 MAX_RAW_BYTES = 1 << 20
-"""Of a batch that cannot be read, so many bytes are kept."""
+"""Most bytes that are kept of a batch that cannot be read."""
 MAX_UNREADABLE_ROWS = 100_000
 """Most rows of a batch that cannot be read. The last one names the offsets that have no row."""
 TOLD_POLL_S = 0.01
@@ -66,10 +70,13 @@ TOLD_POLL_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ClientRangeReader:
-    """Reads a range over a connection of its own; plain values only, so that Spark's workers can take it with them.
+    """Reads a range over a connection of its own.
 
-    ``timeout_ms`` bounds the wait for each next piece of the range; the client's own limit where it is None. ``client_config`` is the path
-    of a properties file, which has to be there where the reader is called; the environment says how to log in where it is None. Where
+    It holds plain values, so Spark's workers can take it.
+
+    ``timeout_ms`` bounds the wait for each next piece of the range. The client's own limit holds
+    where it is None. ``client_config`` is the path of a properties file, which has to be there
+    where the reader is called. Where it is None, the environment tells how to log in. Where
     ``is_tolerant``, a batch that cannot be read is told offset by offset.
     """
 
@@ -99,9 +106,10 @@ class ClientRangeReader:
 
 
 def unreadable_rows(batch: UnreadableBatch) -> pa.RecordBatch:
-    """Return a row for each offset of a batch that cannot be read: the first has its bytes, up to a bound, and all have the reason.
+    """Return a row for each offset of a batch that cannot be read.
 
-    A damaged batch may reach over a large hole. Then the last row stands for all offsets from its own on.
+    The first row has the batch's bytes, up to a bound, and all rows have the reason. A damaged
+    batch may reach over a large hole. Then the last row stands for all offsets from its own on.
     """
     count = min(batch.end - batch.start, MAX_UNREADABLE_ROWS)
     reasons = [batch.reason] * count
@@ -120,7 +128,7 @@ def unreadable_rows(batch: UnreadableBatch) -> pa.RecordBatch:
 
 
 class Connection:
-    """A connected ``LogClient``; see there for what its methods promise."""
+    """A connected ``LogClient``. The protocol tells the promises of its methods."""
 
     def __init__(
         self, admin: BlockingAdmin, bootstrap_servers: str, timeout_ms: int | None = None, client_config: str | None = None
@@ -150,7 +158,7 @@ class Connection:
         )
 
     def partition_offsets(self, topic: str) -> tuple[PartitionOffsets, ...]:
-        """Return what the log holds of each partition."""
+        """Return the offsets of each partition."""
         with _explained(self.bootstrap_servers):
             found = self._admin.describe_offsets([topic])
         return tuple(
@@ -206,13 +214,20 @@ class Connection:
             self._admin.alter_configs({ConfigResource.topic(topic): configs})
 
     def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
-        """Return the (topic, partition) that hold something at or above their offset, as soon as one does; none after ``timeout_ms``."""
+        """Return the (topic, partition) pairs with records at or above their offset, once one has
+        any.
+
+        The result is empty after ``timeout_ms``.
+        """
         wanted = {TopicPartition(topic, partition): offset for (topic, partition), offset in positions.items()}
         with _explained(self.bootstrap_servers):
             return {(place.topic, place.partition) for place in self._admin.wait_for_records(wanted, timeout_ms)}
 
     def apply_retention(self) -> tuple[RetentionPass, ...] | None:
-        """Let the brokers apply retention to all topics now; None where they cannot be asked, because they clean by themselves."""
+        """Let the brokers apply retention to all topics now.
+
+        Return None if they do not know the request. Such brokers clean by themselves.
+        """
         with _explained(self.bootstrap_servers):
             try:
                 found = self._admin.apply_retention()
@@ -232,7 +247,10 @@ class Connection:
         )
 
     def apply_compaction(self, timeout_ms: int) -> tuple[CompactionPass, ...] | None:
-        """Let the brokers compact now what is due; None where they cannot be asked, because they clean by themselves."""
+        """Let the brokers compact now the logs that are due.
+
+        Return None if they do not know the request. Such brokers clean by themselves.
+        """
         with _explained(self.bootstrap_servers):
             try:
                 found = self._admin.apply_compaction(timeout_ms=timeout_ms)
@@ -254,9 +272,10 @@ class Connection:
             self._admin.alter_group_offsets(group_id, {TopicPartition(topic, partition): offset for partition, offset in offsets.items()})
 
     def committed_offsets(self, group_id: str, topic: str, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
-        """Return what a group committed of these partitions of the topic.
+        """Return the offsets that a group committed in these partitions of the topic.
 
-        They are asked for by name: of a partition that has nothing but pending offsets a coordinator tells nothing otherwise.
+        They are asked for by name, because a coordinator otherwise leaves out a partition with only
+        pending offsets.
         """
         places = [TopicPartition(topic, partition) for partition in partitions]
         with _explained(self.bootstrap_servers):
@@ -298,7 +317,10 @@ class ClientSender:
     def send(
         self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
-        """Send ``records`` and commit ``offsets`` in one transaction; returns when the group tells them."""
+        """Send ``records`` and commit ``offsets`` in one transaction.
+
+        Return when the group tells them.
+        """
         progress = {TopicPartition(source, partition): _offset_and_metadata(one) for partition, one in offsets.items()}
         with self._transaction():
             self._send_each((topic, one) for one in records)
@@ -316,7 +338,7 @@ class ClientSender:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Commit what is sent in the block, or abort it."""
+        """Commit the records and offsets that are sent in the block, or abort them."""
         with _explained(self._connection.bootstrap_servers):
             self._producer.begin_transaction()
             try:
@@ -328,7 +350,10 @@ class ClientSender:
                 raise
 
     def _wait_until_told(self, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]) -> None:
-        """Wait for the markers of a commit: it is acknowledged before they are in the group's log, and until then older offsets are told.
+        """Wait until the group tells the committed offsets.
+
+        A commit is acknowledged before its markers are in the group's log. Until then, the group
+        tells older offsets.
 
         :raises LogServiceError: they are not told in time.
         """
@@ -339,7 +364,8 @@ class ClientSender:
             sleep(TOLD_POLL_S)
 
     def _commit(self) -> None:
-        """Commit, again where it is not known whether that was done: it means the same transaction.
+        """Commit, and repeat the commit where its outcome is not known, because it is the same
+        transaction.
 
         :raises KafkaError: it is not committed, or that is still not known.
         """
@@ -357,9 +383,11 @@ class ClientSender:
 
 @contextmanager
 def connect(bootstrap_servers: str, *, timeout_ms: int | None = None, client_config: str | None = None) -> Iterator[Connection]:
-    """Yield a connection, closed afterwards. ``timeout_ms`` bounds every call; the client's own default where it is None.
+    """Yield a connection, closed afterwards.
 
-    ``client_config`` is the path of a properties file that says how to encrypt and log in; the environment says it where it is None.
+    ``timeout_ms`` bounds every call. The client's own default holds where it is None.
+    ``client_config`` is the path of a properties file that tells how to encrypt and log in. The
+    environment tells it where the path is None.
 
     :raises LogServiceError: the addresses make no sense.
     """
@@ -371,7 +399,9 @@ def connect(bootstrap_servers: str, *, timeout_ms: int | None = None, client_con
 
 @contextmanager
 def connect_admin(bootstrap_servers: str, *, timeout_ms: int | None = None, client_config: str | None = None) -> Iterator[BlockingAdmin]:
-    """Yield the client's own admin, for what operates the cluster; ``timeout_ms`` and ``client_config`` as for ``connect``.
+    """Yield the client's own admin, for operating the cluster.
+
+    ``timeout_ms`` and ``client_config`` are as for ``connect``.
 
     :raises LogServiceError: the addresses make no sense, or a call within the block fails.
     """
@@ -385,7 +415,7 @@ def _admin(bootstrap_servers: str, timeout_ms: int | None, client_config: str | 
 
 
 def topic_id_text(topic_id: UUID) -> str:
-    """Return a topic id as Kafka's tools print it: 22 letters of url-safe base64."""
+    """Return a topic id as Kafka's tools print it, in 22 letters of url-safe base64."""
     return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 

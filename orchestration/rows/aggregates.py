@@ -1,9 +1,10 @@
-"""Aggregates that go on: how many, how much, the smallest and the largest per group, kept up to date with each batch.
+"""Keeps counts, totals, smallest and largest values per group up to date with each batch.
 
-Decides with DuckDB over Arrow what a batch of rows makes of the groups that it touches: the batch is aggregated, and each of its groups is
-merged with what the table holds of it. Counts, totals, least and greatest values can be merged, so a group is never read again from the
-topic. Knows no Spark and commits nothing.
-Invariant: the merged groups are those of all rows so far, in whatever batches they came; of DOUBLE totals up to rounding.
+DuckDB aggregates the batch over Arrow and merges each group with the group of the table. A group is
+never read again from the topic, because these values can be merged. Knows no Spark and commits
+nothing.
+Invariant: the merged groups are those of all rows so far, however the rows were cut into batches.
+DOUBLE totals are so up to rounding.
 """
 
 from collections.abc import Sequence
@@ -29,12 +30,15 @@ MAX_DIGITS = 38
 
 
 class AggregateError(ValueError):
-    """A group cannot be computed; the text says which aggregate and what to do."""
+    """A group cannot be computed. The text names the aggregate and tells the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
-    """A column of an aggregated table: ``name``, and what it tells of ``column``; a count without column counts rows."""
+    """A column ``name`` of an aggregated table, computed from ``column``.
+
+    A count without column counts rows.
+    """
 
     name: str
     kind: Kind
@@ -50,7 +54,10 @@ def count(name: str, column: str | None = None) -> Aggregate:
 
 
 def total(name: str, column: str) -> Aggregate:
-    """Add up ``column``: whole numbers as BIGINT, decimals exactly, DOUBLE with its rounding. A sum beyond the type is an error."""
+    """Add up ``column``. A sum beyond the type is an error.
+
+    Whole numbers are added as BIGINT, decimals exactly, and DOUBLE with its rounding.
+    """
     return Aggregate(name=name, kind="total", column=column)
 
 
@@ -101,7 +108,7 @@ def group_rejections(rows: pa.Table, by: Sequence[str]) -> tuple[Rejection, ...]
 
 
 def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: Sequence[Aggregate]) -> Changes:
-    """Return what ``rows`` change in the groups of a table that holds ``held``.
+    """Return the changes that ``rows`` make to the groups of the table ``held``.
 
     :raises AggregateError: a total exceeds its type, or a column cannot be aggregated like that.
     """
@@ -144,7 +151,9 @@ def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: 
 
 
 def accumulated(rows: pa.Table, groups: pa.Table | None, by: Sequence[str], aggregates: Sequence[Aggregate]) -> pa.Table:
-    """Return all of ``groups`` with ``rows`` merged into them; None: there are no groups yet.
+    """Return all of ``groups`` with ``rows`` merged into them.
+
+    None means that there are no groups yet.
 
     :raises AggregateError: as ``merged``.
     """
@@ -189,13 +198,19 @@ def _computing(schema: pa.Schema, one: Aggregate) -> str:
 
 
 def _beyond(one: Aggregate) -> str:
-    """Return the expression that fails where finite numbers add up to none. DuckDB's own sum of them is infinite."""
+    """Return the expression that fails where the sum of finite numbers is not finite.
+
+    It is needed because DuckDB's own sum of them is infinite.
+    """
     told = f"the total {one.name} is beyond the range of DOUBLE"
     return f"error('{told}')"
 
 
 def _merging(one: Aggregate, schema: pa.Schema) -> str:
-    """Return the value of both; a side without any value does not count."""
+    """Return the expression that merges the batch's value with the table's.
+
+    A null side does not count.
+    """
     new, old = (f"{side}.{quoted_name(one.name)}" for side in ("batch", "held"))
     if one.kind in {"smallest", "largest"}:
         return f"{'least' if one.kind == 'smallest' else 'greatest'}({new}, {old})"

@@ -1,10 +1,11 @@
-"""What a join keeps between its runs: rows that still wait for a partner, and the clock, in a folder of the table.
+"""Keeps a join's state between runs: rows that wait for a partner, and the clock.
 
-Decides how they are part of the table's commit. They are files in a folder ``_join_state/NUMBER`` that no reader of the table sees, and
-each commit names the number that is true from then on (application transaction ``join_state``). So rows, offsets, kept rows and watermark
-move together, a run that is killed leaves at most a folder that nothing names, and two commits from one snapshot always conflict.
-Knows no broker and no dead letter.
-Invariant: a folder that the newest commit names is whole, and is never written again.
+The state is a folder ``_join_state/NUMBER`` of the table that no reader of the table sees. Each
+commit names the number that holds from then on, in the application transaction ``join_state``. So
+rows, offsets, kept rows and watermark move together, and two commits from one snapshot always
+conflict. A killed run leaves at most a folder without a name in a commit. Knows no broker and no
+dead letter.
+Invariant: the folder that the newest commit names is whole, and is never written again.
 """
 
 import json
@@ -33,23 +34,26 @@ NUMBER_BITS = 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinState:
-    """What a commit left: kept rows by side, and the clock."""
+    """The state that a commit left: kept rows by side, and the clock."""
 
     kept: Mapping[Side, pa.Table]
     clock: JoinClock
 
 
 def declared_text(topics: Sequence[str], shape: JoinShape) -> str:
-    """Return what has to stay as it is while rows are kept: what is joined, on what, how near, and which rows are given alone."""
+    """Return the part of the declaration that must not change while rows are kept.
+
+    It tells the topics, the key columns, the range of time, and the kind of join.
+    """
     on = ", ".join(f"{left} = {right}" for left, right in shape.on)
     times = f"{shape.event_time[1]} from {shape.before_us} us before to {shape.after_us} us after {shape.event_time[0]}"
     return f"{shape.how} join of {topics[0]} and {topics[1]} on {on}, {times}"
 
 
 def validate_joined(snapshot: TableSnapshot, declared: str) -> None:
-    """Refuse a table that is no join, or another one than is declared.
+    """Refuse a table that is no join, or not the declared one.
 
-    :raises SchemaConflictError: says what the table is and what the declaration says.
+    :raises SchemaConflictError: tells the table's join and the declared one.
     """
     if snapshot.joined_as == declared:
         return
@@ -61,10 +65,12 @@ def validate_joined(snapshot: TableSnapshot, declared: str) -> None:
 
 
 def read_state(snapshot: TableSnapshot) -> JoinState | None:
-    """Return what the table's newest commit kept; None where nothing was committed to it yet.
+    """Return the state of the table's newest commit. It is None before the first commit.
 
-    :raises CommitConflictError: a rival has committed since ``snapshot``, and what that one named is gone.
-    :raises ProgressError: it is gone, and no run has committed: the table was put back from elsewhere, or to an older version.
+    :raises CommitConflictError: the folder is gone because a rival has committed since
+        ``snapshot``.
+    :raises ProgressError: the folder is gone and no run has committed. The table was copied from
+        elsewhere, or set back to an older version.
     """
     number = snapshot.transaction_version(STATE)
     if number is None:
@@ -85,7 +91,9 @@ def read_state(snapshot: TableSnapshot) -> JoinState | None:
 
 
 def fitted(kept: pa.Table | None, schema: pa.Schema, name: str) -> pa.Table:
-    """Return kept rows (None: there are none) with the columns of ``schema``, those of now; what is new in it is null in older rows.
+    """Return the kept rows with the columns of ``schema``. None means that there are no kept rows.
+
+    A column that is new in the schema is null in older rows.
 
     :raises ProgressError: a column has another type now.
     """
@@ -106,7 +114,10 @@ def fitted(kept: pa.Table | None, schema: pa.Schema, name: str) -> pa.Table:
 
 
 class StateWriter:
-    """Writes the state of one commit. What lies in the folder before it cannot be named any more once the commit is there."""
+    """Writes the state of one commit.
+
+    Once the commit is there, older folders cannot be named any more.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Take the table's folder."""
@@ -118,7 +129,10 @@ class StateWriter:
         return f"<StateWriter {self._folder / str(self.number)}>"
 
     def write(self, state: JoinState) -> int:
-        """Write ``state``, whole on the disk when it returns its bytes; ``number`` is what the commit has to name."""
+        """Write ``state`` and return its bytes. The commit has to name ``number``.
+
+        The state is whole on the disk when this returns.
+        """
         folder = self._folder / str(self.number)
         folder.mkdir(parents=True)
         for side, table in state.kept.items():
@@ -131,9 +145,10 @@ class StateWriter:
         return sum(file.stat().st_size for file in files)
 
     def tidy(self) -> None:
-        """Remove what older commits named and killed runs left, after the commit.
+        """Remove the state of older commits and of killed runs, after the commit.
 
-        A rival that wrote one of these decided from a snapshot before this commit, so that its own conflicts.
+        A rival may have written one of these folders. It decided from a snapshot before this
+        commit, so its own commit conflicts.
         """
         for one in self._before:
             shutil.rmtree(one, ignore_errors=True)

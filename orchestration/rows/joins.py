@@ -1,15 +1,13 @@
-"""Joins of two topics by key and event time: which rows meet, which are kept because a partner may still come, which came too late.
+"""Joins two topics by key and event time: pairs rows, keeps waiting rows, rejects late ones.
 
-A left and a right row are a *pair* where their keys are equal and the right one's time lies between ``before`` and ``after`` around the
-left one's: Flink's interval join, Spark's stream-stream join with a time range. The *watermark* is a promise about event times: rows that
-come from now on are at or above it, and what lies below is late. A row is *kept* for as long as a row at or above the watermark may be its
-partner; an outer join gives a row without partner when it is let go.
-
-Decides with DuckDB over Arrow what a batch gives, from its rows, the rows kept so far and the clock. Knows no topic, no Spark and no file;
-the moment of the run is an argument.
-Invariants: two rows that were both in time and belong together meet exactly once, however the records were cut into batches; a row without
-partner is given at most once, and when none of its partners can come any more; the watermark never goes back; a kept row may still find
-a partner.
+A left and a right row are a *pair* where their keys are equal and the right time lies between
+``before`` and ``after`` around the left one. This is Flink's interval join. The *watermark*
+promises that later rows are at or above it, and rows below it are late. A row is *kept* while a row
+at or above the watermark may be its partner. An outer join gives a row without partner when it is
+let go. DuckDB decides over Arrow. Knows no topic, no Spark, no file and no clock.
+Invariants: rows that were both in time and belong together meet exactly once, however the records
+were cut into batches. A row without partner is given at most once, when none can come any more. The
+watermark never goes back. A kept row may still find a partner.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,9 +34,9 @@ SIDES = (LEFT, RIGHT)
 OTHER: Mapping[Side, Side] = {LEFT: RIGHT, RIGHT: LEFT}
 PLACE = ("_topic_id", "_partition", "_offset")
 PLACES: Mapping[Side, str] = {LEFT: "_left", RIGHT: "_right"}
-"""The columns of the result that say which records a row comes of."""
+"""The columns of the result that hold the places of the records of a row."""
 MATCHED = "_is_matched"
-"""The column of kept rows that says whether a row has found a partner."""
+"""The column of kept rows that tells whether a row has found a partner."""
 KEY_RULE = "join_on"
 TIME_RULE = "event_time"
 RECORD_TIME = "_timestamp"
@@ -47,20 +45,25 @@ LATE_RULE = "late"
 UTC_TIME = pa.timestamp("us", tz="UTC")
 NO_ROW = -1
 MAX_PAIRS = 5_000_000
-"""Of one batch: they are in the memory of the run. A key that many records share on both sides makes more pairs than records."""
+"""Most pairs of one batch, because the run holds them in memory.
+
+A key that many records share on both sides makes more pairs than records.
+"""
 
 
 class JoinError(ValueError):
-    """A batch cannot be joined; the text says why and what to do."""
+    """A batch cannot be joined. The text tells the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinShape:
-    """What makes two rows a pair, and how long they are waited for.
+    """Defines which two rows are a pair, and how long a row waits for its partner.
 
-    ``on`` are the key columns as (left, right) names, ``event_time`` the left and the right column of time. A right row belongs to a left
-    one if its time is at most ``before_us`` earlier and at most ``after_us`` later. ``idle_after_us`` None: a side always holds back.
-    ``ahead_us`` is by how much a time may be ahead of its record's; None: by any.
+    ``on`` holds the key columns as (left, right) names, and ``event_time`` the left and the right
+    column of time. A right row belongs to a left one if its time is at most ``before_us`` earlier
+    and at most ``after_us`` later. With ``idle_after_us`` None, a side always holds the watermark
+    back. A time may be at most ``ahead_us`` ahead of its record's, or by any amount if that is
+    None.
     """
 
     on: tuple[tuple[str, str], ...]
@@ -91,7 +94,10 @@ class JoinShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideClock:
-    """What is known of the time on one side: the greatest event time by partition, and when a record was last read (both since 1970)."""
+    """The clock of one side: the greatest event time by partition, and the time of the last read.
+
+    Both count microseconds since 1970.
+    """
 
     topic_id: str
     greatest_us: Mapping[int, int]
@@ -107,7 +113,7 @@ class JoinClock:
     watermark_us: int | None = None
 
     def side(self, side: Side) -> SideClock:
-        """Return one side's."""
+        """Return the clock of one side."""
         return self.left if side == LEFT else self.right
 
     def newest(self, side: Side) -> datetime | None:
@@ -122,9 +128,10 @@ class JoinClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """What a batch read of one side: rows with ``PLACE`` and the side's columns.
+    """The rows that a batch read of one side, with ``PLACE`` and the side's columns.
 
-    ``waiting`` are the partitions in which there is more than the batch read. ``is_any_read``: offsets of the topic were read at all.
+    ``waiting`` holds the partitions with more records than the batch read. ``is_any_read`` tells
+    whether any offsets of the topic were read.
     """
 
     topic_id: str
@@ -135,8 +142,11 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinStep:
-    """What a batch gives. ``rows`` have the key columns (by the left's names), ``left`` and ``right`` (structs of each side's columns, null
-    where there is no partner), and ``_left`` and ``_right``, the places of the two records.
+    """The result of joining one batch.
+
+    ``rows`` have the key columns by the left side's names, and ``left`` and ``right``. These two
+    are structs of each side's columns, null where there is no partner. ``_left`` and ``_right``
+    hold the places of the two records.
     """
 
     rows: pa.Table
@@ -154,10 +164,12 @@ def joined(
     *,
     is_late_possible: bool = True,
 ) -> JoinStep:
-    """Join a batch with itself and with the rows ``kept`` by the batches before, which have the columns of the arrivals and ``MATCHED``.
+    """Join a batch with itself and with the rows ``kept`` by the batches before.
 
-    Rows below the watermark that the last commit left are late, and rejected. Rows of this batch may move the watermark for the next one.
-    With ``is_late_possible`` False none is late: where everything is joined once more.
+    Kept rows have the columns of the arrivals and ``MATCHED``. Rows below the watermark that the
+    last commit left are late, and are rejected. Rows of this batch may move the watermark for the
+    next one. With ``is_late_possible`` False no row is late, because everything is joined once
+    more.
 
     :raises JoinError: the batch gives too many pairs.
     """
@@ -195,9 +207,9 @@ def first_clock(topic_ids: Mapping[Side, str], now_us: int) -> JoinClock:
 def advanced(
     shape: JoinShape, clock: JoinClock, arrivals: Mapping[Side, Arrivals], greatest: Mapping[Side, Mapping[int, int]], now_us: int
 ) -> JoinClock:
-    """Return the clock after a batch, in which ``greatest`` were the greatest event times by partition.
+    """Return the clock after a batch. ``greatest`` holds its greatest event times by partition.
 
-    The watermark is the lesser of both sides'. A side that is idle holds nothing back.
+    The watermark is the lesser of both sides' watermarks. An idle side does not hold it back.
     """
     sides = {side: _seen(clock.side(side), arrivals[side], greatest[side], now_us) for side in SIDES}
     marks = [_mark(shape, sides[side], arrivals[side]) for side in SIDES if not is_idle(shape, sides[side], arrivals[side], now_us)]
@@ -215,7 +227,10 @@ def is_idle(shape: JoinShape, clock: SideClock, arrivals: Arrivals, now_us: int)
 
 
 def _seen(clock: SideClock, arrivals: Arrivals, greatest: Mapping[int, int], now_us: int) -> SideClock:
-    """Return a side's clock after a batch; partitions of a topic that was created anew are others."""
+    """Return a side's clock after a batch.
+
+    The clock starts anew with a topic that was created anew, because its partitions are others.
+    """
     before = clock.greatest_us if clock.topic_id == arrivals.topic_id else {}
     together = {
         partition: max(times[partition] for times in (before, greatest) if partition in times) for partition in {*before, *greatest}
@@ -227,7 +242,8 @@ def _seen(clock: SideClock, arrivals: Arrivals, greatest: Mapping[int, int], now
 def _mark(shape: JoinShape, clock: SideClock, arrivals: Arrivals) -> int | None:
     """Return one side's watermark: its greatest event time less the lateness.
 
-    A partition with more to read holds it back to its own greatest, else those that are read later in a backlog would come out late.
+    A partition with more to read holds it back to the partition's own greatest time. Otherwise
+    records that are read later in a backlog would be late.
     """
     if arrivals.waiting:
         if not arrivals.waiting <= clock.greatest_us.keys():
@@ -257,9 +273,10 @@ def _with_key_and_time(shape: JoinShape, side: Side, rows: pa.Table) -> tuple[pa
 
 
 def _not_ahead(shape: JoinShape, side: Side, rows: pa.Table, now_us: int) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Return the rows whose times are near enough to their records', and the rejections of those far ahead.
+    """Return the rows whose times are near enough to their records', and the others' rejections.
 
-    Such a row would be kept until the watermark comes there. A record's time counts no further than the clock: a producer may stamp any.
+    A row far ahead would be kept until the watermark comes there. A record's time counts no further
+    than the clock, because a producer may stamp any time.
     """
     if shape.ahead_us is None:
         return rows, ()
@@ -306,7 +323,8 @@ def _each_rejected(rows: pa.Table, reasons: Sequence[str], rule: str) -> tuple[R
 def _greatest_by_partition(rows: pa.Table, time: str, now_us: int) -> dict[int, int]:
     """Return the greatest event time of each partition.
 
-    Times ahead of the clock do not count: one record with a wrong clock would make all others late.
+    Times ahead of the clock do not count, because one wrong clock would make all other records
+    late.
     """
     times_us, partitions = _times_us(rows, time), rows["_partition"].to_numpy()
     is_past = times_us <= now_us
@@ -319,7 +337,7 @@ def _times_us(rows: pa.Table, time: str) -> Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """The kept and the new rows of a side, with what of them decides."""
+    """The kept and the new rows of a side, with their times and flags."""
 
     keys: list[str]
     rows: pa.Table
@@ -349,7 +367,9 @@ class _Rows:
         return replace(self, rows=self.rows.set_column(position, MATCHED, pa.array(flags)))
 
     def index(self) -> pa.Table:
-        """Return what DuckDB joins: key columns by number, time, row number, whether the row is new."""
+        """Return the columns that DuckDB joins: numbered keys, time, row number, and the flag for
+        new rows.
+        """
         columns = {f"k{number}": self.rows[name] for number, name in enumerate(self.keys)}
         return pa.table({**columns, "t": self.times_us, "n": np.arange(self.rows.num_rows), "is_new": self.is_new})
 
@@ -382,7 +402,7 @@ def _pairs(shape: JoinShape, sides: Mapping[Side, _Rows]) -> dict[Side, Numbers]
 
 
 def _side_by_side(shape: JoinShape, sides: Mapping[Side, _Rows], left: Numbers, right: Numbers) -> pa.Table:
-    """Return the rows of the result; a number of ``NO_ROW`` is a side without partner."""
+    """Return the rows of the result. The number ``NO_ROW`` stands for a missing partner."""
     numbers = {LEFT: left, RIGHT: right}
     taken = {side: sides[side].rows.take(pa.array(numbers[side], mask=numbers[side] == NO_ROW)).combine_chunks() for side in SIDES}
     columns = [_either(taken[LEFT][mine], taken[RIGHT][theirs], numbers[LEFT] == NO_ROW) for mine, theirs in shape.on]
@@ -396,7 +416,10 @@ def _either(left: pa.ChunkedArray, right: pa.ChunkedArray, is_right: Flags) -> p
 
 
 def _struct(rows: pa.Table, is_null: Flags, *, strip: bool = False) -> pa.StructArray:
-    """Return the columns of ``rows`` as one, null where ``is_null``; ``strip`` takes the underscore from their names."""
+    """Return the columns of ``rows`` as one struct column, null where ``is_null``.
+
+    ``strip`` takes the underscore from the names of the columns.
+    """
     fields = [pa.field(field.name.removeprefix("_") if strip else field.name, field.type) for field in rows.schema]
     arrays = [column.combine_chunks() for column in rows.columns]
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(is_null))

@@ -1,13 +1,14 @@
-"""The newest row of each key: what a batch changes in a table that keeps no other rows.
+"""Decides the changes of a batch to a table that keeps the newest row of each key.
 
-Decides with DuckDB over Arrow, from the keys of the batch, the keys that the table holds and the keys that were deleted before. A later
-offset of a partition is newer than an earlier one. Between partitions the later timestamp is newer, then the higher partition; a record
-counts as at least as late as the records of its key before it in its partition, so that both rules are one order and the result does not
-depend on how the log was cut into batches. A record of a topic that was created anew is newer than all of the former one.
-
-A deleted key is remembered with the place of its deletion, as a row is: so an older record that comes late, or is replayed, does not bring
-the row back. It is forgotten below ``log_starts``: what deleted it is gone, and what it outdates is read. Knows no Spark, commits nothing.
-Invariant: a key of the table has a row or a remembered deletion, never both, and that is the newest of what came for it.
+DuckDB decides over Arrow, from the keys of the batch, of the table, and of remembered deletions. A
+later offset of a partition is newer. Between partitions the later timestamp is newer, then the
+higher partition. A record counts as at least as late as the earlier records of its key and
+partition, so the result does not depend on how the log was cut into batches. A record of a topic
+that was created anew is newer than all of the former one. A deletion is remembered with its place,
+so an older record that comes late or is replayed does not bring the row back. It is forgotten below
+``log_starts``, because the deleting record is gone and all that it outdates was read. Knows no
+Spark and commits nothing.
+Invariant: a key of the table has a row or a remembered deletion, never both, and it is the newest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,22 +28,25 @@ from orchestration.offsets.ranges import OffsetRanges
 from orchestration.rows.uniqueness import relevant_to
 
 PLACE = (*PROVENANCE, "_timestamp")
-"""What orders the records of a key."""
+"""The columns that order the records of a key."""
 ROW = "_row"
 MAX_NAMED = 3
 
 
 class HasRows(Protocol):
-    """A table whose rows can be read: of the lake, or of a database."""
+    """A table with readable rows, in the lake or in a database."""
 
     def dataset(self) -> pads.Dataset:
-        """Return the rows, with key columns and place; those of the batch's keys are enough."""
+        """Return the rows, with key columns and place. The rows of the batch's keys are enough."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a table knows of its keys: its rows (none before it exists), and the deletions that it remembers (keys and place)."""
+    """The rows and the remembered deletions of a table.
+
+    ``snapshot`` is None before the table exists. ``deletions`` have keys and place.
+    """
 
     snapshot: HasRows | None
     deletions: pa.Table | None
@@ -50,7 +54,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """What a replay puts in place of what came from ``ranges``. ``is_whole``: they are all that was committed and is in the log."""
+    """The ranges whose rows a replay replaces.
+
+    ``is_whole`` tells that they are all that was committed and is still in the log.
+    """
 
     ranges: OffsetRanges
     is_whole: bool
@@ -58,7 +65,10 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What becomes of a table: rows to put in, keys whose rows go (for one of these, or for good), and all deletions to remember."""
+    """The changes of a table: rows to put in, keys whose rows go, and all deletions to remember.
+
+    A row goes because a new one replaces it, or for good.
+    """
 
     rows: pa.Table
     inserted: int
@@ -83,9 +93,12 @@ def newest(
     log_starts: Mapping[int, int],
     replaced: Replaced | None = None,
 ) -> Changes:
-    """Return what ``rows`` and ``deletions`` (keys and place) change: of records of ``topic_id``, one change per key and record.
+    """Return the changes that ``rows`` and ``deletions`` (keys and place) make to the table.
 
-    :raises ProgressError: a replay takes a row away, and what the row was before cannot be known from the table and the range.
+    All of them come from records of ``topic_id``, one change per key and record.
+
+    :raises ProgressError: a replay takes a row away, and the key's row before it is not known from
+        the table and the range.
     """
     places = [*keys, *PLACE]
     batch = pa.concat_tables([rows.select(places), _fitting(deletions, rows.select(places).schema)])
@@ -122,7 +135,9 @@ def newest(
 def _collect_held(
     connection: duckdb.DuckDBPyConnection, keys: Sequence[str], held: Held, batch: pa.Table, replaced: Replaced | None
 ) -> None:
-    """Make the table ``held`` of what is known of the keys that the batch, or the replay, is about."""
+    """Create the table ``held`` with the rows and deletions of the keys in the batch or the
+    replay.
+    """
     columns = f"{_list(keys)}, _topic_id, _partition, _offset, {_time('_timestamp')} AS time"
     voided = _voided(replaced)
     where = f"EXISTS (SELECT 1 FROM batch WHERE {_same(keys, 'batch', 'known')}) OR {voided}"  # noqa: S608 - names are quoted
@@ -139,9 +154,10 @@ def _collect_held(
 
 
 def _judge(connection: duckdb.DuckDBPyConnection, keys: Sequence[str], topic_id: str, *, is_whole: bool) -> None:
-    """Make the table ``best``: of each key of the batch the newest change, and whether it is newer than what is held.
+    """Create the table ``best`` with the newest change of each key of the batch.
 
-    What a replay of everything replaces does not count.
+    It also tells whether the change is newer than the held one. Rows that a replay of everything
+    replaces do not count.
     """
     names = _list(keys, "batch")
     connection.execute(
@@ -190,7 +206,10 @@ def _validate_known(connection: duckdb.DuckDBPyConnection, keys: Sequence[str], 
 
 
 def _sql_gone(keys: Sequence[str]) -> str:
-    """Keys whose rows a replay takes away without another change; ``_validate_known`` has allowed it."""
+    """Select the keys whose rows a replay takes away without another change.
+
+    ``_validate_known`` has allowed it.
+    """
     return f"SELECT {_list(keys)} FROM held ANTI JOIN best ON {_same(keys, 'held', 'best')} WHERE is_row AND is_voided"  # noqa: S608
 
 
@@ -206,7 +225,10 @@ def _voided(replaced: Replaced | None) -> str:
 
 
 def _is_needed(deletions: pa.Table, topic_id: str, log_starts: Mapping[int, int]) -> pa.Array:
-    """Whether a record that a deletion outdates may still come: its topic is there, and so is the record that deleted."""
+    """Return whether records that a deletion outdates may still come.
+
+    They may while the deletion's topic and the deleting record exist.
+    """
     partitions, offsets = deletions["_partition"].to_numpy(), deletions["_offset"].to_numpy()
     is_gone = np.zeros(deletions.num_rows, np.bool_)
     for partition, start in log_starts.items():
@@ -215,7 +237,10 @@ def _is_needed(deletions: pa.Table, topic_id: str, log_starts: Mapping[int, int]
 
 
 def _timed(rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
-    """Return ``rows`` with a later ``_timestamp`` where an earlier record of the key and partition had one."""
+    """Return ``rows`` with a later ``_timestamp`` where an earlier record of its key has one.
+
+    Only records of the same partition count.
+    """
     field = rows.schema.field("_timestamp")
     known = times.cast(pa.timestamp("us", tz="UTC")).cast(field.type)
     later = pc.if_else(pc.less(times, 0), pa.scalar(None, field.type), known)
@@ -231,7 +256,10 @@ def _fetched(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
 
 
 def _time(column: str) -> str:
-    """Microseconds since 1970; a record without timestamp is older than all others."""
+    """Return SQL for microseconds since 1970.
+
+    A record without timestamp is older than all others.
+    """
     return f"coalesce(epoch_us({column}), -1)"
 
 

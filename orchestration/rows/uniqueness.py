@@ -1,8 +1,10 @@
-"""Repetitions: which rows of a batch repeat a key of the batch or of the table.
+"""Finds the rows of a batch that repeat a key of the batch or of the table.
 
-Decides with DuckDB over Arrow: a hash join against the key columns of the table alone, with files and row groups that cannot hold the
-batch's keys left out by their statistics. Nulls are equal here: two rows without a key repeat each other. Knows no dead letter.
-Invariant: of the rows with one key the one with the lowest (offset, partition) is kept, unless the table has the key already.
+DuckDB decides over Arrow, by a hash join with the key columns of the table alone. Statistics leave
+out files and row groups that cannot hold the batch's keys. Nulls are equal here, so two rows
+without a key repeat each other. Knows no dead letter.
+Invariant: of the rows with one key, the one with the lowest (offset, partition) is kept, unless the
+table has the key already.
 """
 
 from collections.abc import Sequence
@@ -24,14 +26,20 @@ ROW = "_row"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableKeys:
-    """The keys that a table holds; ``without`` is an SQL predicate of rows that do not count, because a replay replaces them."""
+    """The keys that a table holds.
+
+    ``without`` is an SQL predicate of rows that do not count, because a replay replaces them.
+    """
 
     snapshot: TableSnapshot
     without: str | None = None
 
 
 def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableKeys | None) -> npt.NDArray[np.int64]:
-    """Return the row numbers of ``batch`` that repeat a key, ascending. ``batch`` has the columns of provenance."""
+    """Return the row numbers of ``batch`` that repeat a key, ascending.
+
+    ``batch`` has the columns of provenance.
+    """
     if batch.num_rows == 0 or not unique_by:
         return np.empty(0, np.int64)
     rows = batch.select([*unique_by, "_partition", "_offset"]).append_column(ROW, pa.array(np.arange(batch.num_rows)))
@@ -54,9 +62,10 @@ def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableK
 def find_originals(
     batch: pa.Table, repeated: npt.NDArray[np.int64], unique_by: Sequence[str], existing: TableKeys | None
 ) -> list[tuple[str, int, int]]:
-    """Return for each row number of ``repeated`` the topic id, partition and offset of the row that has its key.
+    """Return the topic id, partition and offset of the row that has the key of each ``repeated``
+    row.
 
-    That is a row of the table, or where it has none, of ``batch``.
+    It is a row of the table, or of ``batch`` where the table has none.
     """
     if not len(repeated):
         return []
@@ -82,7 +91,10 @@ def find_originals(
 
 
 def relevant_to(dataset: pads.Dataset, batch: pa.Table, unique_by: Sequence[str]) -> pads.Dataset:
-    """Leave out what lies outside the batch's smallest and largest keys; a column with nulls or without order leaves out nothing."""
+    """Leave out rows outside the batch's smallest and largest keys.
+
+    A column with nulls or without order leaves out no rows.
+    """
     chosen: Any = None
     for column in unique_by:
         if batch[column].null_count or not _is_ordered(batch[column].type):

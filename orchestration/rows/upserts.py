@@ -1,9 +1,10 @@
-"""Commits of a table that keeps the newest row of each key: rows are written in place of older ones, and rows of deleted keys go.
+"""Commits changes to a table that keeps the newest row of each key. ``rows.latest`` decides them.
 
-Decides how that is one commit: files are written anew where rows change or go, else it is an append. The keys that were deleted are a
-Parquet file in the table's folder that no reader of the table sees; each commit names the file that is true from then on (application
-transaction ``deleted_keys``). So rows, offsets and deleted keys move together, a run that is killed leaves at most files that nothing
-names, and two commits from one snapshot always conflict. ``rows.latest`` decides what is newest. Knows no broker, no dead letter.
+Files are written anew where rows change or go, else the commit appends. The deleted keys are a
+Parquet file in the table's folder that no reader of the table sees. Each commit names the file that
+holds from then on, in the application transaction ``deleted_keys``. So rows, offsets and deleted
+keys move together, and two commits from one snapshot always conflict. A killed run leaves at most
+files without a name in a commit. Knows no broker and no dead letter.
 """
 
 import secrets
@@ -34,7 +35,7 @@ NO_FILE = 0
 
 
 def remembered_deletions(snapshot: TableSnapshot) -> pa.Table | None:
-    """Return the deletions that the table remembers (keys and place); None where there are none."""
+    """Return the deletions that the table remembers (keys and place), or None if there are none."""
     number = snapshot.transaction_version(DELETED_KEYS) or NO_FILE
     return None if number == NO_FILE else pq.read_table(snapshot.folder / FOLDER / _name(number), partitioning=None)
 
@@ -49,7 +50,8 @@ def upsert(
 ) -> TableSnapshot:
     """Commit ``changes``, which may be none, with ``transactions``.
 
-    :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
+    :raises CommitConflictError: the table changed since ``snapshot``.
+    :raises SchemaConflictError: the rows do not fit the table.
     """
     base = _after_own_fence(snapshot)
     fitting, mode = conform(changes.rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
@@ -71,9 +73,10 @@ def upsert(
 def replace_groups(
     snapshot: TableSnapshot, rows: pa.Table, *, notes: Mapping[str, str] | None = None, transactions: Mapping[str, int] | None = None
 ) -> TableSnapshot:
-    """Put ``rows`` in the place of all rows of a table, in one commit with ``transactions``.
+    """Replace all rows of a table by ``rows``, in one commit with ``transactions``.
 
-    :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
+    :raises CommitConflictError: the table changed since ``snapshot``.
+    :raises SchemaConflictError: the rows do not fit the table.
     """
     _after_own_fence(snapshot)
     fitting, _ = conform(rows, snapshot.name, snapshot.arrow_schema)
@@ -84,11 +87,13 @@ def replace_groups(
 
 
 def _after_own_fence(snapshot: TableSnapshot) -> TableSnapshot:
-    """Return the table as the fence of this run has left it, where dead letters of a killed one were cleaned away; mostly there is none.
+    """Return the table as this run's own fence left it. Mostly there is no fence.
 
-    The fence went through this very snapshot. If it is more than one version on, it had to go after another writer's commit.
+    A run commits a fence where it cleaned away the dead letters of a killed one. The fence went
+    through this very snapshot. More than one version on, it had to go after another writer's
+    commit.
 
-    :raises CommitConflictError: that is so.
+    :raises CommitConflictError: another writer committed after ``snapshot``.
     """
     if snapshot.delta.version() > snapshot.version + 1:
         raise CommitConflictError(f"another writer committed to the table {snapshot.name} after it was decided what changes")
@@ -96,7 +101,10 @@ def _after_own_fence(snapshot: TableSnapshot) -> TableSnapshot:
 
 
 def _with_new_columns(snapshot: TableSnapshot, rows: pa.Table) -> TableSnapshot:
-    """Give the table the columns of ``rows`` in a commit that changes nothing else, and conflicts as all others do."""
+    """Give the table the columns of ``rows`` in a commit of its own, which changes no row.
+
+    It conflicts as all other commits do.
+    """
     held = {DELETED_KEYS: snapshot.transaction_version(DELETED_KEYS) or NO_FILE}
     with conflicts_translated(snapshot.name):
         write_deltalake(snapshot.delta, rows.slice(0, 0), mode="append", schema_mode="merge", commit_properties=commit_properties({}, held))
@@ -104,7 +112,10 @@ def _with_new_columns(snapshot: TableSnapshot, rows: pa.Table) -> TableSnapshot:
 
 
 def _kept(snapshot: TableSnapshot, changes: Changes) -> int:
-    """Return the number of the file of the deletions that hold after the commit, written anew if they change."""
+    """Return the number of the file with the deletions after the commit.
+
+    Write it anew if they change.
+    """
     if not changes.is_deletion_new:
         return snapshot.transaction_version(DELETED_KEYS) or NO_FILE
     if not changes.deletions.num_rows:
@@ -117,7 +128,9 @@ def _kept(snapshot: TableSnapshot, changes: Changes) -> int:
 
 
 def _tidy(snapshot: TableSnapshot, number: int) -> None:
-    """Remove files that are named no more, once nothing of the time when they were can still be read."""
+    """Remove files without a name in a commit, once no version that named them can still be
+    read.
+    """
     for file in old_ones(snapshot.folder / FOLDER, "*", DEFAULT_RETENTION_HOURS * 3_600):
         if file.name != _name(number):
             file.unlink(missing_ok=True)
