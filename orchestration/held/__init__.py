@@ -1,6 +1,8 @@
-"""The records of a topic that log and archive hold, and how far a table is behind them.
+"""The records of a topic in log and archive, and the lag of tables behind them.
 
-- ``archive``: the declaration of an archive. ``archive_files``, ``archive_reading``: its files and their records.
-- ``topic_reads``: what a question reads of a topic. ``readable_records``: what a replay can read of it.
-- ``lag``: how far a table is behind. ``lag_objective``: whether that is too far.
+- ``archive``: the declaration of an archive. ``archive_files``, ``archive_reading``: its files and
+  their records.
+- ``topic_reads``: the parts of a topic that a query reads. ``readable_records``: the parts that a
+  replay can read.
+- ``lag``: the lag of a table. ``lag_objective``: whether it is within the declared objective.
 """

@@ -1,6 +1,7 @@
-"""How far a table is behind its topic: lag = high watermark - committed offset, per partition and in all.
+"""Measures the lag of a table behind its topic, per partition and in all.
 
-Decides nothing: sensors and checks do. Reads offsets from the log service and checkpoints from the table; writes nothing.
+The lag is the high watermark less the committed offset. Reads offsets from the log service and
+checkpoints from the table, and writes nothing. Decides nothing, because sensors and checks do.
 Invariant: a partition that was never committed counts from its log start.
 """
 
@@ -18,7 +19,10 @@ MAX_LOOKED_AT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """One partition's progress in a table. ``lag`` counts records that retention removed, too; ``pending`` only what can be read."""
+    """The progress of a table in one partition.
+
+    ``lag`` also counts records that retention removed. ``pending`` counts readable offsets only.
+    """
 
     partition: int
     log_start_offset: int
@@ -38,13 +42,19 @@ class PartitionLag:
 
     @property
     def pending(self) -> int:
-        """What a run could read now: offsets from the next readable one to the last stable offset."""
+        """The number of offsets that a run could read now.
+
+        They begin at the next readable one and end at the last stable offset.
+        """
         return max(self.last_stable_offset - self.next_readable_offset, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLag:
-    """A table's progress in its topic, and in ``others``, where it reads several: ``lag`` and ``pending`` are of all of them."""
+    """The progress of a table in its topic, and in ``others`` if it reads several.
+
+    ``lag`` and ``pending`` cover all of them.
+    """
 
     topic: str
     topic_id: str
@@ -64,17 +74,17 @@ class TopicLag:
 
     @property
     def pending(self) -> int:
-        """What a run could read now."""
+        """The number of offsets that a run could read now."""
         return sum(one.pending for one in self.partitions) + sum(other.pending for other in self.others)
 
     @property
     def high_watermark(self) -> int:
-        """The high watermarks of all partitions of the topic, added up: it grows with every record."""
+        """The sum of the high watermarks of the topic's partitions. It grows with every record."""
         return sum(one.high_watermark for one in self.partitions)
 
 
 def lag_of(topic: str, topic_id: str, log: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint]) -> TopicLag:
-    """Return the lag between what the log holds and what a table committed."""
+    """Return the lag between the offsets of the log and the offsets that a table committed."""
     partitions = tuple(
         PartitionLag(
             partition=one.partition,
@@ -89,9 +99,11 @@ def lag_of(topic: str, topic_id: str, log: Sequence[PartitionOffsets], committed
 
 
 def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str, also: Sequence[str] = ()) -> TopicLag | None:
-    """Return how far ``table`` is behind ``topic`` now, and behind those that it reads ``also``; None if there is no such topic.
+    """Return the lag of ``table`` behind ``topic``, and behind the topics that it reads ``also``.
 
-    :raises LogServiceError: the log service does not answer.
+    Return None if one of the topics does not exist.
+
+    :raises LogServiceError: the log service does not respond.
     """
     found = [log.describe_topic(one) for one in (topic, *also)]
     known = [one for one in found if one is not None]
@@ -99,18 +111,20 @@ def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str, also: Seq
 
 
 def lag_behind(log: LogClient, lake: Lake, descriptions: Sequence[TopicDescription], table: str) -> TopicLag:
-    """Return how far ``table`` is behind topics that are there; the first is the one that the others stand beside.
+    """Return the lag of ``table`` behind existing topics. The first one holds the others.
 
-    :raises LogServiceError: the offsets of one cannot be told. :raises DeltaError, OSError: the table cannot be read.
+    :raises LogServiceError: the offsets of a topic cannot be told.
+    :raises DeltaError, OSError: the table cannot be read.
     """
     first, *others = [lag_in(log, lake, one, table) for one in descriptions]
     return replace(first, others=tuple(others))
 
 
 def lag_in(log: LogClient, lake: Lake, description: TopicDescription, table: str) -> TopicLag:
-    """Return how far ``table`` is behind a topic that is there.
+    """Return the lag of ``table`` behind one existing topic.
 
-    :raises LogServiceError: the topic's offsets cannot be told. :raises DeltaError, OSError: the table cannot be read.
+    :raises LogServiceError: the topic's offsets cannot be told.
+    :raises DeltaError, OSError: the table cannot be read.
     """
     topic = description.topic
     offsets = log.partition_offsets(topic)
@@ -120,9 +134,11 @@ def lag_in(log: LogClient, lake: Lake, description: TopicDescription, table: str
 
 
 def seconds_behind(log: LogClient, lag: TopicLag, now_s: float) -> float | None:
-    """Return how long the oldest record waits that is not committed; 0.0 where none waits, None where that cannot be told.
+    """Return the waiting time of the oldest record that is not committed.
 
-    Looks at the partitions that lag most, up to ``MAX_LOOKED_AT``. A record without timestamp, or compacted away, tells nothing.
+    It is 0.0 if no record waits, and None if it cannot be told. Looks at the partitions that lag
+    most, up to ``MAX_LOOKED_AT``. A record without timestamp, or one that was compacted away, does
+    not count.
     """
     pending = [(of.topic, one) for of in lag.each for one in of.partitions if one.pending]
     waiting = sorted(pending, key=lambda found: found[1].pending, reverse=True)[:MAX_LOOKED_AT]

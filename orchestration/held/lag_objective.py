@@ -1,7 +1,8 @@
-"""Whether a table keeps up with its topics: every record is in it within so many seconds, the objective that was declared.
+"""Judges whether a table commits every record within the seconds of its declared objective.
 
-Decides exactly and cheaply: the log says which offset was the first one so many seconds ago, and whatever lies below it must be committed.
-Knows no sensor; the watchdog judges while nothing is committed, and a run after each of its commits.
+Decides exactly and cheaply. The log tells the first offset that is younger than the objective, and
+every offset below it must be committed. Knows no sensor. The watchdog judges while no run commits,
+and a run judges after each of its commits.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,10 @@ CHECK_NAME = "keeps_up"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether a table keeps up. ``late`` counts offsets that are older than the objective and not committed."""
+    """The judgement whether a table keeps up.
+
+    ``late`` counts offsets that are older than the objective and not committed.
+    """
 
     late: int
     lag: int
@@ -30,7 +34,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The verdict in one word, for remembering what was told."""
+        """The verdict in one word, for remembering which verdict was reported."""
         return "kept" if self.is_kept else "missed"
 
     def metadata(self) -> dict[str, int]:
@@ -39,8 +43,10 @@ class Verdict:
 
 
 def decide_keeps_up(lag: TopicLag, first_young: Mapping[int, int | None], within_s: int) -> Verdict:
-    """Return the verdict on a table. ``first_young`` holds, by partition, the first offset that is young enough to wait; None: no record
-    is.
+    """Return the verdict on a table.
+
+    ``first_young`` holds, by partition, the first offset that is young enough to wait. None means
+    that no record is.
     """
     late = 0
     for one in lag.partitions:
@@ -51,7 +57,10 @@ def decide_keeps_up(lag: TopicLag, first_young: Mapping[int, int | None], within
 
 
 def judge(log: LogClient, lag: TopicLag, within_s: int, now: int) -> Verdict:
-    """Ask the log what is old and return the verdict; ``now`` is in milliseconds. Without lag there is nothing to ask."""
+    """Ask the log for the first young offsets and return the verdict. Skip the query without lag.
+
+    ``now`` is in milliseconds.
+    """
     verdicts = []
     for one in (replace(of, others=()) for of in lag.each):
         young = log.offsets_at(one.topic, now - within_s * 1000) if one.lag else {}
@@ -74,10 +83,13 @@ _declared: dict[dg.AssetKey, int] = {}
 
 
 def declare_objective(key: dg.AssetKey, within_s: int) -> None:
-    """Remember an objective by the table's asset key; a project that is loaded anew declares it again."""
+    """Remember an objective by the table's asset key.
+
+    A project that is loaded anew declares it again.
+    """
     _declared[key] = within_s
 
 
 def declared_objective(key: dg.AssetKey) -> int | None:
-    """Return the seconds that a table's objective allows; None where it has none."""
+    """Return the seconds that a table's objective allows, or None if it has no objective."""
     return _declared.get(key)

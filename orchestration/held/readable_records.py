@@ -1,10 +1,11 @@
-"""What can still be read of a topic: what its archive holds, and of the log what lies beside that. A replay reads both as if they were one.
+"""Reads a topic's archive and log as one, for a replay.
 
-Decides which ranges of each partition can be read, where each record comes from, and from which offset on a time is. The archive goes
-before the log where both hold an offset: it holds records that compaction has removed since, and its files stay while they are read,
-whatever retention does meanwhile. Knows no table.
-Invariants: each record of a range comes once, as it was: key, value, headers, timestamp, leader epoch, at its offset; nothing is read of
-offsets that neither holds.
+Decides which ranges of each partition can be read, the source of each record, and the first offset
+of a time. The archive goes before the log where both hold an offset. It holds records that
+compaction has removed since, and its files stay while they are read, whatever retention does
+meanwhile. Knows no table.
+Invariants: each record of a range comes once, with its key, value, headers, timestamp, leader epoch
+and offset. Offsets that neither holds yield no record.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,12 +22,15 @@ from orchestration.offsets.ranges import OffsetRange, merged, outside, within
 
 READ_SCHEMA = RECORD_SCHEMA.append(pa.field("headers", HEADERS))
 Ranges = Mapping[int, Sequence[OffsetRange]]
-"""Ranges by partition, each partition's in order."""
+"""Ranges by partition, in order within each."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldReader:
-    """A ``RangeReader`` over archive and log. Plain values only, so that Spark's workers can take it with them."""
+    """A ``RangeReader`` over archive and log.
+
+    It holds plain values, so Spark's workers can take it.
+    """
 
     log: RangeReader
     archive: ArchivedRecords
@@ -49,7 +53,10 @@ class HeldReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTopic:
-    """The ranges of one topic id that archive and log hold; ``archive`` is None where there is none."""
+    """The ranges of one topic id that archive and log hold.
+
+    ``archive`` is None if the topic has none.
+    """
 
     topic: str
     log: LogClient
@@ -60,17 +67,20 @@ class HeldTopic:
 
     @property
     def ranges(self) -> dict[int, list[OffsetRange]]:
-        """What can be read of each partition; a partition of which nothing is left has no range."""
+        """The readable ranges of each partition.
+
+        A partition without readable offsets has no range.
+        """
         return {number: merged([*self.archived.get(number, ()), *found]) for number, found in self.live.items()}
 
     @property
     def tails(self) -> dict[int, list[OffsetRange]]:
-        """What can be read of each partition without a gap before the newest records."""
+        """The readable range of each partition that ends with the newest records and has no gap."""
         return {number: found[-1:] for number, found in self.ranges.items()}
 
     @property
     def reader(self) -> RangeReader:
-        """What reads these ranges, for a table: it goes on behind a batch that cannot be read."""
+        """The reader of these ranges for a table. It goes on behind a batch that cannot be read."""
         reader = self.log.range_reader(is_tolerant=True)
         if self.archive is None:
             return reader
@@ -81,14 +91,17 @@ class HeldTopic:
         return sum(one.count for one in within(ranges, [part for found in self.archived.values() for part in found]))
 
     def offsets_at(self, timestamp_ms: int) -> dict[int, int | None]:
-        """Return, by partition, the first offset whose timestamp is at or after a time; None if there is none. Each time is asked once."""
+        """Return, by partition, the first offset at or after a time, or None if there is none.
+
+        Each time is asked once.
+        """
         if timestamp_ms not in self._asked:
             found = self.log.offsets_at(self.topic, timestamp_ms)
             self._asked[timestamp_ms] = {number: self._first_at(number, found.get(number), timestamp_ms) for number in self.live}
         return self._asked[timestamp_ms]
 
     def _first_at(self, partition: int, in_log: int | None, timestamp_ms: int) -> int | None:
-        """Return the first offset of a partition; ``in_log`` is the log's."""
+        """Return the first offset of a partition at or after a time. ``in_log`` is the log's."""
         if self.archive is None:
             return in_log
         for one in self.archived.get(partition, ()):
@@ -101,9 +114,10 @@ class HeldTopic:
 
 
 def held_topic(topic: str, topic_id: str, log: LogClient, offsets: Sequence[PartitionOffsets], lake: Lake) -> HeldTopic:
-    """Return what archive and log hold of the topic of that id; ``offsets`` are what the log says of it.
+    """Return the ranges that archive and log hold of the topic of that id.
 
-    The archive is looked at after the log: what retention had removed from the log by then, it holds.
+    ``offsets`` are those of the log. They were read before the archive, so the archive holds all
+    that retention had removed from the log by then.
     """
     whole = {one.partition: OffsetRange(partition=one.partition, start=0, end=one.last_stable_offset) for one in offsets}
     found = find_archive(lake, topic)

@@ -1,8 +1,9 @@
-"""What is read of a topic for a question: its archive as far as that reaches, and of the log what the archive does not hold.
+"""Decides which offsets of a topic a query reads from the archive, and which from the log.
 
-Decides which offsets come from where, so that each record comes once: the archive covers a range of each partition, the log gives what
-lies below (where the archive no longer keeps what the log does) and above. Ends are fixed when it is decided. Knows no SQL.
-Invariants: no offset is read from both; an offset that is in neither, though it lies between them, is told as a gap.
+Each record comes once. The archive covers a range of each partition, and the log gives the offsets
+above it. The log also gives those below it, where the archive no longer keeps them. The ends are
+fixed at the time of the decision. Knows no SQL.
+Invariants: no offset is read from both. An offset between them that neither holds is a gap.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,11 @@ NO_OFFSET = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What a scan can concern: partitions (None: all), offsets [start, end), timestamps from ``from_ms`` on and below ``to_ms``."""
+    """The partitions, offsets and timestamps that a scan can concern.
+
+    Partitions are None for all. Offsets are [start, end), and timestamps are at least ``from_ms``
+    and below ``to_ms``.
+    """
 
     partitions: frozenset[int] | None = None
     start: int = 0
@@ -30,7 +35,7 @@ class Bounds:
     to_ms: int | None = None
 
     def both(self, other: "Bounds") -> "Bounds":
-        """Return what is in both."""
+        """Return the intersection of both bounds."""
         sets = [one for one in (self.partitions, other.partitions) if one is not None]
         from_times = [one for one in (self.from_ms, other.from_ms) if one is not None]
         to_times = [one for one in (self.to_ms, other.to_ms) if one is not None]
@@ -54,7 +59,7 @@ class Bounds:
         )
 
     def cut(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """Return what of ``ranges`` lies within the partitions and offsets."""
+        """Return the parts of ``ranges`` that lie within the partitions and offsets."""
         found = []
         for one in ranges:
             start, end = max(one.start, self.start), min(one.end, self.end)
@@ -68,7 +73,7 @@ EVERYTHING = Bounds()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRead:
-    """What is read for a question: ranges of the archive and of the log, and offsets that are in neither."""
+    """The ranges of archive and log that a query reads, and the offsets that neither holds."""
 
     archived: tuple[OffsetRange, ...] = ()
     live: tuple[OffsetRange, ...] = ()
@@ -78,7 +83,10 @@ class TopicRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """Where a topic's records are. ``log`` is None where only the archive is asked, ``archive`` where there is none."""
+    """The sources of a topic's records.
+
+    ``log`` is None if only the archive is read, and ``archive`` is None if there is none.
+    """
 
     topic: str
     topic_id: str | None
@@ -87,7 +95,7 @@ class TopicSource:
     offsets: tuple[PartitionOffsets, ...] = ()
 
     def read(self, bounds: Bounds) -> TopicRead:
-        """Return what lies within ``bounds``."""
+        """Return the ranges within ``bounds``."""
         partitions = [one.partition for one in self.offsets] if self.log is not None else self.archive.partitions if self.archive else ()
         archived = {} if self.archive is None else self.archive.ranges(partitions)
         live, gaps = beside(self.offsets, archived)
@@ -100,10 +108,11 @@ class TopicSource:
         )
 
     def _within_times(self, ranges: Sequence[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
-        """Let the log say from where on times are: from the first record that is young enough.
+        """Start each range at the first record that is young enough, as the log tells it.
 
-        Nothing says up to where: an older record may stand behind a younger one. Also where the log stamps records itself: clocks of
-        leaders differ, and a topic may have had producers' times before.
+        The log cannot tell the end, because an older record may stand behind a younger one. This
+        also holds where the log stamps records itself: the clocks of leaders differ, and a topic
+        may have had producers' times before.
         """
         if self.log is None or not ranges or bounds.from_ms is None:
             return list(ranges)
@@ -117,9 +126,10 @@ class TopicSource:
         return found
 
     def batches(self, read: TopicRead, columns: Collection[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the records of ``read``, each batch with its partition: first the archive's. ``columns`` are those that are wanted.
+        """Yield the records of ``read`` with the given ``columns``, each batch with its partition.
 
-        A batch of the log that cannot be read comes as a tolerant reader gives it, with the column ``UNREADABLE``.
+        The archive's records come first. A batch of the log that cannot be read comes as a tolerant
+        reader gives it, with the column ``UNREADABLE``.
         """
         if self.archive is not None and read.archived:
             yield from self.archive.records.batches(read.archived, columns, from_ms=read.bounds.from_ms, to_ms=read.bounds.to_ms)
@@ -131,7 +141,10 @@ class TopicSource:
 
 
 def beside(offsets: Iterable[PartitionOffsets], archived: Mapping[int, OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Return what the log holds beside the archive, and the gaps: offsets behind the archive's end that the log no longer holds."""
+    """Return the ranges that the log holds beside the archive, and the gaps.
+
+    Gaps are offsets behind the archive's end that the log no longer holds.
+    """
     live, gaps = [], []
     for one in offsets:
         covered = archived.get(one.partition)
@@ -144,14 +157,18 @@ def beside(offsets: Iterable[PartitionOffsets], archived: Mapping[int, OffsetRan
 
 
 def kept_holes(holes: Iterable[OffsetRange], archived: Mapping[int, OffsetRange]) -> list[OffsetRange]:
-    """Return what of ``holes`` lies in what is archived: older ones do not matter once what was before them is kept no longer."""
+    """Return those of ``holes`` that lie behind the start of the archived offsets.
+
+    Older holes do not matter, because the records before them are no longer kept.
+    """
     return [one for one in holes if one.partition in archived and one.start > archived[one.partition].start]
 
 
 def find_source(topic: str, log: LogClient | None, lake: Lake | None) -> TopicSource | None:
-    """Return where the records of ``topic`` are now, None where there is neither topic nor archive.
+    """Return the sources of the records of ``topic``, or None if neither topic nor archive exists.
 
-    The archive is looked at after the log: what retention had removed from the log by then, it holds.
+    The archive is read after the log, so it holds all that retention had removed from the log by
+    then.
 
     :raises LogServiceError: the log service does not respond.
     """

@@ -1,6 +1,7 @@
-"""What killed processes left in a folder: found by name and age, while other processes remove the same.
+"""Finds the files of killed processes by name and age, while other processes remove the same files.
 
-Decides, too, where the files of a table lie before a commit names them: in a staging folder, which is such a leftover once its run is dead.
+Also decides where the files of a table lie before a commit names them. This is a staging folder,
+which is abandoned once its run is dead.
 """
 
 import shutil
@@ -11,13 +12,14 @@ from uuid import uuid4
 
 STAGING_PREFIX = "_staging-"
 STAGING_AGE_S = 6 * 3_600
-"""A staging folder that has not changed for so long is a killed run's."""
+"""A staging folder that has not changed for so long belongs to a killed run."""
 
 
 def old_ones(folder: Path, pattern: str, age_s: float) -> Iterator[Path]:
-    """Yield the files and folders in ``folder`` whose names match, and which have not changed for ``age_s`` seconds.
+    """Yield the files and folders in ``folder`` that match and have not changed for ``age_s``
+    seconds.
 
-    One that is gone by the time that it is looked at is passed over.
+    A file that another process removes meanwhile is passed over.
     """
     for found in folder.glob(pattern):
         try:
@@ -29,7 +31,10 @@ def old_ones(folder: Path, pattern: str, age_s: float) -> Iterator[Path]:
 
 
 def new_staging_folder(table_folder: Path) -> Path:
-    """Return a new name in a table's folder, for files that are no part of the table yet; remove what killed runs left under such names."""
+    """Return a new name in a table's folder, for files that are no part of the table yet.
+
+    Removes the staging folders of killed runs.
+    """
     for leftover in old_ones(table_folder, f"{STAGING_PREFIX}*", STAGING_AGE_S):
         shutil.rmtree(leftover, ignore_errors=True)
     return table_folder / f"{STAGING_PREFIX}{uuid4().hex}"

@@ -1,4 +1,4 @@
-"""Files that are to be there after a power cut: what a commit names has to be on the disk before the commit is."""
+"""Makes files outlast a power cut. A commit's files have to be on the disk before the commit is."""
 
 import os
 from pathlib import Path

@@ -1,13 +1,15 @@
-"""A commit that takes rows out of a Delta table and puts others in: files that hold such rows are written anew, without them.
+"""Commits that replace rows of a Delta table by writing the files with such rows anew.
 
-delta-rs can merge, but the files that it writes then hold texts as Arrow's views, and readers that filter through pyarrow (as DuckDB does)
-cannot compare these with a text. It has no call that replaces chosen files either. So the commit is written here, as Delta's
-protocol says: one JSON file with the next version's number, which exists whole in one moment, or not at all. The first writer of a version
-wins, and the others conflict: this one always, delta-rs by the application transactions that both carry. A lake is a local folder.
+delta-rs can merge, but writes texts as Arrow's views. Readers that filter through pyarrow, as
+DuckDB does, cannot compare these with a text. It has no call that replaces chosen files either. So
+this module writes the commit as Delta's protocol demands: one JSON file with the next version's
+number, which exists whole or not at all. The first writer of a version wins. Others conflict, as
+does delta-rs by the application transactions that both carry. A lake is a local folder.
 
-Decides which files are written anew, and what the log says about them. Knows no broker and no Spark, and nothing about what a row means.
-Invariants: rows that do not go are written as they were; a table without partitions; no deletion vectors; a killed commit leaves files that
-no version names, which the table's vacuum removes.
+Decides which files are written anew, and their entries in the log. Knows no broker, no Spark, and
+not the meaning of a row.
+Invariants: rows that stay are written as they were. Tables have no partitions and no deletion
+vectors. A killed commit leaves files that no version names, and the table's vacuum removes them.
 """
 
 import json
@@ -31,14 +33,16 @@ from orchestration.lake.tables import METADATA_PREFIX, CommitConflictError, Tabl
 
 TARGET_BYTES = 128 << 20
 CHECKPOINT_EVERY = 100
-"""As delta-rs does after its own commits."""
+"""The interval of delta-rs after its own commits."""
 Places = dict[str, npt.NDArray[np.int64]]
 
 
 def replace_rows(
     snapshot: TableSnapshot, gone: pa.Table, rows: pa.Table, transactions: Mapping[str, int], notes: Mapping[str, str]
 ) -> TableSnapshot:
-    """Take the rows whose key columns are among ``gone`` out of the table and put ``rows``, with all its columns, in: in one commit.
+    """Replace the rows whose key columns are among ``gone`` by ``rows``, in one commit.
+
+    ``rows`` has all columns of the table.
 
     :raises CommitConflictError: another writer committed the next version, whatever it holds.
     """
@@ -67,7 +71,7 @@ def _sizes(snapshot: TableSnapshot) -> dict[str, int]:
 
 
 def _touched(folder: Path, names: Collection[str], gone: pa.Table) -> Places:
-    """Return the files that hold rows which go, with the numbers of these rows in order."""
+    """Return the files with rows that go, and the numbers of these rows in order."""
     if not names or not gone.num_rows:
         return {}
     files = [str(folder / name) for name in names]
@@ -107,7 +111,9 @@ def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _write(folder: Path, schema: pa.Schema, kept: Iterator[pa.Table], rows: pa.Table) -> list[str]:
-    """Write what stays and what is new into files of a size that is good to read; returns their names."""
+    """Write the kept and the new rows into files of a size that reads well, and return their
+    names.
+    """
     names: list[str] = []
     writer: pq.ParquetWriter | None = None
     written = 0

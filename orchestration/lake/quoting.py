@@ -1,4 +1,7 @@
-"""Names and texts inside a statement of SQL, quoted as the standard has it. DuckDB and the predicates of Delta tables take both."""
+"""Quotes names and texts in a statement of SQL, as the standard demands.
+
+DuckDB and the predicates of Delta tables take both.
+"""
 
 
 def quoted_name(name: str) -> str:

@@ -1,7 +1,9 @@
-"""What fits a table: the columns of a result against the columns that the table has.
+"""Compares the columns of a result with the columns of a table.
 
-Decides whether rows may be appended as they are, with added columns, or not at all, and says why in a sentence. Knows Arrow types only.
-Invariant: rows that conform have exactly the table's columns, in its order and types, or those plus new ones where that was allowed.
+Decides whether rows may be appended as they are, with added columns, or not at all, and tells why.
+Knows Arrow types only.
+Invariant: rows that conform have exactly the table's columns, in its order and types, or those plus
+new ones where that is allowed.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,15 +15,20 @@ from orchestration.values.type_names import arrow_type_name
 
 
 class SchemaConflictError(Exception):
-    """A result cannot be written: its columns are not the table's. The text names each column and what to do."""
+    """A result does not have the table's columns, so it cannot be written.
+
+    The text names each column and the remedy.
+    """
 
 
 def conform(rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool = False) -> tuple[pa.Table, Literal["merge"] | None]:
-    """Return ``rows`` in the table's order and types, and the schema mode of the write ("merge" where columns are new).
+    """Return ``rows`` in the table's order and types, and the schema mode of the write.
 
-    With ``is_evolving`` structs may have new fields and lack some, and numbers may be of a smaller type than the table's.
+    The mode is "merge" where columns are new. With ``is_evolving`` structs may have new fields and
+    lack some, and numbers may be of a smaller type than the table's.
 
-    :raises SchemaConflictError: a column is missing, new or of another type, and that is not allowed.
+    :raises SchemaConflictError: a column is missing, new or of another type, and that is not
+        allowed.
     """
     validate_types(rows.schema, name)
     joined = {
@@ -52,9 +59,10 @@ def conform(rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool =
 
 
 def joined_type(table: pa.DataType, result: pa.DataType) -> pa.DataType | None:
-    """Return the type that a table's column has after rows of another type, None where they do not fit.
+    """Return the type of a table's column after rows of another type, or None if they do not fit.
 
-    A struct gets the fields that are new. A table's number stays as it is, because the files that are there keep it: a smaller one fits it.
+    A struct gets the new fields. A table's number keeps its type, because its existing files keep
+    it. A smaller number fits it.
     """
     if _is_same(table, result) or _is_narrower(result, table):
         return table
@@ -93,9 +101,11 @@ def _is_narrower(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def validate_shape(name: str, existing: Sequence[str], declared: Sequence[str]) -> None:
-    """Refuse a declaration that keeps other rows than the table: all of them, or the newest by certain columns.
+    """Refuse a declaration that keeps other rows than the table.
 
-    :raises SchemaConflictError: says what the table keeps and what the declaration does.
+    A table keeps all rows, or the newest by certain columns.
+
+    :raises SchemaConflictError: tells what the table and the declaration keep.
     """
     if tuple(existing) != tuple(declared):
         raise SchemaConflictError(
@@ -109,7 +119,7 @@ def _kept(latest_by: Sequence[str]) -> str:
 
 
 def validate_types(schema: pa.Schema, name: str) -> None:
-    """Refuse what no Delta table holds: columns without a type, repeated names.
+    """Refuse columns that no Delta table can hold: columns without a type, and repeated names.
 
     :raises SchemaConflictError: names the columns.
     """
@@ -133,7 +143,10 @@ def _changed_types(result: pa.Schema, table: pa.Schema, fitting: Collection[str]
 
 
 def _is_same(one: pa.DataType, other: pa.DataType) -> bool:
-    """Types that differ only in the width of offsets or in names of list items are the same to a table."""
+    """Return whether a table takes two types for the same.
+
+    They may differ in the width of offsets and in the names of list items.
+    """
     return bool(_plain(one) == _plain(other))
 
 
@@ -152,5 +165,5 @@ def _plain(given: pa.DataType) -> pa.DataType:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Return the same columns, each of which may be null, without what else is noted of them."""
+    """Return the same columns, each of which may be null, without their metadata."""
     return pa.schema([pa.field(field.name, field.type) for field in schema])

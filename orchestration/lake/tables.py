@@ -1,10 +1,12 @@
-"""The lake: Delta tables whose own transaction log holds their progress.
+"""Commits rows and offsets together to Delta tables, whose transaction log holds their progress.
 
-Decides how rows and offsets are committed together: one application transaction per topic partition, ``<topic id>/<partition>`` = the next
-offset, and beside it ``.../leader_epoch``. Every commit is a compare-and-swap from the snapshot that its decisions were made on; a rival's
-commit in between is a ``CommitConflictError``, and the caller decides again. Knows no broker, no Spark and no dead letter.
-Invariants: rows and checkpoint move in one commit; a checkpoint never goes back; a replay changes rows of its ranges and no checkpoint;
-deletion vectors and column mapping stay off, so that Spark and DuckDB may read the files directly.
+Each topic partition has one application transaction, ``<topic id>/<partition>`` = the next offset,
+and beside it ``.../leader_epoch``. Every commit is a compare-and-swap from the snapshot of its
+decisions. A rival's commit in between is a ``CommitConflictError``, and the caller decides again.
+Knows no broker, no Spark and no dead letter.
+Invariants: rows and checkpoint move in one commit. A checkpoint never goes back. A replay changes
+rows of its ranges and no checkpoint. Deletion vectors and column mapping stay off, because Spark
+and DuckDB read the files directly.
 """
 
 import json
@@ -44,7 +46,10 @@ JOINED_AS = "tidelog.joinedAs"  # a table's property: what it joins, and how
 
 
 class CommitConflictError(Exception):
-    """Another writer committed to the table since the snapshot was loaded: reload it and decide again."""
+    """Another writer committed to the table after the snapshot.
+
+    Reload the snapshot and decide again.
+    """
 
 
 class TableMissingError(LookupError):
@@ -60,7 +65,10 @@ class TableSnapshot:
     delta: DeltaTable
 
     def checkpoints(self, topic_id: str, partitions: Iterable[int]) -> dict[int, Checkpoint]:
-        """Return the checkpoints of ``topic_id``; partitions that were never committed are left out."""
+        """Return the checkpoints of ``topic_id``.
+
+        Partitions that were never committed are left out.
+        """
         found = {}
         for partition in partitions:
             next_offset = self.transaction_version(f"{topic_id}/{partition}")
@@ -70,12 +78,17 @@ class TableSnapshot:
         return found
 
     def transaction_version(self, application_id: str) -> int | None:
-        """Return the version that the application transaction last committed, None if it never did."""
+        """Return the last committed version of the application transaction, or None if there is
+        none.
+        """
         version = self.delta.transaction_version(application_id)
         return None if version is None else int(version)
 
     def topic_ids(self) -> tuple[str, ...]:
-        """Return the topic ids that rows came from, by the statistics of the files if they have any; empty without provenance."""
+        """Return the topic ids of the rows, by the statistics of the files if they have any.
+
+        The result is empty if the table has no columns of provenance.
+        """
         if "_topic_id" not in self.arrow_schema.names:
             return ()
         actions = pa.table(self.delta.get_add_actions(flatten=True))
@@ -88,18 +101,24 @@ class TableSnapshot:
 
     @property
     def latest_by(self) -> tuple[str, ...]:
-        """The columns of which the table keeps the newest row per value; empty where it keeps all rows."""
+        """The columns by whose values the table keeps the newest row.
+
+        A table that keeps all rows has none.
+        """
         return tuple(json.loads(self.delta.metadata().configuration.get(LATEST_BY, "[]")))
 
     @property
     def joined_as(self) -> str | None:
-        """What the table joins, None where it is no join."""
+        """The declaration of the table's join, or None if it is no join."""
         found = self.delta.metadata().configuration.get(JOINED_AS)
         return None if found is None else str(found)
 
     @property
     def table_id(self) -> str:
-        """The id that the table got when it was created; a table built anew has another."""
+        """The id that the table got when it was created.
+
+        A table that is built anew has another id.
+        """
         return str(self.delta.metadata().id)
 
     @property
@@ -134,10 +153,12 @@ class TableSnapshot:
         return tuple(self.folder / uri.removeprefix(root) for uri in self.delta.file_uris())
 
     def dataset(self) -> pads.Dataset:
-        """Return the rows as a dataset that filters and projects while it reads, for DuckDB and pyarrow.
+        """Return the rows as a dataset that filters and projects while it reads, for DuckDB and
+        pyarrow.
 
-        Of a file that is older than one of the columns delta-rs says that nothing in it can match a filter on that column, so that
-        ``IS NULL`` would find none of its rows: what it says of such columns is left out.
+        The statistics of columns that are younger than a file are left out. delta-rs tells of such
+        a file that no row in it can match a filter on the column, so ``IS NULL`` would find none of
+        its rows.
         """
         whole = self.delta.to_pyarrow_dataset()
         later = self._columns_younger_than_a_file()
@@ -212,7 +233,7 @@ class Lake:
         latest_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> TableSnapshot:
-        """Create the table without rows, or return it if a rival was faster; either way it exists afterwards.
+        """Create the table without rows, or return it if a rival was faster.
 
         ``properties`` are noted in the table's metadata.
         """
@@ -234,7 +255,9 @@ class Lake:
         return self.existing(name)
 
     def compact(self, name: str, *, target_bytes: int | None = None) -> dict[str, Any]:
-        """Merge small files into larger ones; rows and checkpoints stay as they are. Returns what was merged.
+        """Merge small files into larger ones, and return the figures of the merge.
+
+        Rows and checkpoints stay as they are.
 
         :raises CommitConflictError: a file that was to be merged was replaced meanwhile.
         """
@@ -242,7 +265,11 @@ class Lake:
             return dict(self.existing(name).delta.optimize.compact(target_size=target_bytes))
 
     def vacuum(self, name: str, *, retention_hours: int = DEFAULT_RETENTION_HOURS) -> list[str]:
-        """Delete files that no version of the last ``retention_hours`` needs, also what killed runs left; returns them."""
+        """Delete files that no version of the last ``retention_hours`` needs, and return their
+        names.
+
+        Files of killed runs are deleted, too.
+        """
         delta = self.existing(name).delta
         return list(delta.vacuum(retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True))
 
@@ -258,12 +285,15 @@ def append_with_offsets(
     notes: Mapping[str, str] | None = None,
     transactions: Mapping[str, int] | None = None,
 ) -> TableSnapshot:
-    """Commit ``rows`` and move the checkpoints to the ends of ``ranges``, in one commit; ``rows`` may be empty.
+    """Commit ``rows`` and move the checkpoints to the ends of ``ranges``, in one commit.
 
-    ``expected`` holds the checkpoints of these partitions that the plan was made on. ``transactions`` go along with the commit.
+    ``rows`` may be empty. ``expected`` holds the checkpoints that the plan was made on.
+    ``transactions`` go along with the commit.
 
-    :raises CommitConflictError: the table changed since ``snapshot``, so that its checkpoints may have moved.
-    :raises SchemaConflictError: the rows do not fit the table. :raises ProgressError: a checkpoint would go back.
+    :raises CommitConflictError: the table changed since ``snapshot``, so its checkpoints may have
+        moved.
+    :raises SchemaConflictError: the rows do not fit the table.
+    :raises ProgressError: a checkpoint would go back.
     """
     carried = {**advance(snapshot, ranges, leader_epochs, expected), **(transactions or {})}
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
@@ -276,9 +306,11 @@ def append_with_offsets(
 def advance(
     snapshot: TableSnapshot, ranges: OffsetRanges, leader_epochs: Mapping[int, int], expected: Mapping[int, Checkpoint]
 ) -> dict[str, int]:
-    """Return the application transactions that move the checkpoints from ``expected`` to the ends of ``ranges``.
+    """Return the transactions that move the checkpoints from ``expected`` to the ends of
+    ``ranges``.
 
-    :raises CommitConflictError: ``snapshot`` has other checkpoints. :raises ProgressError: a checkpoint would go back.
+    :raises CommitConflictError: ``snapshot`` has other checkpoints.
+    :raises ProgressError: a checkpoint would go back.
     """
     committed = snapshot.checkpoints(ranges.topic_id, ranges.ends())
     if committed != {partition: expected[partition] for partition in ranges.ends() if partition in expected}:
@@ -288,9 +320,9 @@ def advance(
 
 
 def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) -> dict[str, int]:
-    """Return the application transactions of a commit of ``ranges``: id to version.
+    """Return the application transactions of a commit of ``ranges``, from id to version.
 
-    An epoch that is not known takes the place of an older one: that would be of offsets before these.
+    An unknown epoch replaces an older one, because the older one belongs to earlier offsets.
     """
     ends = ranges.ends()
     epochs = {f"{ranges.topic_id}/{partition}/leader_epoch": leader_epochs.get(partition, UNKNOWN_EPOCH) for partition in ends}
@@ -306,11 +338,13 @@ def overwrite_ranges(
     notes: Mapping[str, str] | None = None,
     transactions: Mapping[str, int] | None = None,
 ) -> TableSnapshot:
-    """Replace exactly the rows that came from ``ranges`` by ``rows``, in one commit that moves no checkpoint.
+    """Replace exactly the rows of ``ranges`` by ``rows``, in one commit that moves no checkpoint.
 
-    ``is_evolving`` lets the rows bring new columns, and leave columns out. ``transactions`` go along with the commit.
+    ``is_evolving`` lets the rows bring new columns, and leave columns out. ``transactions`` go
+    along with the commit.
 
-    :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
+    :raises CommitConflictError: the table changed since ``snapshot``.
+    :raises SchemaConflictError: the rows do not fit the table.
     """
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
     properties = commit_properties({"replay": str(ranges), "topic": ranges.topic, **(notes or {})}, transactions or {})
@@ -327,9 +361,11 @@ def overwrite_ranges(
 
 
 def fence(snapshot: TableSnapshot, transactions: Mapping[str, int]) -> TableSnapshot:
-    """Commit nothing but ``transactions``: any other commit from this snapshot, or an older one, that carries one of them conflicts then.
+    """Commit only ``transactions``, so that other commits with one of them conflict.
 
-    :raises CommitConflictError: another one was faster.
+    That holds for commits from this snapshot or an older one.
+
+    :raises CommitConflictError: another writer was faster.
     """
     with conflicts_translated(snapshot.name):
         write_deltalake(
@@ -339,9 +375,10 @@ def fence(snapshot: TableSnapshot, transactions: Mapping[str, int]) -> TableSnap
 
 
 def add_columns(snapshot: TableSnapshot, fields: Sequence[pa.Field], *, partition_by: list[str]) -> TableSnapshot:
-    """Give the table further columns, null in every row, and return its newest version; a rival that did so already is no conflict.
+    """Give the table further columns, null in every row, and return its newest version.
 
-    The rows are written anew: of a file that lacks a column delta-rs tells readers that the column is never null in it.
+    A rival that added them already is no conflict. The rows are written anew, because delta-rs
+    tells readers that a column is never null in a file that lacks it.
     """
     rows = snapshot.dataset().to_table()
     for field in fields:
@@ -353,7 +390,7 @@ def add_columns(snapshot: TableSnapshot, fields: Sequence[pa.Field], *, partitio
 
 
 def ranges_predicate(ranges: OffsetRanges) -> str:
-    """Return the SQL predicate of the rows that came from ``ranges``."""
+    """Return the SQL predicate of the rows of ``ranges``."""
     parts = [f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})" for one in ranges]
     return f"_topic_id = {quoted_text(ranges.topic_id)} AND ({' OR '.join(parts)})"
 
@@ -361,9 +398,11 @@ def ranges_predicate(ranges: OffsetRanges) -> str:
 def overwrite_where(
     snapshot: TableSnapshot, rows: pa.Table, predicate: str, transactions: Mapping[str, int], notes: Mapping[str, str]
 ) -> TableSnapshot:
-    """Replace the rows that match ``predicate`` by ``rows`` in one commit that carries ``transactions``.
+    """Replace the rows that match ``predicate`` by ``rows`` in one commit that carries
+    ``transactions``.
 
-    :raises CommitConflictError: the matching rows, or one of the transactions, changed since ``snapshot``.
+    :raises CommitConflictError: the matching rows, or one of the transactions, changed since
+        ``snapshot``.
     """
     with conflicts_translated(snapshot.name):
         write_deltalake(
@@ -379,7 +418,9 @@ def overwrite_where(
 def replace_all(
     snapshot: TableSnapshot, rows: pa.Table | pa.RecordBatchReader, transactions: Mapping[str, int], notes: Mapping[str, str]
 ) -> TableSnapshot:
-    """Replace the whole table, its columns too, in one commit that carries ``transactions`` (the versions of its inputs).
+    """Replace the whole table, with its columns, in one commit that carries ``transactions``.
+
+    These are the versions of the table's inputs.
 
     :raises CommitConflictError: the table changed since ``snapshot``.
     """
@@ -397,7 +438,7 @@ def replace_all(
 def replace_all_by_files(
     snapshot: TableSnapshot, actions: Sequence[AddAction], schema: pa.Schema, transactions: Mapping[str, int], notes: Mapping[str, str]
 ) -> None:
-    """Replace the whole table by files that lie in its folder already, in one commit that carries ``transactions``.
+    """Replace the whole table by files in its folder, in one commit that carries ``transactions``.
 
     :raises CommitConflictError: the table changed since ``snapshot``.
     """
@@ -408,7 +449,10 @@ def replace_all_by_files(
 
 
 def commit_properties(notes: Mapping[str, str], transactions: Mapping[str, int]) -> CommitProperties:
-    """Return the properties of a commit: application transactions, and notes for people under our prefix."""
+    """Return the properties of a commit.
+
+    They are application transactions, and notes for people under Tidelog's prefix.
+    """
     return CommitProperties(
         custom_metadata={f"{METADATA_PREFIX}{key}": value for key, value in notes.items()},
         app_transactions=[Transaction(application_id, version) for application_id, version in sorted(transactions.items())],
@@ -416,15 +460,18 @@ def commit_properties(notes: Mapping[str, str], transactions: Mapping[str, int])
 
 
 def after_commit(snapshot: TableSnapshot) -> TableSnapshot:
-    """Return the table as the commit left it: the library moves what was written through to the version it committed."""
+    """Return the table as the commit left it.
+
+    The library moves the table that was written through to the committed version.
+    """
     return TableSnapshot(name=snapshot.name, version=snapshot.delta.version(), delta=snapshot.delta)
 
 
 @contextmanager
 def conflicts_translated(name: str) -> Iterator[None]:
-    """Translate what the library raises where another writer was faster.
+    """Translate the library's error of a faster writer.
 
-    :raises CommitConflictError: that is so.
+    :raises CommitConflictError: another writer was faster.
     """
     try:
         yield

@@ -1,8 +1,10 @@
-"""Fixes: what a rejected record should have been. They lie beside the log, which never changes, in one Delta table of the lake.
+"""Keeps the corrected values of rejected records in one Delta table of the lake.
 
-A fix belongs to a target table and one offset of a topic id. It changes nothing by itself: a replay of the offset reads the fix in place of
-the record, then and ever after, so that replaying all of history gives the same rows again. Decides nothing about rows. Knows no Spark.
-Invariant: an offset of a target has at most one fix; a newer one takes the place of the older.
+A fix belongs to a target table and one offset of a topic id. The log itself never changes. A fix
+changes nothing by itself. A replay of the offset reads the fix in place of the record, then and
+ever after, so that replaying all of history gives the same rows again. Decides nothing about rows.
+Knows no Spark.
+Invariant: an offset of a target has at most one fix. A newer fix replaces the older one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,12 +42,12 @@ At = tuple[int, int]
 
 
 class FixError(ValueError):
-    """A fix cannot be taken: the function that should make it raised."""
+    """A fix cannot be made, because its function raised or returned a wrong type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """The value that a rejected record is to be read with; None is a record without value."""
+    """The value to read in place of a rejected record's. None is a record without value."""
 
     topic_id: str
     partition: int
@@ -55,13 +57,16 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class FixedReader:
-    """Reads as ``reader`` does, with other values at some places. Plain values only, so that Spark's workers can take it with them."""
+    """Reads as ``reader`` does, with other values at some places.
+
+    It holds plain values only, so that Spark's workers can take it with them.
+    """
 
     reader: RangeReader
     values: Mapping[At, bytes | None]
 
     def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the range, the fixed ones as they should have been."""
+        """Yield the records of the range, the fixed ones with their corrected values."""
         for batch in self.reader(topic, wanted, topic_id=topic_id):
             yield self._fixed(batch, wanted.partition)
 
@@ -82,7 +87,10 @@ class FixedReader:
 
 @dataclass(frozen=True, slots=True)
 class ChosenReader:
-    """Reads as ``reader`` does, and leaves out what is at other places than these. Plain values only, as for ``FixedReader``."""
+    """Reads as ``reader`` does, but only the records at the given places.
+
+    It holds plain values only, as ``FixedReader`` does.
+    """
 
     reader: RangeReader
     places: Mapping[int, Sequence[int]]
@@ -157,12 +165,13 @@ def fix_of(letters: DeadLetters, target: str, place: Place, value: bytes | None)
 
 
 def repaired(letters: DeadLetters, target: str, repair: Repair, *, rule: str | None = None) -> list[Fix]:
-    """Return the fixes that ``repair`` makes of a table's dead letters: it gets a value and returns what it should have been.
+    """Return the fixes that ``repair`` makes of a table's dead letters.
 
-    A value that it returns unchanged is not fixed, nor is one of which the dead letter has only the beginning. ``rule`` leaves the others
-    out.
+    ``repair`` gets a value and returns the corrected one. An unchanged value gets no fix, nor does
+    a value of which the dead letter keeps only the beginning. ``rule`` restricts the dead letters
+    to those of one rule.
 
-    :raises FixError: ``repair`` raised, or returned what is no value.
+    :raises FixError: ``repair`` raised, or returned neither bytes nor None.
     """
     found = []
     for row in letters.of_target(target, None if rule is None else pads.field("rule") == rule):

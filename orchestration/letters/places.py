@@ -1,8 +1,9 @@
-"""Where a dead letter came from, as a person writes it: ``PARTITION:OFFSET``, or ``TOPIC/PARTITION:OFFSET``.
+"""Reads the place of a dead letter, ``PARTITION:OFFSET`` or ``TOPIC/PARTITION:OFFSET``.
 
-Decides which dead letter is meant. A join rejects records of two topics, and a topic that was created anew is another one of the same
-name: both have an offset 3 of partition 0. What could mean several is refused, and the refusal lists them. Before the slash stands the
-topic's name, or its id where two have one name.
+Decides which dead letter is meant. A table can have two with the same partition and offset. A join
+rejects records of two topics, and a topic that was created anew is another one of the same name. An
+ambiguous place is refused, and the refusal lists the candidates. The topic's name stands before the
+slash, or its id where two topics have one name.
 """
 
 import re
@@ -18,12 +19,12 @@ PLACE = re.compile(r"(?:([A-Za-z0-9._-]+)/)?(\d+):(\d+)")
 
 
 class PlaceError(ValueError):
-    """No dead letter is meant, or several could be; the text says which."""
+    """A place names no dead letter, or several. The text lists them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """An offset, and the topic's name or id where it was said."""
+    """An offset, and the topic's name or id if the place names one."""
 
     partition: int
     offset: int
@@ -34,9 +35,9 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the place that ``text`` says.
+        """Return the place that ``text`` names.
 
-        :raises PlaceError: it says none.
+        :raises PlaceError: it names none.
         """
         found = PLACE.fullmatch(text)
         if found is None:
@@ -45,7 +46,10 @@ class Place:
 
 
 def names_of_topics(letters: DeadLetters, target: str) -> dict[str, str | None]:
-    """Return, by topic id, what the places of a table's dead letters begin with; None where they are all of one topic."""
+    """Return, by topic id, the beginning of the places of a table's dead letters.
+
+    It is None where all of them come from one topic.
+    """
     topics = letters.topics_of(target)
     if len(topics) < 2:
         return dict.fromkeys(topics)
@@ -54,7 +58,7 @@ def names_of_topics(letters: DeadLetters, target: str) -> dict[str, str | None]:
 
 
 def place_of(row: Mapping[str, Any], names: Mapping[str, str | None]) -> Place:
-    """Return the place of a dead letter; ``names`` are those of ``names_of_topics``."""
+    """Return the place of a dead letter. ``names`` are those of ``names_of_topics``."""
     return Place(topic=names[row["_topic_id"]], partition=row["_partition"], offset=row["_offset"])
 
 

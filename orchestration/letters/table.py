@@ -1,14 +1,17 @@
-"""Dead letters: the records that a table rejected, in one Delta table beside the tables, with the reason and the way back.
+"""Keeps the records that tables rejected in one Delta table, with the reason.
 
-Two tables cannot commit together, and the target's commit alone decides. So the dead letters go first. Each commit of them is an *attempt*
-with a number of its own, which rises with every attempt of a target and topic id; new rows carry it (``attempt``), and rows that a replay
-takes back carry it, too (``ended_by``). The target's commit then names the number (application transaction ``letters/<topic id>``), and
-in that moment, not before, the new rows count and the others do not. Readers use ``committed``. Knows no rule and no Spark.
+Two tables cannot commit together, and the target's commit alone decides. So the dead letters go
+first. Each commit of them is an *attempt* with a rising number per target and topic id. New rows
+carry it (``attempt``), and rows that a replay takes back carry it (``ended_by``). The target's
+commit then names the number (application transaction ``letters/<topic id>``). In that moment the
+new rows count and the others do not. Readers use ``committed``. Knows no rule and no Spark.
 
-An attempt that was killed leaves rows with a number that the target never named. The next attempt takes them away, but only after an empty
-commit to the target (``fence``): a slow run that is still alive behind those rows conflicts there, instead of naming rows that are gone.
-Invariants: at any moment a committed record is either in its target or a dead letter that counts, never both and never neither; a slower
-rival conflicts instead of erasing, because it commits from a snapshot loaded before it read the checkpoint.
+A killed attempt leaves rows with a number that the target never named. The next attempt removes
+them after an empty commit to the target (``fence``). A slow run that is still alive behind those
+rows conflicts there, instead of naming rows that are gone.
+Invariants: a committed record is either in its target or a dead letter that counts, never both and
+never neither. A slower rival conflicts instead of erasing, because it commits from a snapshot
+loaded before it read the checkpoint.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -62,7 +65,10 @@ ENVELOPE = pa.schema(
     ]
 )
 ADDED_LATER = ("duplicate_of", "attempt", "ended_by", "headers")
-"""Columns that the tables of earlier releases lack; they are added when such a table is first opened."""
+"""Columns that the tables of earlier releases lack.
+
+They are added when such a table is first opened.
+"""
 PARTITION_COLUMN = "target"
 NOT_ENDED = -1
 """``ended_by`` of a row whose end was called off."""
@@ -70,10 +76,11 @@ NOT_ENDED = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Why one record is not in the table. ``rule`` is the rule's name, "schema" or "unique_by".
+    """The reason why one record is not in the table.
 
-    ``duplicate_of`` says as ``partition:offset`` which record has the key already, where that is the reason; with ``topic id/`` before it
-    where that was a record of a topic of this name that is deleted.
+    ``rule`` is the rule's name, "schema" or "unique_by". For a repeated key, ``duplicate_of`` is
+    the place ``partition:offset`` of the record with the key. ``topic id/`` stands before it if
+    that record is of a deleted topic of this name.
     """
 
     partition: int
@@ -85,7 +92,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Who rejects: the target table, the topic's name and id, and the run."""
+    """The target table that rejects, the topic's name and id, and the run."""
 
     target: str
     topic: str
@@ -94,7 +101,9 @@ class Origin:
 
 
 def envelopes(origin: Origin, rejections: Sequence[Rejection], records: pa.Table, now: datetime) -> pa.Table:
-    """Join ``rejections`` with their ``records`` (columns ``_partition, _offset, _timestamp, key, value, headers``) into rows of the table.
+    """Join ``rejections`` with their ``records`` into rows of the table.
+
+    The records have the columns ``_partition, _offset, _timestamp, key, value, headers``.
 
     :raises LookupError: a rejected record is not among the records.
     """
@@ -134,7 +143,10 @@ class DeadLetters:
     lake: Lake
 
     def snapshot(self) -> TableSnapshot:
-        """Return the newest version, created empty if need be. A run loads it before it reads its target's checkpoint."""
+        """Return the newest version, created empty if need be.
+
+        A run loads it before it reads its target's checkpoint.
+        """
         description = "Records that tables rejected, with reason and offset"
         found = self.lake.snapshot(DEAD_LETTERS) or self.lake.create(
             DEAD_LETTERS, ENVELOPE, description=description, partition_by=[PARTITION_COLUMN]
@@ -143,11 +155,13 @@ class DeadLetters:
         return add_columns(found, missing, partition_by=[PARTITION_COLUMN]) if missing else found
 
     def cleaned(self, snapshot: TableSnapshot, origin: Origin, target: TableSnapshot) -> TableSnapshot:
-        """Return ``snapshot`` without what attempts left that the target never named; mostly there is nothing, and nothing is committed.
+        """Return ``snapshot`` without the rows of attempts that the target never named.
 
-        The target is fenced first, so that none of these attempts can be named any more.
+        Mostly there are none, and then no commit is made. The target is fenced first, so that none
+        of these attempts can be named any more.
 
-        :raises CommitConflictError: a rival committed to the target, or dead letters of it, since the snapshots.
+        :raises CommitConflictError: a rival committed to the target, or dead letters of it, since
+            the snapshots.
         """
         named = named_attempt(target, origin.topic_id)
         unnamed = pads.field("attempt") > named
@@ -167,11 +181,14 @@ class DeadLetters:
     def replace_pending(
         self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges, committed: Mapping[int, Checkpoint], rows: pa.Table
     ) -> int | None:
-        """Make ``rows`` the dead letters of ``ranges``, in place of whatever lies at or above the checkpoints.
+        """Make ``rows`` the dead letters of ``ranges``, in place of all at or above the
+        checkpoints.
 
-        Returns the number of the attempt for the target's commit; None, without a commit, with nothing to say and nothing pending.
+        Return the number of the attempt for the target's commit. It is None, without a commit,
+        where there are neither rows nor pending dead letters.
 
-        :raises CommitConflictError: a rival run of the same target committed dead letters since ``snapshot``.
+        :raises CommitConflictError: a rival run of the same target committed dead letters since
+            ``snapshot``.
         """
         bounds = {one.partition: committed[one.partition].next_offset if one.partition in committed else 0 for one in ranges}
         parts = [f"(_partition = {partition} AND _offset >= {bound})" for partition, bound in bounds.items()]
@@ -185,12 +202,14 @@ class DeadLetters:
         return attempt
 
     def begin_replay(self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges, rows: pa.Table) -> int | None:
-        """Put ``rows``, what a replay of ``ranges`` rejected, beside the dead letters that they take the place of.
+        """Put ``rows``, the rejections of a replay of ``ranges``, beside the dead letters they
+        replace.
 
-        Which of them count is decided by the target's commit, which has to name the returned number. None, without a commit, where there
-        were no dead letters and are none now.
+        The target's commit decides which of them count, and has to name the returned number. It is
+        None, without a commit, where there were no dead letters and are none now.
 
-        :raises CommitConflictError: a rival run of the same target committed dead letters since ``snapshot``.
+        :raises CommitConflictError: a rival run of the same target committed dead letters since
+            ``snapshot``.
         """
         existing = self._of_ranges(snapshot, origin, ranges)
         if rows.num_rows + existing.num_rows == 0:
@@ -201,7 +220,10 @@ class DeadLetters:
         return attempt
 
     def settle_replay(self, origin: Origin, ranges: OffsetRanges, attempt: int) -> None:
-        """Remove what the attempt has ended, after the target named it. Only to be tidy: it does not count any more."""
+        """Remove the rows that the attempt has ended, after the target named it.
+
+        This only tidies up, because these rows do not count any more.
+        """
         snapshot = self.snapshot()
         existing = self._of_ranges(snapshot, origin, ranges)
         kept = existing.filter(pc.field("ended_by").is_null() | (pc.field("ended_by") != attempt))
@@ -210,10 +232,11 @@ class DeadLetters:
                 self._overwrite_ranges(snapshot, origin, ranges, kept)
 
     def committed(self, targets: Collection[str] | None = None) -> pads.Dataset:
-        """Return the dead letters that count: those below the checkpoint of their target, of attempts that it named.
+        """Return the dead letters that count.
 
-        With ``targets`` those of these tables, so that no other has to be whole. Where nothing was ever rejected there is no table, and
-        none is created for a reader.
+        They are below the checkpoint of their target and of attempts that it named. ``targets``
+        restricts them to these tables, so that no other table has to be whole. Without any
+        rejection there is no table, and none is created for a reader.
         """
         snapshot = self._written()
         if snapshot is None:
@@ -221,14 +244,20 @@ class DeadLetters:
         return snapshot.dataset().filter(self._committed_expression(snapshot, targets))
 
     def pending(self) -> pads.Dataset:
-        """Return the dead letters that do not count: of a run that has not committed yet, or was killed before it could."""
+        """Return the dead letters that do not count.
+
+        They come from a run that has not committed yet, or was killed before it could.
+        """
         snapshot = self._written()
         if snapshot is None:
             return pads.dataset(ENVELOPE.empty_table())
         return snapshot.dataset().filter(~self._committed_expression(snapshot))
 
     def of_target(self, target: str, chosen: pads.Expression | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the dead letters of a table that count, by topic id, partition and offset, with what the reader's columns hold."""
+        """Return the dead letters of a table that count, with the reader's columns.
+
+        They are in the order of topic id, partition and offset.
+        """
         own = pads.field("target") == target
         found = self.committed([target]).filter(own if chosen is None else own & chosen)
         columns = [name for name in ENVELOPE.names if name not in {"attempt", "ended_by"}]
@@ -242,14 +271,19 @@ class DeadLetters:
         return {row["_topic_id"]: row["topic"] for row in rows.group_by(["_topic_id", "topic"]).aggregate([]).to_pylist()}
 
     def summary(self, targets: Collection[str] | None = None) -> list[dict[str, str | int]]:
-        """Return the committed dead letters, of all ``targets``, counted by target, topic, rule and reason, most frequent first."""
+        """Return the counts of committed dead letters by target, topic, rule and reason.
+
+        The most frequent come first. ``targets`` restricts them to these tables.
+        """
         columns = ["target", "topic", "rule", "reason"]
         counted = self.committed(targets).to_table(columns=columns).group_by(columns).aggregate([([], "count_all")])
         ordered = counted.sort_by([("count_all", "descending"), ("target", "ascending"), ("rule", "ascending")])
         return list(ordered.rename_columns([*columns, "count"]).to_pylist())
 
     def by_day(self) -> list[dict[str, str | int]]:
-        """Return the committed dead letters counted by the day (UTC) of their rejection, target and rule, in order."""
+        """Return the counts of committed dead letters by day of rejection (UTC), target and rule,
+        in order.
+        """
         found = self.committed().to_table(columns=["rejected_at", "target", "rule"])
         days = pc.strftime(found["rejected_at"], format="%Y-%m-%d")
         columns = ["day", "target", "rule"]
@@ -267,7 +301,10 @@ class DeadLetters:
         return list(rows.sort_by([("rejected_at", "descending"), ("_offset", "descending")]).slice(0, count).to_pylist())
 
     def replay_ranges(self, target: str, topic_id: str) -> list[OffsetRange]:
-        """Return ranges that cover the committed dead letters of ``target``, at most fifty per partition (gaps are bridged)."""
+        """Return ranges that cover the committed dead letters of ``target``.
+
+        There are at most fifty per partition, so gaps are bridged.
+        """
         offsets = self.places(target, topic_id)
         return [
             one
@@ -285,7 +322,10 @@ class DeadLetters:
         return {partition: sorted(found) for partition, found in sorted(offsets.items())}
 
     def rows_at(self, target: str, topic_id: str, places: Mapping[int, Sequence[int]]) -> pa.Table:
-        """Return the committed dead letters of ``target`` at the given offsets by partition, as rows for another attempt."""
+        """Return the committed dead letters of ``target`` at the given offsets by partition.
+
+        They are rows for another attempt.
+        """
         chosen = pc.scalar(False)
         for partition, offsets in places.items():
             chosen |= (pads.field("_partition") == partition) & pads.field("_offset").isin(list(offsets))
@@ -295,7 +335,7 @@ class DeadLetters:
         return found.set_column(ENVELOPE.get_field_index("ended_by"), ENVELOPE.field("ended_by"), not_ended)
 
     def _written(self) -> TableSnapshot | None:
-        """Return the newest version; None where no run has created the table yet."""
+        """Return the newest version, or None if no run has created the table yet."""
         return None if self.lake.snapshot(DEAD_LETTERS) is None else self.snapshot()
 
     def _committed_expression(self, snapshot: TableSnapshot, chosen: Collection[str] | None = None) -> pads.Expression:
@@ -334,7 +374,12 @@ class DeadLetters:
         return self._overwrite(snapshot, _Commit(origin=origin, predicate=predicate, rows=rows.cast(ENVELOPE), note=f"replay of {ranges}"))
 
     def _overwrite(self, snapshot: TableSnapshot, commit: "_Commit") -> TableSnapshot:
-        """Commit from ``snapshot``. Other targets share this table: where only they were faster, try again from their version."""
+        """Commit from ``snapshot``.
+
+        Try again from the new version where only other targets were faster.
+
+        Other targets share this table.
+        """
         attempt = next_attempt(snapshot, commit.origin)
         bumped = {attempts_transaction(commit.origin): attempt}
         notes = {"target": commit.origin.target, "note": commit.note, "run_id": commit.origin.run_id}
@@ -359,7 +404,10 @@ class _Commit:
 
 
 def attempts_transaction(origin: Origin) -> str:
-    """Return the application transaction that counts a target's attempts; it tells a rival run of the target from other targets."""
+    """Return the application transaction that counts a target's attempts.
+
+    It tells a rival run of the target from other targets.
+    """
     return f"{origin.target}/{origin.topic_id}"
 
 
@@ -374,12 +422,12 @@ def letters_transaction(topic_id: str) -> str:
 
 
 def named_attempt(target: TableSnapshot, topic_id: str) -> int:
-    """Return the number of the newest attempt that the target has named; 0 where there is none."""
+    """Return the number of the newest attempt that the target has named, or 0 if there is none."""
     return target.transaction_version(letters_transaction(topic_id)) or 0
 
 
 def naming(topic_id: str, attempt: int | None) -> dict[str, int]:
-    """Return what the target's commit has to carry for ``attempt``."""
+    """Return the application transactions of the target's commit that name ``attempt``."""
     return {} if attempt is None else {letters_transaction(topic_id): attempt}
 
 

@@ -1,5 +1,7 @@
 """Ranges of offsets, and the plans that decide which of them a run reads.
 
-- ``ranges``: ranges of offsets as values. ``planning``: which ranges a run reads, from checkpoint and log.
-- ``byte_limits``: how many bytes a run opens. ``known_gaps``: where a table begins, and which offsets it lost.
+- ``ranges``: ranges of offsets as values. ``planning``: the ranges that a run reads, from
+  checkpoint and log.
+- ``byte_limits``: the bytes that a run opens. ``known_gaps``: the beginning of a table, and the
+  offsets that it lost.
 """

@@ -1,11 +1,12 @@
-"""How many bytes a run opens, and how large one of its records may be.
+"""Limits the bytes that a run opens, and the size of one record.
 
-A few kilobytes of compressed batches may hold gigabytes of records, so that a number of offsets bounds no memory. A run therefore counts
-what it has opened, and stops reading where its budget is spent: its ranges end there, and the next run goes on. A record that is larger
-than ``record_bytes`` is never parsed: it becomes a dead letter that keeps the beginning of its value and says where the whole one is.
-Decides which of several partitions are read where the budget is not enough for all. Knows no table and no Spark.
-Invariants: a run opens at most its budget and one record batch; of ranges that are not empty at least one is read; what is not read stays
-above the checkpoint.
+A few kilobytes of compressed batches may hold gigabytes of records, so a number of offsets bounds
+no memory. A run therefore counts the bytes that it opens, and stops reading when its budget is
+spent. The next run goes on from there. A record larger than ``record_bytes`` is never parsed. It
+becomes a dead letter that keeps the beginning of its value and tells the place of the whole one.
+Decides which partitions are read where the budget is not enough for all. Knows no table, no Spark.
+Invariants: a run opens at most its budget and one record batch. At least one range that is not
+empty is read. Unread offsets stay above the checkpoint.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,13 +22,16 @@ from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 DEFAULT_RUN_BYTES = 256 << 20
 DEFAULT_RECORD_BYTES = 16 << 20
 KEPT_VALUE_BYTES = 64 << 10
-"""How much a dead letter keeps of the key and of the value of a record that is too large. It keeps no headers of such a record."""
+"""Most bytes that a dead letter keeps of the key and of the value of a record that is too large.
+
+It keeps no headers of such a record.
+"""
 SETTING_NAMED = "(TIDELOG_RECORD_BYTES)"
 LARGEST_BATCH_BYTES = 128 << 20
-"""What a client opens of one record batch at most."""
+"""Most bytes that a client opens of one record batch."""
 
 Reading = Callable[[OffsetRange], Iterator[pa.RecordBatch]]
-"""Reads one range, as ``orchestration.spark.source.SOURCE_SCHEMA``."""
+"""Reads one range, with the columns of ``orchestration.spark.source.SOURCE_SCHEMA``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,10 @@ def _where_not(is_large: pa.Array, headers: pa.Array) -> pa.Array:
 
 
 class BudgetedRead:
-    """Reads ranges as far as a budget goes. ``taken`` says which offsets were read, once all batches were."""
+    """Reads ranges as far as a budget goes.
+
+    ``taken`` tells the offsets that were read, once all batches were.
+    """
 
     def __init__(self, ranges: OffsetRanges, read: Reading, run_bytes: int | None) -> None:
         self._ranges = ranges
@@ -120,7 +127,7 @@ class BudgetedRead:
         return OffsetRanges(topic=self._ranges.topic, topic_id=self._ranges.topic_id, ranges=tuple(sorted(self._taken)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is read of the ranges. What a range leaves of its share is the others'."""
+        """Yield the batches of the ranges. The unused share of a range goes to the others."""
         order = reading_order(self._ranges, self._run_bytes)
         for position, one in enumerate(order):
             if self._run_bytes is None:
@@ -143,10 +150,11 @@ class BudgetedRead:
 
 
 def reading_order(ranges: OffsetRanges, run_bytes: int | None) -> Sequence[OffsetRange]:
-    """Return the ranges in the order in which they are read: as they are, where none of them can be left out.
+    """Return the ranges in reading order. They keep their order if the budget is enough for all.
 
-    Where the largest batches of all ranges are more than the budget, another one goes first each time, so that none starves: which one
-    follows from the offsets, of which at least one has moved by the next time.
+    Where the largest batches of all ranges exceed the budget, another range goes first each time,
+    so that none starves. The offsets decide which one, and at least one of them moves with each
+    run.
     """
     held = list(ranges)
     if run_bytes is None or len(held) * LARGEST_BATCH_BYTES <= run_bytes:

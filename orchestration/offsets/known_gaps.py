@@ -1,7 +1,8 @@
-"""What a table notes of each partition beside its checkpoint: where it begins, and the holes that accepted losses left in it.
+"""Notes where a table begins in each partition, and the holes that accepted losses left in it.
 
-Each mark is an application transaction, so that it moves with the rows. These hold one number by name and cannot be listed, therefore each
-hole names the one before it. Archives and tables of aggregates have marks; those of earlier releases have none. Knows no broker.
+Each mark is an application transaction, because it has to move with the rows. Transactions hold one
+number by name and cannot be listed. Therefore each hole names the one before it. Archives and
+tables of aggregates have marks, but those of earlier releases have none. Knows no broker.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,11 +12,14 @@ from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 
 NO_HOLE = 0
 Versions = Callable[[str], int | None]
-"""The version that an application transaction last committed, None if it never did."""
+"""Returns the version that an application transaction last committed, None if it never did."""
 
 
 def marks_of(taken: OffsetRanges, committed: Mapping[int, Checkpoint], versions: Versions) -> dict[str, int]:
-    """Return what a commit of ``taken`` notes: the beginning of partitions that are new, and what was lost before the others."""
+    """Return the marks of a commit of ``taken``.
+
+    They are the beginnings of new partitions, and the losses before the ranges of the others.
+    """
     found: dict[str, int] = {}
     for one in taken:
         before = committed.get(one.partition)
@@ -32,7 +36,7 @@ def marks_of(taken: OffsetRanges, committed: Mapping[int, Checkpoint], versions:
 
 
 def beginning(topic_id: str, partition: int) -> str:
-    """Return the name of the mark that says from which offset on the table has a partition."""
+    """Return the name of the mark with the first offset of the table in a partition."""
     return f"{topic_id}/{partition}/begins_at"
 
 
@@ -48,5 +52,5 @@ def holes_in(topic_id: str, partition: int, versions: Versions) -> tuple[OffsetR
 
 
 def _hole(topic_id: str, partition: int) -> str:
-    """Return the name of the mark that says where the newest hole ends."""
+    """Return the name of the mark with the end of the newest hole."""
     return f"{topic_id}/{partition}/hole"

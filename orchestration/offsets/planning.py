@@ -1,9 +1,10 @@
-"""Pure planning: which offsets a run reads, from what the table committed and what the log holds.
+"""Plans the offsets that a run reads, from the table's checkpoints and the log's offsets.
 
-Decides where a batch starts and ends, how a limit is shared among partitions, which ranges a replay may touch, and when to refuse: a log
-that was truncated or cleaned under the table is reported, never skipped. Knows no broker, no table and no clock.
-Invariants: a planned range starts at the partition's checkpoint (the log start where there is none) and ends at or below its last
-stable offset; a checkpoint never goes back.
+Decides where a batch starts and ends, how partitions share a limit, which ranges a replay may
+touch, and when to refuse. A log that was truncated or cleaned under the table is reported, never
+skipped. Knows no broker, no table and no clock.
+Invariants: a planned range starts at the partition's checkpoint (the log start where there is none)
+and ends at or below its last stable offset. A checkpoint never goes back.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +15,19 @@ from orchestration.offsets.ranges import OffsetRange, OffsetRanges, outside
 
 NO_ARCHIVE: Mapping[int, int] = MappingProxyType({})
 UNDEFINED_OFFSET = -1
-"""What OffsetForLeaderEpoch answers when the leader has never known the epoch (KIP-101)."""
+"""The response of OffsetForLeaderEpoch for an epoch that the leader has never known (KIP-101)."""
 
 
 class ProgressError(Exception):
-    """Going on would lose or repeat records. The text names topic, partition and offsets, and says what to do."""
+    """A further run would lose or repeat records.
+
+    The text names topic, partition and offsets, and tells the remedy.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """What the log holds of one partition."""
+    """The offsets of one partition in the log."""
 
     partition: int
     log_start_offset: int
@@ -33,7 +37,10 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What a table committed of one partition: the next offset to read, and the leader epoch of the last record read if it is known."""
+    """The progress of a table in one partition.
+
+    It holds the next offset to read, and the leader epoch of the last record read if it is known.
+    """
 
     next_offset: int
     leader_epoch: int | None = None
@@ -41,9 +48,11 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlan:
-    """What one run is to read. ``notes`` are sentences for the run's log; ``backlog`` counts offsets that the limit left for later runs.
+    """The ranges that one run has to read.
 
-    A range without offsets moves a checkpoint: to the log start, where nothing is left of what the table had not read.
+    ``notes`` are sentences for the run's log. ``backlog`` counts offsets that the limit left for
+    later runs. A range without offsets moves a checkpoint to the log start, if the log no longer
+    holds any unread record of the table.
     """
 
     ranges: OffsetRanges
@@ -51,12 +60,15 @@ class BatchPlan:
     notes: tuple[str, ...]
 
     def as_read(self, taken: OffsetRanges) -> "BatchPlan":
-        """Return the plan of a run that has read only ``taken``: what it planned beside that is left for later runs, too."""
+        """Return the plan of a run that has read only ``taken``.
+
+        Its other offsets add to the backlog.
+        """
         return replace(self, ranges=taken, backlog=self.backlog + self.ranges.count - taken.count)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read and no checkpoint to move."""
+        """Return whether there is no offset to read and no checkpoint to move."""
         return not self.ranges.ranges
 
 
@@ -72,13 +84,17 @@ def plan_batch(
     is_loss_accepted: bool = False,
     archived_starts: Mapping[int, int] = NO_ARCHIVE,
 ) -> BatchPlan:
-    """Return the ranges [checkpoint, last stable offset) of all partitions, at most ``limit`` offsets in all.
+    """Return the ranges [checkpoint, last stable offset) of all partitions, at most ``limit``
+    offsets.
 
-    ``epoch_ends`` holds, by partition, the end offset that the leader gives for the checkpoint's leader epoch. ``other_topic_ids`` are ids
-    under which the table holds rows of this topic's name. ``is_loss_accepted`` starts at the log start where retention overtook the table.
-    ``archived_starts`` are, by partition, offsets below the log start from which on an archive holds everything up to the log.
+    ``epoch_ends`` holds, by partition, the end offset that the leader gives for the checkpoint's
+    leader epoch. ``other_topic_ids`` are ids under which the table holds rows of this topic's name.
+    ``is_loss_accepted`` starts at the log start where retention overtook the table.
+    ``archived_starts`` are, by partition, offsets below the log start from which on an archive
+    holds everything up to the log.
 
-    :raises ProgressError: the log was truncated below a checkpoint, or records were removed before they were read.
+    :raises ProgressError: the log was truncated below a checkpoint, or records were removed before
+        they were read.
     """
     notes: list[str] = []
     recreated = sorted(set(other_topic_ids) - {topic_id})
@@ -111,7 +127,10 @@ def plan_batch(
 
 
 def _is_overtaken(checkpoint: Checkpoint | None, start: int) -> bool:
-    """Whether reading starts above the checkpoint: only where the loss of what lies between is accepted."""
+    """Return whether reading starts above the checkpoint.
+
+    It does only where the loss of the records in between is accepted.
+    """
     return checkpoint is not None and start > checkpoint.next_offset
 
 
@@ -161,7 +180,9 @@ def _validate_not_truncated(where: str, state: PartitionOffsets, checkpoint: Che
 
 
 def share_limit(pending: Mapping[int, int], limit: int) -> dict[int, int]:
-    """Share ``limit`` offsets among partitions: short backlogs whole, the rest in equal parts, so that no partition starves.
+    """Share ``limit`` offsets among partitions, so that no partition starves.
+
+    Short backlogs are read whole, and the rest is shared in equal parts.
 
     >>> share_limit({0: 10, 1: 1000, 2: 1000}, 110)
     {0: 10, 1: 50, 2: 50}
@@ -189,7 +210,8 @@ def plan_replay(
 
     ``held`` are, for every partition, the ranges that can be read.
 
-    :raises ProgressError: a range reaches above the checkpoint or is not held, overlaps another, or names an unknown partition.
+    :raises ProgressError: a range reaches above the checkpoint or is not held, overlaps another, or
+        names an unknown partition.
     """
     ranges: list[OffsetRange] = []
     for one in sorted(wanted):
@@ -220,9 +242,10 @@ def _validated_replay(where: str, wanted: OffsetRange, held: Sequence[OffsetRang
 
 
 def clip_replay(start: int | None, end: int | None, held: Sequence[OffsetRange], checkpoint: Checkpoint | None) -> list[OffsetRange]:
-    """Return the committed parts of [start, end) of a partition that are among ``held``; a bound that is None is the checkpoint.
+    """Return the committed parts of [start, end) of a partition that are among ``held``.
 
-    A replay by time asks for it: a time after the last record has no offset.
+    A bound that is None stands for the checkpoint. A replay by time passes None, because a time
+    after the last record has no offset.
     """
     next_offset = checkpoint.next_offset if checkpoint else 0
     first = next_offset if start is None else start
@@ -235,7 +258,8 @@ def clip_replay(start: int | None, end: int | None, held: Sequence[OffsetRange],
 
 
 def validate_advance(topic: str, committed: Mapping[int, Checkpoint], ends: Mapping[int, int]) -> None:
-    """Refuse a commit that would move a checkpoint back: the table format itself accepts it.
+    """Refuse a commit that would move a checkpoint back, because the table format itself accepts
+    it.
 
     :raises ProgressError: an end lies below its partition's checkpoint.
     """

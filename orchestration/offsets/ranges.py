@@ -1,7 +1,8 @@
-"""Offset ranges as values: what a run reads and what a commit covers.
+"""Offset ranges as values, for the reads of a run and the commits of a table.
 
-A range is [start, end) of one partition; ``OffsetRanges`` are the ranges of one topic, by its id. Decides nothing about progress and
-knows no table and no broker. Invariants: 0 <= start <= end; ranges ascend by partition and start and do not overlap.
+A range is [start, end) of one partition. ``OffsetRanges`` are the ranges of one topic, by its id.
+Decides nothing about progress and knows no table and no broker.
+Invariants: 0 <= start <= end. Ranges ascend by partition and start and do not overlap.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,10 @@ Places = Mapping[int, Sequence[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class OffsetRange:
-    """The offsets [start, end) of one partition. Offsets in it may be missing: markers, aborted and compacted records leave gaps."""
+    """The offsets [start, end) of one partition.
+
+    Offsets in it may be missing, because markers, aborted and compacted records leave gaps.
+    """
 
     partition: int
     start: int
@@ -26,7 +30,7 @@ class OffsetRange:
 
     @property
     def count(self) -> int:
-        """How many offsets the range spans; an upper bound for its records."""
+        """The number of offsets in the range, an upper bound for its records."""
         return self.end - self.start
 
     @property
@@ -43,7 +47,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRanges:
-    """The ranges of one topic id. ``topic`` is the name, for people; the id is what counts."""
+    """The ranges of one topic id. ``topic`` is the name for people, and only the id counts."""
 
     topic: str
     topic_id: str
@@ -56,7 +60,7 @@ class OffsetRanges:
 
     @property
     def count(self) -> int:
-        """How many offsets all ranges span."""
+        """The number of offsets in all ranges."""
         return sum(one.count for one in self.ranges)
 
     @property
@@ -73,7 +77,9 @@ class OffsetRanges:
         return {one.partition: one.end for one in self.ranges}
 
     def spanning(self, other: "OffsetRanges") -> "OffsetRanges":
-        """Return one range per partition that reaches over both; of another topic id only ``other``."""
+        """Return one range per partition that reaches over both, or ``other`` if its topic id
+        differs.
+        """
         if other.topic_id != self.topic_id:
             return other
         bounds: dict[int, tuple[int, int]] = {}
@@ -91,7 +97,7 @@ class OffsetRanges:
 
 
 def places_within(places: Places, ranges: Iterable[OffsetRange]) -> dict[int, list[int]]:
-    """Return those of ``places`` that lie in ``ranges``; partitions without any are left out."""
+    """Return those of ``places`` that lie in ``ranges``. Partitions without any are left out."""
     held = list(ranges)
     found = {
         partition: [one for one in offsets if any(span.partition == partition and one in span for span in held)]
@@ -112,7 +118,10 @@ def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def within(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the parts of ``ranges`` that lie in ``others``, in order; neither overlap among themselves."""
+    """Return the parts of ``ranges`` that lie in ``others``, in order.
+
+    Neither overlap among themselves.
+    """
     held = list(others)
     bounds = [
         (one.partition, max(one.start, other.start), min(one.end, other.end))
@@ -124,9 +133,12 @@ def within(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list
 
 
 def outside(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the parts of ``ranges`` that lie in none of ``others``, in order; neither overlap among themselves.
+    """Return the parts of ``ranges`` that lie in none of ``others``, in order.
 
-    >>> outside([OffsetRange(partition=0, start=0, end=9)], [OffsetRange(partition=0, start=2, end=5)])
+    Neither overlap among themselves.
+
+    >>> held = OffsetRange(partition=0, start=2, end=5)
+    >>> outside([OffsetRange(partition=0, start=0, end=9)], [held])
     [OffsetRange(partition=0, start=0, end=2), OffsetRange(partition=0, start=5, end=9)]
     """
     held = sorted(others)
@@ -149,7 +161,10 @@ def split_range(whole: OffsetRange, size: int) -> Sequence[OffsetRange]:
 
 
 def ranges_of_offsets(partition: int, offsets: Sequence[int], max_ranges: int) -> list[OffsetRange]:
-    """Return at most ``max_ranges`` ranges that cover ``offsets``, bridging the smallest gaps first when there would be more."""
+    """Return at most ``max_ranges`` ranges that cover ``offsets``.
+
+    The smallest gaps are bridged first when there would be more ranges.
+    """
     ordered = sorted(set(offsets))
     if not ordered:
         return []
@@ -160,7 +175,10 @@ def ranges_of_offsets(partition: int, offsets: Sequence[int], max_ranges: int) -
 
 
 def table_of_offsets(ranges: OffsetRanges, high_watermarks: Mapping[int, int]) -> list[dict[str, int]]:
-    """Return one row per partition, for the table in a materialization: partition, start, end, high_watermark, lag."""
+    """Return one row per partition, for the table in a materialization.
+
+    Its columns are partition, start, end, high_watermark and lag.
+    """
     return [
         {
             "partition": one.partition,
