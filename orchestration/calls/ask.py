@@ -1,6 +1,8 @@
-"""Questions in SQL from Python: ``ask("SELECT count(*) FROM clean_orders")``, over tables, marts, dead letters and topics at once.
+"""Answers queries in SQL from Python: ``ask("SELECT count(*) FROM clean_orders")``.
 
-For scripts and notebooks; the command line's ``tidelog sql`` is the same. Uses the lake, the warehouse and the broker of the settings.
+A query may read tables, marts, dead letters and topics at once. It serves scripts and notebooks,
+and ``tidelog sql`` does the same on the command line. Uses the lake, the warehouse and the broker
+of the settings.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,15 +32,18 @@ def ask(
 ) -> pa.Table:
     """Return the answer of one SELECT as an Arrow table (``.to_pandas()``, ``.to_pylist()``).
 
-    Relations are the names of lake tables and marts, ``dead_letters``, and ``topics.NAME`` for any topic, its archive included, with the
-    columns ``_partition, _offset, _timestamp, _key, _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per
-    field of their schema, too. With ``is_archive_only`` no broker is asked: a topic is what is archived of it.
-    ``timeout_ms`` bounds each request to the log service, but not the whole answer; the client's own default where it is None.
+    Relations are the names of lake tables and marts, ``dead_letters``, and ``topics.NAME`` for any
+    topic, its archive included. A topic has the columns ``_partition, _offset, _timestamp, _key,
+    _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per field of
+    their schema, too. With ``is_archive_only`` no broker is asked, and a topic is only its archive.
+    ``timeout_ms`` bounds each request to the log service, but not the whole answer. The client's
+    own default holds where it is None.
 
-    Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were archived, where a batch cannot be
-    read, and where a topic is gone.
+    Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were
+    archived, where a batch cannot be read, and where a topic is gone.
 
-    :raises WarehouseError: DuckDB cannot answer it. :raises LogServiceError: a topic is asked for, and the log service does not respond.
+    :raises WarehouseError: DuckDB cannot answer it.
+    :raises LogServiceError: a topic is asked for, and the log service does not respond.
     """
     found = settings or load_settings()
     lake = Lake(found.lake_root)
@@ -57,7 +62,10 @@ def ask(
 
 @contextmanager
 def _advised(lake: Lake, names: Iterable[str]) -> Iterator[None]:
-    """Add to a refusal of the log service that the archives can be asked without it, where all topics have one."""
+    """Add advice to a refusal of the log service, if all topics have an archive.
+
+    It says that the archives can be asked without the log service.
+    """
     try:
         yield
     except LogServiceError as error:

@@ -1,8 +1,9 @@
-"""A trial of fixes: which records a table would reject again if they were as their fixes say. Writes nothing, and asks no broker.
+"""Tries fixes: finds the records that a table would reject again with their fixes.
 
-A dead letter holds its record whole, so that the records are read from there. Decides nothing about what is kept, and knows no Dagster. The
-trial knows only the records that are fixed: where a replay reads others beside them, that come first and have the key of one, it cannot
-tell.
+A dead letter holds its record whole, so the records are read from there. Writes nothing, and asks
+no broker. Decides nothing about kept rows, and knows no Dagster. The trial knows only the fixed
+records. A replay may read other records beside them, which come first and have the key of one. The
+trial cannot tell that.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from orchestration.transforms.kinds import declared
 
 WITH_HEADERS = RECORD_SCHEMA.append(pa.field("headers", HEADERS))
 RecordPlace = tuple[str, int, int]
-"""Topic id, partition and offset."""
+"""The topic id, partition and offset of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,12 @@ def follower(name: str) -> TopicTable | None:
 def rejected_again(
     session: Any, lake: Lake, table: TopicTable, letters: Iterable[Mapping[str, Any]], fixes: Sequence[Fix]
 ) -> dict[RecordPlace, Rejection]:
-    """Return what ``table`` would reject of the records of ``fixes``, and why. ``letters`` are its dead letters, in order.
+    """Return the rejections that ``table`` would make of the records of ``fixes``.
 
-    :raises TransformError: the transform cannot be computed. :raises SparkGoneError: the warm server died meanwhile.
+    ``letters`` are its dead letters, in order.
+
+    :raises TransformError: the transform cannot be computed.
+    :raises SparkGoneError: the warm server died meanwhile.
     """
     values = {(one.topic_id, one.partition, one.offset): one.value for one in fixes}
     reader = _FixedLetters([row for row in letters if _place_of(row) in values], values)

@@ -1,7 +1,8 @@
-"""Replay from Python, without Dagster: ``replay(clean_orders, from_time="2026-01-01T00:00:00Z")``.
+"""Replays from Python, without Dagster: ``replay(clean_orders, from_time="2026-01-01T00:00:00Z")``.
 
-For scripts and notebooks in a project's folder. It uses broker, lake, Spark and database of the settings. The commits are those of the
-job ``replay_TABLE``; the Dagster UI shows nothing of it.
+It serves scripts and notebooks in a project's folder. It uses broker, lake, Spark and database of
+the settings. The commits are those of the job ``replay_TABLE``, but the Dagster UI shows nothing of
+it.
 """
 
 import logging
@@ -43,16 +44,21 @@ def replay(
     everything: bool = False,
     dead_letters: bool = False,
 ) -> Replayed:
-    """Read committed records once more into ``table``, an asset of the project or its name once the project is imported.
+    """Read committed records once more into ``table``.
 
-    ``offsets`` are (partition, start, end), end exclusive; times are of records, ``to_time`` exclusive, UTC where they name no zone. A
-    transform to a topic takes ``dead_letters=True`` alone, a join and a table of aggregates ``everything=True``. What the log no longer
-    holds is read from the topic's archive.
+    It is an asset of the project, or its name once the project is imported. ``offsets`` are
+    (partition, start, end), end exclusive. Times are of records, ``to_time`` exclusive, UTC where
+    they name no zone. A transform to a topic takes ``dead_letters=True`` alone. A join and a table
+    of aggregates take ``everything=True``. Records that the log no longer holds are read from the
+    topic's archive. If only a part of a span of time can be read, that part is replayed, and
+    ``lost`` of the result names the rest.
 
-    :raises ValueError: nothing is asked for, or what ``table`` cannot take. :raises ReplayRefusedError: a check forbids the commit
-        of a piece. :raises ProgressError: a range was never committed, or neither log nor archive holds it, or nothing of a span of time.
-        Where a part of a span is left, that is replayed, and ``lost`` of what is returned names the rest. :raises LogServiceError: the
-        log service cannot be reached. :raises StoreError: a database refuses.
+    :raises ValueError: no records are asked for, or ``table`` cannot take the request.
+    :raises ReplayRefusedError: a check forbids the commit of a piece.
+    :raises ProgressError: a range was never committed, neither log nor archive holds it, or neither
+        holds any record of a span of time.
+    :raises LogServiceError: the log service cannot be reached.
+    :raises StoreError: a database refuses.
     """
     request = ReplayRequest(
         ranges=tuple(OffsetRange(partition=partition, start=start, end=end) for partition, start, end in offsets),

@@ -1,9 +1,10 @@
-"""Components: topics, transforms in SQL and marts declared in YAML, for ``dg`` and for every project.
+"""Components: topics, transforms in SQL and marts declared in YAML, for ``dg`` and every project.
 
-A component translates its attributes to the declarations of Python (``TopicSpec``, ``spark_table``, ``mart``) and does nothing else: what
-it makes is the same asset. ``topic``, ``sql_transform`` and ``mart`` hold one component each, ``attributes`` what they share; ``loading``
-reads the YAML files of a project and says what is wrong with them, by file and line. ``dg list components`` finds them by the entry point
-``dagster_dg_cli.registry_modules``.
+A component translates its attributes to the declarations of Python (``TopicSpec``, ``spark_table``,
+``mart``) and does nothing else, so it makes the same asset. ``topic``, ``sql_transform`` and
+``mart`` hold one component each. ``attributes`` holds their common parts. ``loading`` reads the
+YAML files of a project and reports mistakes by file and line. ``dg list components`` finds them by
+the entry point ``dagster_dg_cli.registry_modules``.
 """
 
 from orchestration.components.mart import MartComponent

@@ -1,6 +1,7 @@
-"""What components share: how an asset is shown, SQL that lies in a file beside, and where a declaration that makes no sense is written.
+"""The common parts of components: base class, SQL from a file, and places of mistakes.
 
-Decides nothing about topics and tables. Invariant: a ``ValueError`` of a declaration becomes a ``ProjectError`` that names file and line.
+Decides nothing about topics and tables.
+Invariant: a ``ValueError`` of a declaration becomes a ``ProjectError`` that names file and line.
 """
 
 import re
@@ -21,7 +22,7 @@ ATTRIBUTES = "attributes"
 
 
 class Declaration(dg.Component):
-    """A component that is one asset: ``declare`` translates its attributes."""
+    """A component that is one asset. ``declare`` translates its attributes."""
 
     name: str
 
@@ -39,9 +40,9 @@ class Declaration(dg.Component):
 
 
 def read_sql(context: dg.ComponentLoadContext, sql: str | None, sql_file: str | None) -> str:
-    """Return the statement: ``sql``, or the text of ``sql_file``, which lies beside the YAML file.
+    """Return the statement, which is ``sql`` or the text of ``sql_file`` beside the YAML file.
 
-    :raises ValueError: both are given, or none, or there is no such file.
+    :raises ValueError: both are given, or none, or the file cannot be read.
     """
     if (sql is None) == (sql_file is None):
         raise ValueError("give the statement either as sql or as sql_file, the name of a file beside this one")
@@ -61,7 +62,7 @@ def folder_of(context: dg.ComponentLoadContext) -> Path:
 
 @contextmanager
 def refusals_placed(context: dg.ComponentLoadContext) -> Iterator[None]:
-    """Tell where a declaration is written that makes no sense.
+    """Tell file and line of a declaration that makes no sense.
 
     :raises ProjectError: it makes none.
     """
@@ -72,7 +73,7 @@ def refusals_placed(context: dg.ComponentLoadContext) -> Iterator[None]:
 
 
 def place_of(context: dg.ComponentLoadContext, text: str = "") -> str:
-    """Return file and line of the component, or of that attribute of it which ``text`` is about."""
+    """Return file and line of the component, or of its attribute that ``text`` is about."""
     decl = context.component_decl
     if not isinstance(decl, YamlDecl) or decl.source_tree is None:
         return str(context.path)
@@ -82,25 +83,31 @@ def place_of(context: dg.ComponentLoadContext, text: str = "") -> str:
 
 
 def blamed(attributes: Mapping[str, Any], text: str) -> str:
-    """Return the attribute that a sentence is about: the longest one that it names, else the name."""
+    """Return the attribute that a sentence is about.
+
+    It is the longest attribute that the sentence names, else the name.
+    """
     named = [key for key in attributes if re.search(rf"\b{re.escape(key.removeprefix('value_'))}\b", text)]
     return max(named, key=len, default="name")
 
 
 def line_of(position: SourcePositionTree, path: Sequence[str | int]) -> str:
-    """Return file and line of a place in a YAML document, or of what is nearest to it."""
+    """Return file and line of a place in a YAML document, or of the nearest place."""
     found, _ = position.lookup_closest_and_path(path, None)
     return f"{found.filename}, line {found.start.line}"
 
 
 def example(attributes: Callable[[str], Mapping[str, Any]]) -> type[dg.Scaffolder[Any]]:
-    """Return what ``dg scaffold`` writes: attributes that load, made of the folder's name."""
+    """Return a scaffolder for ``dg scaffold``.
+
+    It writes attributes that load, with the folder's name.
+    """
 
     class ExampleScaffolder(dg.Scaffolder):
         """Writes a component that loads, for its owner to change."""
 
         def scaffold(self, request: "dg.ScaffoldRequest[Any]") -> None:
-            """Write it."""
+            """Write the component."""
             name = re.sub(r"\W", "_", request.target_path.name)
             dg.scaffold_component(request, attributes(name))
 

@@ -1,8 +1,9 @@
-"""The YAML files of a project: every ``defs.yaml`` below ``assets/`` becomes Definitions, or a sentence with file and line.
+"""Loads the YAML files of a project: every ``defs.yaml`` below ``assets/`` becomes Definitions.
 
-Reads each file by Dagster's own loader, so that templates, post-processing and components of other packages work as under ``dg``. All
-components are loaded before one of them builds its definitions: a transform may name a topic of any file. Decides how a mistake is told.
-Imports nothing but the components that the files name.
+Reads each file by Dagster's own loader, so templates, post-processing and components of other
+packages work as under ``dg``. All components are loaded before one of them builds its definitions,
+because a transform may name a topic of any file. Decides how a mistake is told: as one sentence
+with file and line. Imports nothing but the components that the files name.
 """
 
 import warnings
@@ -31,15 +32,15 @@ FILE_NAMES = ("defs.yaml", "defs.yml")
 HIDDEN = (".", "__")
 UNKNOWN = "extra_forbidden"
 TYPES = frozenset({"str", "int", "bool", "float"})
-"""What pydantic says of the part of a union that it tried."""
+"""The words in pydantic's errors for the part of a union that it tried."""
 IGNORED = (dg.BetaWarning, dg.PreviewWarning)
-"""Dagster warns of what it calls itself while it reads a file."""
+"""Dagster warns of its own features with these while it reads a file."""
 
 
 def load_components(project: Path, package: ModuleType) -> list[dg.Definitions]:
-    """Return the Definitions of each YAML file below ``package``, which is the project's package ``assets``.
+    """Return the Definitions of each YAML file below ``package``, the project's package ``assets``.
 
-    :raises ProjectError: a file cannot be understood; the text names it, its line, and what to do.
+    :raises ProjectError: a file cannot be understood. The text names it, its line, and the remedy.
     """
     files = list(component_files(Path(str(package.__file__)).parent))
     if not files:
@@ -53,7 +54,7 @@ def load_components(project: Path, package: ModuleType) -> list[dg.Definitions]:
 
 
 def component_files(folder: Path) -> Iterator[Path]:
-    """Yield the YAML files of components below a folder; not those in hidden ones."""
+    """Yield the YAML files of components below a folder, except those in hidden folders."""
     for entry in sorted(folder.iterdir()):
         if entry.is_dir() and not entry.name.startswith(HIDDEN):
             yield from component_files(entry)
@@ -62,7 +63,10 @@ def component_files(folder: Path) -> Iterator[Path]:
 
 
 def _declared(tree: ComponentTree, file: Path) -> ComponentDecl[Any]:
-    """Return what a file declares; the tree knows it then, and looks for no other file."""
+    """Return the declaration of a file.
+
+    The tree knows it then, and looks for no other file.
+    """
     with mistakes_told(file):
         context = tree.decl_load_context.for_component_loc(ComponentPath.from_path(file.parent))
         decl = build_component_decl_from_yaml_file(context, file)
@@ -81,7 +85,7 @@ def _built(tree: ComponentTree, file: Path, decl: ComponentDecl[Any]) -> dg.Defi
 
 @contextmanager
 def mistakes_told(file: Path) -> Iterator[None]:
-    """Turn whatever Dagster, pydantic or a component say of a file into one sentence.
+    """Turn an error of Dagster, pydantic or a component about a file into one sentence.
 
     :raises ProjectError: the file cannot be used.
     """
@@ -96,14 +100,14 @@ def mistakes_told(file: Path) -> Iterator[None]:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Return what went wrong: a sentence of our own, a refused value, or the first cause."""
+    """Return the cause of an error: Tidelog's own sentence, a refused value, or the first cause."""
     while not isinstance(error, ProjectError | ValidationError) and (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return error
 
 
 def sentence(file: Path, error: BaseException) -> str:
-    """Return file, line, what is wrong and what to do."""
+    """Return one sentence with file, line, mistake and remedy."""
     if isinstance(error, ProjectError):
         return str(error)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
@@ -116,7 +120,10 @@ def sentence(file: Path, error: BaseException) -> str:
 
 
 def _meant(error: ValidationError) -> list[Any]:
-    """Return the refusals: what is unknown first; without those that only say that a value is no template, as every value might be one."""
+    """Return the refusals, unknown attributes first.
+
+    Refusals that only say that a value is no template are left out, as every value might be one.
+    """
     found = [one for one in error.errors() if one["type"] != "string_type"] or list(error.errors())
     return sorted(found, key=lambda one: one["type"] != UNKNOWN)
 
@@ -134,7 +141,9 @@ def _refusal(file: Path, error: Any) -> str:
 
 
 def _parts(part: str | int) -> list[str | int]:
-    """Return the keys in a part of a path, without Dagster's note of the line and pydantic's of a type."""
+    """Return the keys in a part of a path, without Dagster's note of the line and pydantic's of a
+    type.
+    """
     if isinstance(part, int):
         return [part]
     words = part.partition(" at ")[0].split(".")
@@ -142,14 +151,14 @@ def _parts(part: str | int) -> list[str | int]:
 
 
 def suggestion(file: Path, wrong: str) -> str:
-    """Return what was probably meant, or what there is."""
+    """Return the attribute that was probably meant, or all known ones."""
     known = sorted({name for document in documents(file) for name in known_attributes(document.value)})
     near = get_close_matches(wrong, known, n=1)
     return f": did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
 def known_attributes(document: Any) -> Iterator[str]:
-    """Yield the attributes of a document's component, and of what stands in them."""
+    """Yield the attributes of a document's component, and of the models in them."""
     module, _, name = str(document.get("type", "")).rpartition(".") if isinstance(document, dict) else ("", "", "")
     yield from ComponentFileModel.model_fields
     if module:
@@ -172,7 +181,10 @@ def _types_in(annotation: Any) -> Iterator[Any]:
 
 
 def placed(file: Path, path: Sequence[str | int], near: SourcePosition | None, value: object) -> str:
-    """Return file and line of a value at ``path``, in the document that ``near`` lies in; where that is not known, of the value itself."""
+    """Return file and line of a value at ``path``, in the document that contains ``near``.
+
+    Where ``near`` is not known, they are those of the value itself.
+    """
     for document in documents(file):
         position = document.source_position_tree.position
         if near is not None and position.start.line <= near.start.line <= position.end.line:

@@ -1,4 +1,7 @@
-"""The component of a mart: the YAML face of ``mart``. The statement is DuckDB's SQL over tables of the lake and other marts."""
+"""The component of a mart, the YAML form of ``mart``.
+
+The statement is DuckDB's SQL over tables of the lake and other marts.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +20,10 @@ def _example(name: str) -> Mapping[str, Any]:
 
 @dg.scaffold_with(example(_example))
 class MartComponent(Declaration, dg.Resolvable, dg.Model):
-    """A mart: one SELECT in DuckDB's SQL, built into a file of its own whenever a table or mart that it reads changes."""
+    """A mart: one SELECT in DuckDB's SQL, built into a file of its own.
+
+    It is built whenever a table or mart that it reads changes.
+    """
 
     name: str = Field(description="The mart's name")
     sql: str | None = Field(default=None, description="The statement")

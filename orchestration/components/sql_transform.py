@@ -1,8 +1,9 @@
-"""The component of a transform in SQL: the YAML face of ``spark_table``, for a table from a topic or from tables.
+"""The component of a transform in SQL, the YAML form of ``spark_table``.
 
-The statement is Spark's SQL. Over a topic it reads the topic by its name, as a relation of the record's fields and of ``_topic_id``,
-``_partition``, ``_offset``, ``_timestamp`` and ``_key``, and with ``has_headers`` of ``_headers``; over tables it reads those by their
-names. Rules, repetitions and dead letters are those of every table.
+It makes a table from a topic or from tables. The statement is Spark's SQL. Over a topic it reads
+the topic by its name, as a relation of the record's fields and of ``_topic_id``, ``_partition``,
+``_offset``, ``_timestamp`` and ``_key``, and with ``has_headers`` of ``_headers``. Over tables it
+reads those by their names. Rules, repetitions and dead letters are those of every table.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +49,10 @@ def _example(name: str) -> Mapping[str, Any]:
 
 @dg.scaffold_with(example(_example))
 class SqlTransformComponent(Declaration, dg.Resolvable, dg.Model):
-    """A table of the lake: one SELECT in Spark's SQL over a topic, batch by batch, or over tables, computed anew when one changes."""
+    """A table of the lake: one SELECT in Spark's SQL over a topic or over tables.
+
+    Over a topic it is computed batch by batch. Over tables it is computed anew when one changes.
+    """
 
     name: str = Field(description="The table's name")
     sql: str | None = Field(default=None, description="The statement")

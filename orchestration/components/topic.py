@@ -1,4 +1,4 @@
-"""The component of a topic: the YAML face of ``TopicSpec`` and ``topic_asset``."""
+"""The component of a topic, the YAML form of ``TopicSpec`` and ``topic_asset``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,7 +39,10 @@ class ProtobufAttributes(dg.Resolvable, dg.Model):
 
 @dg.scaffold_with(example(_example))
 class TopicComponent(Declaration, dg.Resolvable, dg.Model):
-    """A topic of the log service, as it should be: a run of its asset creates it, or brings what exists up to it."""
+    """A topic of the log service, as declared.
+
+    A run of its asset creates it or brings it up to date.
+    """
 
     name: str = Field(description="The topic's name")
     partitions: int = Field(default=1, description="How many partitions it has at least; partitions are never removed")
@@ -61,14 +64,17 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> "TopicComponent":
-        """Return the component; its topic is known from now on, so that transforms may name it wherever they are written."""
+        """Return the component, and remember its topic.
+
+        Transforms may then name the topic in any file.
+        """
         component = super().load(attributes, context)
         with refusals_placed(context):
             declare_topic(component.spec(folder_of(context)))
         return component
 
     def spec(self, folder: Path | None = None) -> TopicSpec:
-        """Return the declaration; schema files lie in ``folder``.
+        """Return the declaration. Schema files lie in ``folder``.
 
         :raises ValueError: it makes no sense.
         """

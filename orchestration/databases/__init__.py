@@ -1,5 +1,6 @@
-"""SQL databases: how they are reached, and what they can hold.
+"""SQL databases: their URLs, their types, their limits and the owners of their tables.
 
-- ``urls``: URLs without their secrets. ``types``: columns and values. ``deadlines``: limits of each driver.
-- ``owners``: which asset may write a table.
+- ``urls``: URLs without their secrets. ``types``: columns and values. ``deadlines``: limits of each
+  driver.
+- ``owners``: the asset that may write a table.
 """

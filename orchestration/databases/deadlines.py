@@ -1,8 +1,9 @@
-"""How long a database may take to respond: what each driver calls it.
+"""Limits how long a database may take to respond, by the option of each driver.
 
-Drivers that are not known here get no limit of their own. SQLite's limit is the wait for a lock. PostgreSQL is told within each
-transaction, with ``SET LOCAL``: poolers such as PgBouncer refuse the startup parameter ``options``, which takes the place of ``PGOPTIONS``
-besides, and what is set for a session stays with a pooler's connection, which others use next.
+Drivers that are not known here get no limit of their own. SQLite's limit is the wait for a lock.
+PostgreSQL is told within each transaction, with ``SET LOCAL``. Poolers such as PgBouncer refuse the
+startup parameter ``options``, which would also replace ``PGOPTIONS``. A setting of the session
+would stay with a pooler's connection, which others use next.
 """
 
 from typing import Any
@@ -12,7 +13,10 @@ from sqlalchemy.engine import URL
 
 LIBPQ_DRIVERS = frozenset({"psycopg", "psycopg2"})
 CONNECT_WITHIN_S = 30
-"""What a run may wait for a connection: longer than the restart of a server takes, shorter than TCP's own minutes."""
+"""The time that a run may wait for a connection.
+
+It is longer than the restart of a server takes, and shorter than TCP's own minutes.
+"""
 
 
 QUERY_CANCELED = "57014"
@@ -20,9 +24,9 @@ QUERY_CANCELED = "57014"
 
 
 def connect_arguments(url: URL, *, connect_s: int, lock_s: int | None = None) -> dict[str, Any]:
-    """Return what the driver of ``url`` is to be given, so that it connects in ``connect_s``, and in SQLite waits ``lock_s`` for a lock.
+    """Return the arguments for the driver of ``url`` that make it connect within ``connect_s``.
 
-    What the URL says itself holds.
+    SQLite waits ``lock_s`` for a lock. A limit in the URL itself goes before these.
     """
     backend = url.get_backend_name()
     if backend == "sqlite":
@@ -33,7 +37,10 @@ def connect_arguments(url: URL, *, connect_s: int, lock_s: int | None = None) ->
 
 
 def limit_statements(engine: Engine, within_s: int) -> None:
-    """Have PostgreSQL cancel each statement of the engine's transactions that takes longer; what the URL says itself holds."""
+    """Have PostgreSQL cancel each statement of the engine's transactions that takes longer.
+
+    A limit in the URL itself goes before this.
+    """
     if not _is_libpq(engine.url) or "statement_timeout" in str(engine.url.query.get("options", "")):
         return
 
@@ -43,7 +50,9 @@ def limit_statements(engine: Engine, within_s: int) -> None:
 
 
 def is_cut_off(error: Exception) -> bool:
-    """Return whether PostgreSQL canceled the statement that a driver's ``error`` tells of: it took longer than it may."""
+    """Return whether PostgreSQL canceled the statement of a driver's ``error`` at its time
+    limit.
+    """
     return QUERY_CANCELED in {getattr(error, "sqlstate", None), getattr(error, "pgcode", None)}
 
 

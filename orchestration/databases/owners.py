@@ -1,8 +1,10 @@
-"""The owner of a table in a database: one asset of one lake. A second one would replace, double or delete the rows of the first.
+"""Keeps the owner of a table in a database, which is one asset of one lake.
 
-Decides who may write a table. The database itself keeps the owner, in ``tidelog_owners`` beside the tables of progress, because nothing
-else is known to all that reach it. A table without owner, of an earlier release or new, is claimed by the first that writes it, unless the
-caller finds another's progress there. Invariant: ``hold`` runs in the transaction that writes rows, and locks the owner until it ends.
+A second writer would replace, double or delete the rows of the first. Decides who may write a
+table. The database itself keeps the owner, in ``tidelog_owners`` beside the tables of progress,
+because all writers know no other common place. A table without owner, new or of an earlier release,
+is claimed by its first writer, unless the caller finds another's progress there.
+Invariant: ``hold`` runs in the transaction that writes rows, and locks the owner until it ends.
 """
 
 import os
@@ -36,14 +38,18 @@ _owners = sa.Table(
 
 
 class NotOwnerError(ProgressError):
-    """The table is another's. The text names the owner, and says how to take the table over."""
+    """The table belongs to another owner.
+
+    The text names the owner, and tells how to take the table over.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """An asset, as ``lake/accounts``, of the lake with that id. ``place`` is where the lake is, for people.
+    """An asset, as ``lake/accounts``, of the lake with that id.
 
-    ``deployment`` belongs to the identity where the progress bears its name, and is empty elsewhere.
+    ``place`` tells people where the lake is. ``deployment`` belongs to the identity where the
+    progress bears its name, and is empty elsewhere.
     """
 
     lake_id: str
@@ -66,7 +72,7 @@ class Owner:
 
 
 def owner_of(root: Path, asset: str, deployment: str | None = None) -> Owner:
-    """Return the owner that ``asset`` of the lake in ``root`` is; the lake gets an id where it has none.
+    """Return the owner for ``asset`` of the lake in ``root``. A lake without id gets one.
 
     :raises OSError: the id cannot be read or written.
     """
@@ -75,7 +81,9 @@ def owner_of(root: Path, asset: str, deployment: str | None = None) -> Owner:
 
 
 def lake_id(root: Path) -> str:
-    """Return the id of the lake in ``root``, drawn when it is first asked for. Of several that draw one at once, one wins.
+    """Return the id of the lake in ``root``. It is drawn when it is first asked for.
+
+    If several processes draw one at once, one wins.
 
     :raises OSError: the file cannot be read or written.
     """
@@ -94,7 +102,10 @@ def lake_id(root: Path) -> str:
 
 
 def _place(draft: Path, path: Path) -> None:
-    """Give ``draft`` the name ``path``, unless that is taken. Some file systems have no links: there it is looked for once more."""
+    """Give ``draft`` the name ``path``, unless that is taken.
+
+    Some file systems have no links. There the name is looked for once more.
+    """
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -128,11 +139,13 @@ def sql_owner(connection: sa.Connection, table: str) -> tuple[Owner, datetime] |
 
 
 def hold(connection: sa.Connection, place: str, table: str, owner: Owner, others: Callable[[], str | None]) -> None:
-    """Lock the table's owner, who has to be ``owner``, until the transaction ends. A table without owner becomes its own.
+    """Lock the table's owner, which has to be ``owner``, until the transaction ends.
 
-    ``others`` returns who else the table without owner belongs to by what else the database holds, None where that is no one.
+    A table without owner becomes its own. ``others`` returns the owner of such a table by the rest
+    of the database, None if there is none.
 
-    :raises NotOwnerError: the table is another's. :raises IntegrityError: another claims it at this moment.
+    :raises NotOwnerError: the table belongs to another owner.
+    :raises IntegrityError: another owner claims it at this moment.
     """
     is_own = sa.and_(
         _owners.c.table_name == table.lower(),

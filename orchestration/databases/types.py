@@ -1,6 +1,7 @@
-"""Arrow rows as a SQL database takes them: the type of each column, and values in portions.
+"""Arrow rows for a SQL database: the type of each column, and values in portions.
 
-Decides nothing else. Knows SQLAlchemy's types, and of databases only that SQLite keeps no time zones: its moments are UTC.
+Decides nothing else. Knows SQLAlchemy's types, and of databases only that SQLite keeps no time
+zones, so its times are UTC.
 """
 
 import json
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 
 ROWS_AT_ONCE = 5_000
 KEY_LENGTH = 255
-"""Letters of a text that is part of a key: an index of some databases takes no longer one."""
+"""Most letters of a text in a key, because indexes of some databases take no longer ones."""
 
 
 def chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
@@ -33,7 +34,11 @@ def chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def json_text(value: object) -> str:
-    """Return a list or struct as JSON. What JSON lacks is a text; bytes are base64, as a schema takes them and Spark writes them."""
+    """Return a list or struct as JSON.
+
+    Values without a form in JSON are texts. Bytes are base64, as a schema takes them and Spark
+    writes them.
+    """
     return json.dumps(value, default=_as_text)
 
 
@@ -42,12 +47,12 @@ def _as_text(value: object) -> str:
 
 
 def _without_zone(moment: datetime | None) -> datetime | None:
-    """SQLite keeps no zones: its moments are UTC."""
+    """Return a time in UTC without zone, because SQLite keeps no zones."""
     return moment.astimezone(UTC).replace(tzinfo=None) if moment else None
 
 
 def sql_column(field: pa.Field, *, is_key: bool) -> "sa.Column[Any]":
-    """Return the column for a field; a key's is part of the primary key."""
+    """Return the column for a field. A key's column is part of the primary key."""
     kind = sa.String(KEY_LENGTH) if is_key and pa.types.is_string(field.type) else _sql_type(field.type)
     return sa.Column(field.name, kind, primary_key=is_key, autoincrement=False)
 

@@ -1,7 +1,8 @@
-"""URLs of databases in SQLAlchemy's form: whether a secret may stand in one, and how it is shown without.
+"""Decides whether a secret may stand in a database's URL, and shows the URL without it.
 
-Drivers have hundreds of options, and some hold secrets under names that do not say so (``credentials_base64``, ``api_key``). So only the
-values of options that are known to be harmless are shown, and all others count as secrets.
+URLs have SQLAlchemy's form. Drivers have hundreds of options, and some hold secrets under names
+that do not say so (``credentials_base64``, ``api_key``). So only the values of options that are
+known to be harmless are shown, and all others count as secrets.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from sqlalchemy.exc import ArgumentError
 
 HIDDEN = "hidden"
 ODBC = "odbc_connect"
-"""The option that holds a whole connection string of ODBC: ``NAME=value`` between semicolons."""
+"""The option that holds a whole connection string of ODBC, as ``NAME=value`` between semicolons."""
 _ANY_DRIVER = (
     "application_name appname autocommit charset client_encoding connect_timeout dsn encoding fallback_application_name "
     "login_timeout timeout"
@@ -34,13 +35,13 @@ _SERVERS = (
     "tcp_user_timeout tds_version threaded trusted_connection uid use_unicode write_timeout"
 )
 HARMLESS = frozenset(f"{_ANY_DRIVER} {_WHERE} {_FILES} {_TLS} {_SQLITE} {_SERVERS}".split())
-"""Options, in small letters, that say where a database is and how it is spoken to."""
+"""Options, in small letters, about the place of a database and the way to talk to it."""
 
 
 def may_hold_secret(url: str) -> str | None:
-    """Return what in a URL is a secret or may be one, in words; None where nothing is.
+    """Return the part of a URL that is a secret or may be one, in words, or None if there is none.
 
-    What cannot be read as a URL is said to be wrong where it is opened.
+    A text that is no URL gets None, because opening it tells the mistake.
     """
     try:
         parsed = make_url(url)
@@ -53,7 +54,7 @@ def may_hold_secret(url: str) -> str | None:
 
 
 def shown_url(url: URL) -> str:
-    """Return a URL without the password before the host, and without the values of options that may be secrets."""
+    """Return a URL without its password, and without the values of options that may be secrets."""
     return url.update_query_dict({name: HIDDEN for name in url.query if not is_harmless(name)}).render_as_string(hide_password=True)
 
 

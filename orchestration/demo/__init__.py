@@ -1,6 +1,7 @@
-"""The demo: the whole path on real data, from an empty directory to an answered question; ``python -m orchestration.demo`` runs it.
+"""The demo, ``python -m orchestration.demo``: real data, from an empty directory to an answer.
 
-``directory`` prepares the demo's own data directory, ``installation`` starts broker, Spark, code server and daemon, ``source`` reads the
-data, ``production`` sends it, ``freshness`` says what is still behind, ``verification`` proves that nothing was lost or doubled,
-``report`` prints, ``story`` puts the steps in order.
+``directory`` prepares the demo's own data directory. ``installation`` starts broker, Spark, code
+server and daemon. ``source`` reads the data, and ``production`` sends it. ``freshness`` finds the
+assets that are still behind. ``verification`` proves that no record was lost or doubled. ``report``
+prints, and ``story`` puts the steps in order.
 """

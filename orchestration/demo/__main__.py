@@ -1,6 +1,7 @@
-"""``python -m orchestration.demo``: the supervisor in trio, the story in a thread, one exit code.
+"""Runs ``python -m orchestration.demo``: the supervisor in trio, the story in a thread.
 
-0: everything holds. 1: something failed or does not hold, and a sentence says what. 130: interrupted.
+The exit code is 0 if everything holds. It is 1 if something failed or does not hold, and a sentence
+tells the reason. It is 130 after an interrupt.
 """
 
 import argparse
@@ -82,7 +83,10 @@ def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, S
 
 
 async def _run(story: Story, supervisor: Supervisor) -> Outcome:
-    """Run the supervisor while the story is told; stop it in order afterwards, whatever happened."""
+    """Run the supervisor while the story is told.
+
+    Stop it in order afterwards, whatever happened.
+    """
     outcome: list[Outcome] = []
     try:
         async with trio.open_nursery() as nursery:

@@ -1,6 +1,7 @@
-"""The demo's own data directory, emptied at its start.
+"""Empties the demo's own data directory at its start.
 
-Decides what may be emptied: a directory that an earlier demo made (it left a marker) and on which nothing runs. Anything else is refused.
+Decides which directory may be emptied: one with the marker of an earlier demo, on which no
+installation runs. Any other one is refused.
 """
 
 import shutil
@@ -13,7 +14,7 @@ MARKER_TEXT = "tidelog demo made this directory and empties it when it starts ag
 
 
 class DemoError(RuntimeError):
-    """The demo cannot go on, or something does not hold; the text says what."""
+    """The demo cannot go on, or something does not hold. The text tells the reason."""
 
 
 def prepare_directory(directory: Path) -> None:
@@ -34,7 +35,7 @@ def prepare_directory(directory: Path) -> None:
 
 
 def _empty(directory: Path) -> None:
-    """Remove everything; the marker last, so that an interrupted emptying can go on."""
+    """Remove everything, and the marker last, so that an interrupted emptying can go on."""
     for entry in directory.iterdir():
         if entry.name == MARKER:
             continue

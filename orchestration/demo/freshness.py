@@ -1,6 +1,7 @@
-"""What of a project is still behind: tables behind their topics, and tables, marts and SQL tables behind their inputs.
+"""Finds the assets of a project that are still behind their topics or inputs.
 
-Decides from the tables themselves: checkpoints against watermarks, and the versions that were computed from against the versions of now.
+Decides from the tables themselves. It compares checkpoints with watermarks, and the versions that
+were computed from with the current ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,9 @@ from orchestration.transforms.to_lake.derived import INPUT_TRANSACTION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """A lake table from tables, a mart or a SQL table: its key, and the names of the lake tables that it comes from."""
+    """A lake table from tables, a mart or a SQL table: its key, and the names of its lake
+    tables.
+    """
 
     key: dg.AssetKey
     inputs: tuple[str, ...]
@@ -35,7 +38,11 @@ class Asset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What a project declares: topics, the tables that follow them, and everything downstream by kind (``lake``, ``marts``, ``sql``)."""
+    """The declarations of a project.
+
+    They are topics, the tables that follow them, and everything downstream by kind (``lake``,
+    ``marts``, ``sql``).
+    """
 
     topics: tuple[TopicSpec, ...]
     feeds: tuple[TopicFeed, ...]
@@ -43,7 +50,7 @@ class Pipeline:
 
     @classmethod
     def of(cls, assets: Sequence[dg.AssetsDefinition]) -> "Pipeline":
-        """Read it from the project's assets."""
+        """Read the declarations from the project's assets."""
         feeds = topic_feeds(assets)
         followed = {feed.asset_key for feed in feeds}
         downstream = tuple(
@@ -56,13 +63,13 @@ class Pipeline:
 
 
 def lags(pipeline: Pipeline, log: LogClient, lake: Lake) -> dict[str, TopicLag]:
-    """Return, by table, how far each is behind its topic."""
+    """Return, by table, its lag behind its topic."""
     found = {feed.table: measure_lag(log, lake, topic=feed.topic, table=feed.table, also=feed.also) for feed in pipeline.feeds}
     return {table: lag for table, lag in found.items() if lag is not None}
 
 
 def stale(pipeline: Pipeline, lake: Lake, instance: dg.DagsterInstance) -> Iterator[Asset]:
-    """Yield what was not computed from the versions that its inputs have now."""
+    """Yield the assets that were not computed from the current versions of their inputs."""
     for asset in pipeline.downstream:
         versions = {name: snapshot.version for name in asset.inputs if (snapshot := lake.snapshot(name)) is not None}
         if len(versions) < len(asset.inputs) or not _is_current(asset, versions, lake, instance):

@@ -1,5 +1,6 @@
-"""The demo's installation: broker, Spark, code server and daemon on free ports, through the same supervisor as ``tidelog up``. No
-webserver.
+"""The demo's installation: broker, Spark, code server and daemon on free ports.
+
+It runs under the same supervisor as ``tidelog up``, without a webserver.
 """
 
 from dataclasses import replace
@@ -12,9 +13,11 @@ from orchestration.installation.services import LOOPBACK, WEB, components, free_
 
 
 def installation(data_directory: Path, project_directory: Path, *, is_secure: bool = False) -> InstallationSpec:
-    """Return what the demo runs, all of which has to start; ``is_secure``: as ``tidelog up --secure`` does.
+    """Return the demo's components, all of which have to start.
 
-    :raises ConfigError: ``project_directory`` is no project, or there is no Java that Spark can run on.
+    ``is_secure`` protects the broker as ``tidelog up --secure`` does.
+
+    :raises ConfigError: ``project_directory`` is no project, or there is no Java for Spark.
     """
     context = ServiceContext(
         data_directory=data_directory.resolve(),
@@ -33,7 +36,9 @@ def installation(data_directory: Path, project_directory: Path, *, is_secure: bo
 
 
 def own_places(data_directory: Path) -> dict[str, str]:
-    """Return the settings that keep everything inside the demo's directory, whatever the environment says."""
+    """Return the settings that keep all files inside the demo's directory, whatever the environment
+    says.
+    """
     return {
         "TIDELOG_LAKE": str(data_directory / "lake"),
         "TIDELOG_WAREHOUSE": str(data_directory / "warehouse"),

@@ -1,4 +1,7 @@
-"""Sends the demo's data through our own producer, with a progress bar, and counts what the broker acknowledged."""
+"""Sends the demo's data through Tidelog's own producer, with a progress bar.
+
+Counts the records that the broker acknowledged.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,6 @@
-"""What the demo prints at its end: rows, dead letters and why, offsets and lag, a mart's answer, times, and what to do next."""
+"""Prints the demo's results: rows, dead letters, offsets and lag, a mart's answer, times, next
+steps.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,10 @@ ANSWER_ROWS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Everything that is printed. ``steps`` are (name, seconds); ``faults`` are sentences, none means that all holds."""
+    """Everything that is printed.
+
+    ``steps`` are (name, seconds). ``faults`` are sentences. Without faults all holds.
+    """
 
     proofs: Sequence[TopicProof]
     rows: Mapping[str, int]
@@ -81,7 +86,7 @@ def _answer(question: str, answer: pa.Table) -> Table:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool] | None = None) -> Table:
-    """Build a table; columns whose cells are all numbers stand to the right."""
+    """Build a table. Columns with only numbers are aligned to the right."""
     is_number = numbers or [bool(rows) and all(_looks_numeric(row[index]) for row in rows) for index in range(len(columns))]
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for column, right in zip(columns, is_number, strict=True):

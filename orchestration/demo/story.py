@@ -1,7 +1,8 @@
-"""The demo's steps in order: topics, records, tables, marts, proof, summary. Runs in a thread of its own beside the supervisor.
+"""Runs the demo's steps in order: topics, records, tables, marts, proof, summary.
 
-Decides when the pipeline has caught up (lag 0 everywhere, everything downstream computed from the newest versions, no run left) and when
-to give up. It never starts a run: the sensors do.
+It runs in a thread of its own beside the supervisor. Decides when the pipeline has caught up, and
+when to give up. It has caught up at lag 0 everywhere, with everything downstream computed from the
+newest versions and no run left. It never starts a run, because the sensors do.
 """
 
 import socket
@@ -51,7 +52,10 @@ class StoppedError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """What the steps share. ``is_up`` is set when everything runs, ``is_stopping`` when the demo is to end."""
+    """The common state of the steps.
+
+    ``is_up`` is set when everything runs, and ``is_stopping`` when the demo has to end.
+    """
 
     pipeline: Pipeline
     settings: Settings
@@ -71,7 +75,8 @@ class Story:
     def tell(self) -> Outcome:
         """Go through all steps.
 
-        :raises DemoError: something failed. :raises StoppedError: ``is_stopping`` was set.
+        :raises DemoError: something failed.
+        :raises StoppedError: ``is_stopping`` was set.
         """
         began = time.monotonic()
         with self._step("broker ready"):
@@ -187,7 +192,7 @@ class Story:
 
 
 def why_it_failed(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """Return what the first failed step of a run said."""
+    """Return the message of the first failed step of a run."""
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         event = entry.dagster_event
         if event is not None and event.step_failure_data.error is not None:

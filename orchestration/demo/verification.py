@@ -1,6 +1,7 @@
-"""Proves that the pipeline was exact: every record of a topic is a row or a dead letter, once, by (topic id, partition, offset).
+"""Proves that every record of a topic is a row or a dead letter, exactly once.
 
-Decides from what is stored alone: the offsets of the log against those in the tables. Nothing is counted twice by trusting a counter.
+A record is known by (topic id, partition, offset). Decides from stored data alone, the offsets of
+the log against those in the tables. It trusts no counter.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,10 @@ PLACE = ["_topic_id", "_partition", "_offset"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProof:
-    """What was found of one topic and the table that follows it. ``faults`` are sentences; none means that all holds."""
+    """The result of the proof for one topic and the table that follows it.
+
+    ``faults`` are sentences. Without faults all holds.
+    """
 
     topic: str
     table: str
@@ -34,7 +38,10 @@ class TopicProof:
 
 
 def prove_topic(feed: TopicFeed, log: LogClient, lake: Lake, produced: int | None) -> TopicProof:
-    """Compare a topic with its table and dead letters; ``produced`` is how many records were acknowledged, if that is known."""
+    """Compare a topic with its table and dead letters.
+
+    ``produced`` is the number of acknowledged records, if it is known.
+    """
     described = log.describe_topic(feed.topic)
     topic_id = described.topic_id if described else ""
     offsets = log.partition_offsets(feed.topic) if described else ()
@@ -74,7 +81,10 @@ def _place_faults(feed: TopicFeed, topic_id: str, offsets: tuple[PartitionOffset
 
 
 def offset_faults(where: str, found: Offsets, expected: Offsets) -> list[str]:
-    """Return sentences about offsets that are missing, doubled or beyond the log; ``found`` is sorted."""
+    """Return sentences about offsets that are missing, doubled or beyond the log.
+
+    ``found`` is sorted.
+    """
     if np.array_equal(found, expected):
         return []
     distinct, counts = np.unique(found, return_counts=True)

@@ -1,6 +1,7 @@
-"""Marts as assets: SQL over lake tables and other marts becomes a DuckDB file that is built anew when an input changed.
+"""Marts as assets: SQL over lake tables and other marts becomes a DuckDB file.
 
-Decides what a build tells Dagster. The building itself is in ``warehouse``.
+It is built anew when an input changed. Decides the results of a build that Dagster gets. The
+``warehouse`` builds the file.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,10 +20,13 @@ from orchestration.transforms.shown.address import DUCKDB, table_address
 from orchestration.warehouse.store import Warehouse, WarehouseError
 
 QUESTIONS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.MULTI})
-"""What a mart may be made of; a PIVOT over values that are not listed is several statements to DuckDB."""
+"""The kinds of statements that a mart may be made of.
+
+DuckDB takes a PIVOT over values that are not listed for several statements.
+"""
 PREVIEW_ROWS = 20
 BUILT_ANEW = {MART_PREFIX: "a mart", LAKE_PREFIX: "a table from tables", SQL_PREFIX: "a copy in the SQL database"}
-"""What is built anew from tables and marts, by how its asset's key begins."""
+"""The assets that are built anew from tables and marts, by the beginning of their keys."""
 
 
 def mart_key(name: str) -> dg.AssetKey:
@@ -43,11 +47,13 @@ def mart(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> dg.AssetsDefinition:
-    """Return the asset of a mart: the answer of ``sql``, one SELECT over the lake ``tables`` and ``marts`` that it names.
+    """Return the asset of a mart.
 
-    Both are named by their assets or by their names.
+    The mart holds the answer of ``sql``, one SELECT over the lake ``tables`` and ``marts`` that it
+    names. Both are named by their assets or by their names.
 
-    :raises ValueError: the name cannot be a mart's, ``sql`` is not one SELECT, or an asset of ``tables`` or ``marts`` is of another kind.
+    :raises ValueError: the name cannot be a mart's, ``sql`` is not one SELECT, or an asset of
+        ``tables`` or ``marts`` is of another kind.
     """
     if not TABLE_NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
@@ -82,9 +88,11 @@ def mart(
 
 
 def validate_question(name: str, sql: str) -> None:
-    """Refuse what is not one SELECT. It is parsed and not run: whether its tables and columns are there is not known yet.
+    """Refuse a statement that is not one SELECT.
 
-    :raises ValueError: says where it cannot be parsed, or what it is.
+    It is parsed and not run, because its tables and columns may not exist yet.
+
+    :raises ValueError: tells where it cannot be parsed, or the kind of the statement.
     """
     try:
         kinds = [one.type for one in duckdb.extract_statements(sql)]
@@ -96,11 +104,11 @@ def validate_question(name: str, sql: str) -> None:
 
 
 def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]) -> None:
-    """Refuse a mart, a table from tables or a SQL table that reads what no asset makes: it would wait for ever.
+    """Refuse a mart, a table from tables or a SQL table with an input that no asset makes.
 
-    ``known`` are the project's assets.
+    It would wait for ever. ``known`` are the project's assets.
 
-    :raises ValueError: names both, and what there is.
+    :raises ValueError: names the asset, the input, and the existing inputs.
     """
     kinds = {LAKE_PREFIX: "table", MART_PREFIX: "mart"}
     for asset in assets:
@@ -116,7 +124,7 @@ def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.
 
 
 def described(prose: str, sql: str) -> str:
-    """Return prose and the SQL behind it, as indented as it means to be."""
+    """Return prose and the SQL behind it, with the indentation of the SQL kept."""
     return f"{cleandoc(prose)}\n\n```sql\n{cleandoc(sql)}\n```"
 
 

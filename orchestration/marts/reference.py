@@ -1,9 +1,10 @@
-"""Reference tables in a SQL database: the rows of a lake table, replaced in one transaction, for services that want them there.
+"""Keeps reference tables in a SQL database equal to lake tables, for services that need them there.
 
-Decides when a replacement is needed, and when the table has to be made anew for it: the database notes which version of the lake table it
-holds, and of which types and key the columns were made. The table has one owner: rows of another are never replaced. Readers see the old
-rows or the new ones. Meant for tables that fit into memory.
-Knows SQLAlchemy only, so that any database it speaks to will do.
+One transaction replaces all rows, so readers see the old rows or the new ones. Decides when a
+replacement is needed, and when the SQL table has to be made anew for it. For this the database
+notes the version of the lake table, and the types and the key of the columns. The SQL table has one
+owner, and rows of another owner are never replaced. Meant for tables that fit into memory. Knows
+SQLAlchemy only, so that any database it speaks to will do.
 """
 
 import json
@@ -32,19 +33,23 @@ SQL_PREFIX = "sql"
 VERSIONS_TABLE, SHAPES_TABLE = "tidelog_versions", "tidelog_shapes"
 MAX_ROWS = 5_000_000
 MAX_LEFT_OUT = 1_000
-"""More rows with values that a database refuses are no accident: the table then stays as it was."""
+"""Most rows that are left out because of values that a database refuses.
+
+More rows are no accident, and then the table stays as it was.
+"""
 MAX_REASONS = 5
 
 
 class SqlError(RuntimeError):
-    """A table cannot be put into the database; the text says why."""
+    """A table cannot be put into the database. The text tells the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlCopy:
-    """What a replacement did; ``is_unchanged``: the database held that version already.
+    """The result of a replacement.
 
-    ``left_out`` rows hold values that the database refuses, for ``reasons``.
+    With ``is_unchanged`` the database held that version already. ``left_out`` rows hold values that
+    the database refuses, for ``reasons``.
     """
 
     rows: int
@@ -67,11 +72,13 @@ def sql_table(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> dg.AssetsDefinition:
-    """Return the asset that keeps the SQL table ``name`` equal to a lake table (its ``columns``; all by default).
+    """Return the asset that keeps the SQL table ``name`` equal to a lake table.
 
-    ``primary_key`` are those of the columns that become the SQL table's primary key; none by default.
+    ``columns`` are those of the lake table, all by default. ``primary_key`` are those of the
+    columns that become the SQL table's primary key, none by default.
 
-    :raises ValueError: the name cannot be a table's, ``table`` is no table of the lake, or the key is not among the columns.
+    :raises ValueError: the name cannot be a table's, ``table`` is no table of the lake, or the key
+        is not among the columns.
     """
     key = names_of(primary_key)
     copied = None if columns is None else names_of(columns)
@@ -127,15 +134,17 @@ def sql_table(
 def replace_table(
     engine: sa.Engine, name: str, snapshot: TableSnapshot, columns: Sequence[str] | None, primary_key: Sequence[str], *, owner: Owner
 ) -> SqlCopy:
-    """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction; nothing is done if it does already.
+    """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction.
 
-    A table that has no owner belongs to ``owner`` from then on, where it was made of the same lake table or is not there.
+    A table that holds them already stays as it is. A table without owner belongs to ``owner`` from
+    then on, if it was made of the same lake table or does not exist yet. A table whose columns,
+    types or primary key differ from before is dropped and made again. A row with a value that the
+    database cannot hold is left out and reported, because otherwise one text would stop the table
+    for good.
 
-    A table whose columns, types or primary key are others than before is dropped and made again. A row with a value that the database
-    cannot hold is left out, and told: one text would stop the table for good.
-
-    :raises SqlError: a column, also of the key, does not exist, the table is too large for a reference table, or too many rows cannot be
-        held. :raises NotOwnerError: the table is another's.
+    :raises SqlError: a column, also of the key, does not exist, the table is too large for a
+        reference table, or too many rows cannot be held.
+    :raises NotOwnerError: the table belongs to another owner.
     """
     rows = _rows(snapshot, columns)
     astray = [column for column in primary_key if column not in rows.column_names]
@@ -177,9 +186,9 @@ def replace_table(
 
 
 def holder(engine: sa.Engine, name: str, table_id: str | None, owner: Owner) -> str | None:
-    """Return who else the SQL table ``name`` belongs to, None where it is that of ``owner``, or no one's.
+    """Return the other owner of the SQL table ``name``, or None if it is free or ``owner`` has it.
 
-    ``table_id`` is the lake table's, None where it is not there.
+    ``table_id`` is the lake table's, None if that does not exist.
     """
     metadata = sa.MetaData()
     versions = _versions(metadata)
@@ -193,14 +202,20 @@ def holder(engine: sa.Engine, name: str, table_id: str | None, owner: Owner) -> 
 
 
 def take_over(engine: sa.Engine, name: str, owner: Owner) -> None:
-    """Make ``owner`` the owner of the SQL table ``name``: its next run replaces all rows, the former owner's replace nothing any more."""
+    """Make ``owner`` the owner of the SQL table ``name``.
+
+    Its next run replaces all rows, and runs of the former owner replace none any more.
+    """
     with engine.begin() as connection:
         owners.create_owners(connection)
         owners.give(connection, name, owner)
 
 
 def _another(connection: sa.Connection, versions: sa.Table, name: str, table_id: str | None) -> str | None:
-    """Return whose the table without owner is: its rows were made of the lake table ``table_id``, or are another's."""
+    """Return the apparent owner of a table without owner.
+
+    It is None if the table does not exist, or if its rows were made of the lake table ``table_id``.
+    """
     if not sa.inspect(connection).has_table(name):
         return None
     noted = connection.execute(sa.select(versions.c.lake_table_id).where(versions.c.name == name)).scalar()
@@ -210,7 +225,10 @@ def _another(connection: sa.Connection, versions: sa.Table, name: str, table_id:
 
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> list[str]:
-    """Insert ``rows`` and return why some were refused: what fails together is tried in halves, down to single rows."""
+    """Insert ``rows`` and return the reasons why some were refused.
+
+    Rows that fail together are tried in halves, down to single rows.
+    """
     try:
         with connection.begin_nested():
             connection.execute(table.insert(), rows)
@@ -249,7 +267,11 @@ def _versions(metadata: sa.MetaData) -> sa.Table:
 
 
 def _shapes(metadata: sa.MetaData) -> sa.Table:
-    """A table of its own: ``tidelog_versions`` of a database that an earlier release wrote has no column for it."""
+    """Return the table of notes on the shapes of tables.
+
+    It is a table of its own, because ``tidelog_versions`` of an earlier release has no column for
+    them.
+    """
     return sa.Table(
         SHAPES_TABLE,
         metadata,
@@ -264,11 +286,12 @@ def _note(connection: sa.Connection, notes: sa.Table, row: Mapping[str, Any]) ->
 
 
 def _is_shaped(connection: sa.Connection, declared: sa.Table, shapes: sa.Table) -> bool:
-    """Whether the present table has the columns, types and key that are declared.
+    """Return whether the present table has the declared columns, types and key.
 
-    The note of what it was made of says so, because databases tell types by other names than those that they were given. A table that has
-    no note was made by an earlier release: there what the database tells is compared. A type that it tells by another name then costs one
-    replacement, after which there is a note.
+    The note about the table tells it, because databases tell types by other names than they were
+    given. A table without note was made by an earlier release, and then the database's own
+    description is compared. A type that it tells by another name costs one replacement, after which
+    a note exists.
     """
     found = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(declared.name)}
     if found.keys() != {column.name for column in declared.columns}:
@@ -287,7 +310,10 @@ def _shape(declared: sa.Table) -> str:
 
 
 def _told(kind: "sa.types.TypeEngine[Any]", connection: sa.Connection) -> str:
-    """Return a type as the database has it; one that SQLAlchemy does not know has no name there."""
+    """Return a type as the database names it.
+
+    SQLAlchemy has no name for a type that it does not know.
+    """
     try:
         return kind.compile(connection.dialect)
     except sa.exc.CompileError:

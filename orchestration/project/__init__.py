@@ -1,4 +1,4 @@
-"""A project: where it is, what it declares, and what is wrong with it.
+"""A project: its folder, its declarations and their mistakes.
 
 - ``location``: the project's folder and its modules. ``workspace``: other code locations beside it.
 - ``home``: the folder of Dagster's instance. ``new``: the command that begins a project.

@@ -1,4 +1,4 @@
-"""Names where Dagster's instance lies in an installation, and the statuses of runs that are not over."""
+"""Names the folder of Dagster's instance, and the statuses of runs that are not over."""
 
 from pathlib import Path
 

@@ -1,9 +1,12 @@
-"""The project that a process stands in: where it is, and the modules of its packages ``assets`` and ``sensors``.
+"""Finds the project of a process, and imports the modules of its packages ``assets`` and
+``sensors``.
 
-Decides which directory is the project: the ``working_directory`` of a workspace.yaml, which Dagster puts first on Python's path, or the
-current one. Nothing else on the path is looked at: an installed package or another checkout is never taken for the user's project.
-Relative paths of declarations begin at the project, wherever the process was started. A module that cannot be imported is one sentence
-with file and line. Knows nothing of Dagster. Invariant: what is imported lies in the project, never in another package of the same name.
+The project is the ``working_directory`` of a workspace.yaml, which Dagster puts first on Python's
+path, or the current one. The rest of the path is not looked at, so an installed package or another
+checkout is never taken for the user's project. Relative paths of declarations begin at the project,
+wherever the process was started. A module that cannot be imported is one sentence with file and
+line. Knows nothing of Dagster.
+Invariant: imported modules lie in the project, never in another package of the same name.
 """
 
 import sys
@@ -17,18 +20,21 @@ from types import ModuleType
 ASSETS, SENSORS = "assets", "sensors"
 DEFINITIONS = "orchestration.definitions"
 LIBRARIES = frozenset({"site-packages", "dist-packages", "orchestration", "log_service"})
-"""Folders inside a project whose modules are not the project's: a virtual environment, and, in this repository, the platform itself."""
+"""Folders inside a project whose modules are not the project's.
+
+They are a virtual environment and, in this repository, the platform itself.
+"""
 WATCHED_SUFFIXES = frozenset({".py", ".sql", ".yaml", ".yml", ".json", ".avsc", ".proto", ".properties"})
 
 
 class ProjectError(RuntimeError):
-    """The project cannot be loaded; the text names the file and says what to do."""
+    """The project cannot be loaded. The text names the file and the remedy."""
 
 
 def find_project(*directories: Path) -> Path:
     """Return the first of ``directories`` that is a project.
 
-    :raises ProjectError: none holds a package ``assets``; the text names the last one.
+    :raises ProjectError: none holds a package ``assets``. The text names the last one.
     """
     for candidate in directories:
         if (candidate / ASSETS / "__init__.py").is_file():
@@ -37,9 +43,10 @@ def find_project(*directories: Path) -> Path:
 
 
 def in_project(path: str | Path) -> Path:
-    """Return a path of a declaration; a relative one begins at the project's folder.
+    """Return a path of a declaration. A relative one begins at the project's folder.
 
-    That is the folder of the imported package ``assets``, or the current folder where there is none.
+    That is the folder of the imported package ``assets``, or the current folder where there is
+    none.
     """
     package = getattr(sys.modules.get(ASSETS), "__file__", None)
     return (Path(package).parent.parent if package else Path.cwd()) / path
@@ -56,7 +63,7 @@ def what_is_missing(directory: Path) -> str:
 
 
 def import_project(project: Path) -> list[ModuleType]:
-    """Import every module of the project's packages and return them; ``sensors`` may be missing.
+    """Import every module of the project's packages and return them. ``sensors`` may be missing.
 
     :raises ProjectError: one of them cannot be imported.
     """
@@ -66,7 +73,7 @@ def import_project(project: Path) -> list[ModuleType]:
 
 
 def root_cause(error: BaseException) -> str:
-    """Return what went wrong in the project itself: its own sentence where there is one, else the innermost error."""
+    """Return the cause of an error in the project: its own sentence, else the innermost error."""
     while not isinstance(error, ProjectError) and error.__cause__ is not None:
         error = error.__cause__
     own = isinstance(error, ProjectError)
@@ -74,7 +81,10 @@ def root_cause(error: BaseException) -> str:
 
 
 def forget_project(project: Path) -> None:
-    """Let the next import of the project's modules read their files again: all modules that lie in its directory, and the definitions."""
+    """Forget the project's modules and the definitions.
+
+    The next import reads the files again. All modules in the project's directory are forgotten.
+    """
     root = project.resolve()
     for name, module in list(sys.modules.items()):
         if name == DEFINITIONS or _is_of_project(root, module):
@@ -88,7 +98,10 @@ def _is_of_project(root: Path, module: ModuleType) -> bool:
 
 
 def watched_files(project: Path) -> Iterator[Path]:
-    """Yield the files of which a project's definitions are made; not those of a virtual environment or of hidden folders in it."""
+    """Yield the files of a project's definitions.
+
+    Files of virtual environments and of hidden folders are left out.
+    """
     for entry in sorted(project.iterdir()):
         if entry.is_dir() and not entry.name.startswith((".", "__")) and not (entry / "pyvenv.cfg").exists():
             yield from watched_files(entry)

@@ -1,8 +1,9 @@
-"""What is wrong with a project that is served all the same: mistakes that were set aside, for the terminal and ``tidelog status``.
+"""Keeps the mistakes of a project that is served all the same, for terminal and ``tidelog status``.
 
-A declaration that cannot be used, and that nothing else of the project needs, keeps nothing else from loading: it leaves an asset with its
-``mistake`` behind, which Dagster shows. ``Troubles`` is the file that the supervisor passes on, a line for each trouble. Decides nothing
-about what happens then.
+A declaration that cannot be used, and that nothing else of the project needs, does not keep the
+rest from loading. It leaves an asset with its ``mistake`` behind, which Dagster shows. ``Troubles``
+is the file that the supervisor passes on, one line per trouble. Decides nothing about the
+consequences.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +15,14 @@ import dagster as dg
 from log_service.common.private_files import replace_private
 
 MISTAKE = "tidelog/mistake"
-"""The metadata of an asset that stands for a declaration which cannot be used: why."""
+"""The metadata of an asset that stands for an unusable declaration: the reason."""
 
 
 class Troubles:
-    """All that is wrong now, in parts that are told apart; ``file`` None: they are kept and not told. For any thread."""
+    """All current troubles, in separate parts. Every thread may use it.
+
+    With ``file`` None they are kept and not told.
+    """
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -26,7 +30,10 @@ class Troubles:
         self._lock = Lock()
 
     def tell(self, part: str, sentences: Sequence[str]) -> bool:
-        """Replace what was wrong with a part by ``sentences``, none where all is well; returns whether that is news."""
+        """Replace the troubles of a part by ``sentences``, and return whether they differ.
+
+        No sentences mean that all is well.
+        """
         told = tuple(" ".join(one.split()) for one in sentences)
         with self._lock:
             if self._parts.get(part, ()) == told:
@@ -37,7 +44,9 @@ class Troubles:
             return True
 
     def _write(self, file: Path) -> None:
-        """Replace the file by one for its owner alone: what an asset failed with may quote records."""
+        """Replace the file by one for its owner alone, because the error of an asset may quote
+        records.
+        """
         replace_private(file, "".join(f"{line}\n" for lines in self._parts.values() for line in lines))
 
 

@@ -1,10 +1,13 @@
-"""Names as people give them: one as it is, or several in a list. A text is a name, never a list of its letters."""
+"""Reads names as people give them: one as it is, or several in a list.
+
+A text is a name, never a list of its letters.
+"""
 
 from collections.abc import Sequence
 
 
 def names_of(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names, e.g. of columns; a single one may be given as it is.
+    """Return names, e.g. of columns. A single one may be given as it is.
 
     >>> names_of("id"), names_of(["id", "day"])
     (('id',), ('id', 'day'))

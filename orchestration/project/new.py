@@ -1,7 +1,8 @@
-"""``python -m orchestration.project.new DIRECTORY``: writes a project that works at once, for its owner to change.
+"""Writes a project that works at once: ``python -m orchestration.project.new DIRECTORY``.
 
-Decides the layout of a project: declarations in ``assets/``, a test, settings in ``.env``, workspace.yaml and dg.toml for Dagster's own
-commands. Overwrites nothing. Knows nothing of Dagster.
+Its owner changes it. Decides the layout of a project: declarations in ``assets/``, a test, settings
+in ``.env``, workspace.yaml and dg.toml for Dagster's own commands. Overwrites nothing. Knows
+nothing of Dagster.
 """
 
 import argparse
@@ -121,7 +122,7 @@ PYTEST = "[pytest]\npythonpath = .\ntestpaths = tests\n"
 
 
 def files(name: str) -> dict[str, str]:
-    """Return the project's files: path to text."""
+    """Return the texts of the project's files by path."""
     return {
         f"{ASSETS}/__init__.py": f'"""What {name} declares: topics, tables, marts."""\n',
         f"{ASSETS}/orders.py": ORDERS,
@@ -138,7 +139,8 @@ def files(name: str) -> dict[str, str]:
 def write_project(directory: Path) -> list[Path]:
     """Write the project and return its files.
 
-    :raises FileExistsError: the directory holds something already. :raises ValueError: its name makes no project's name.
+    :raises FileExistsError: the directory is not empty.
+    :raises ValueError: its name cannot be a project's name.
     """
     name = directory.resolve().name
     if keyword.iskeyword(name):
@@ -157,7 +159,7 @@ def write_project(directory: Path) -> list[Path]:
 
 
 def main() -> None:
-    """Write the project that the arguments name and say what to do next."""
+    """Write the project that the arguments name, and print the next step."""
     parser = argparse.ArgumentParser(prog="tidelog init", description="Write a new project.")
     parser.add_argument("directory", type=Path)
     directory: Path = parser.parse_args().directory

@@ -1,7 +1,8 @@
-"""A project's workspace.yaml: which code locations it names beside the project itself.
+"""Reads the code locations that a project's workspace.yaml names beside the project itself.
 
-``tidelog up`` serves the project by a code server of its own, and hands every other location of the file on to Dagster as it is. Decides
-which entry is the project; paths, which the file gives relative to its own folder, are made absolute. Knows no process.
+``tidelog up`` serves the project by a code server of its own, and hands every other location of the
+file on to Dagster as it is. Decides which entry is the project. The file gives paths relative to
+its own folder, and they are made absolute. Knows no process.
 """
 
 from pathlib import Path
@@ -17,7 +18,9 @@ PATHS = ("relative_path", "working_directory")
 
 
 def other_locations(project: Path) -> list[dict[str, Any]]:
-    """Return the entries of the project's workspace.yaml that are not the project; none where there is no such file.
+    """Return the entries of the project's workspace.yaml that are not the project.
+
+    There are none without such a file.
 
     :raises ProjectError: the file cannot be read as a workspace.
     """

@@ -1,8 +1,9 @@
-"""Conditions in SQL that cannot be read, told when they are declared: Spark, which knows better, starts later.
+"""Finds SQL conditions that cannot be read when they are declared, because Spark starts only later.
 
-Decides by the text alone: quotes and brackets that are not closed, an operator without its other side, a second statement. A condition of
-which this is not certain passes, and Spark names it in the first run. ``named_columns`` gives the columns of a condition for declarations
-that know those of the result. It is empty where DuckDB, which reads almost the same SQL, does not understand the condition.
+Decides by the text alone: quotes and brackets that are not closed, an operator without its other
+side, a second statement. A doubtful condition passes, and Spark names it in the first run.
+``named_columns`` gives the columns of a condition for declarations that know those of the result.
+It is empty where DuckDB, which reads almost the same SQL, does not understand the condition.
 """
 
 import json
@@ -29,14 +30,14 @@ NO_COLUMNS = frozenset(
         *("year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second", "millisecond", "microsecond"),
     )
 )
-"""Words of SQL that look like columns: functions without brackets, and units of time."""
+"""Words of SQL that look like columns, which are functions without brackets and units of time."""
 NEVER_LAST = COMPARISONS | {"+", "-", "*", "/", "%", "||", "AND", "OR", "NOT", "LIKE", "IN", "IS", "BETWEEN", ","}
 
 
 def validate_condition(what: str, condition: str) -> None:
-    """Refuse a condition that no SQL can be.
+    """Refuse a condition that cannot be SQL.
 
-    :raises ValueError: begins with ``what`` and says what is wrong.
+    :raises ValueError: begins with ``what`` and tells the fault.
     """
     if not condition.strip():
         raise ValueError(f"{what} has no condition")
@@ -73,7 +74,10 @@ def _faults(condition: str) -> Iterator[str]:
 
 
 def named_columns(condition: str) -> tuple[str, ...]:
-    """Return the columns that a condition names, in lower case; of a field of a struct the struct."""
+    """Return the columns that a condition names, in lower case.
+
+    A field of a struct counts as the struct.
+    """
     tokens = [(str(one.lastgroup), one[0]) for one in TOKEN.finditer(condition)]
     if (("operator", LAMBDA)) in tokens:  # its arguments look like columns
         return ()

@@ -1,4 +1,4 @@
-"""Expectations that Great Expectations knows: types, and the arguments that each takes.
+"""Knows the types of Great Expectations' expectations, and the arguments of each.
 
 Reads file names and JSON schemas of the installed package, because its import takes seconds.
 """
@@ -19,7 +19,8 @@ PACKAGE = "great_expectations"
 def validate_expectation(type: str, arguments: Mapping[str, Any]) -> None:  # noqa: A002 - GX's word
     """Refuse an expectation that does not exist, unknown arguments, and missing ones.
 
-    A project's own expectation is known once its class was imported. Its arguments are not looked at.
+    A project's own expectation is known once its class was imported. Its arguments are not looked
+    at.
 
     :raises ValueError: names the expectation and the argument.
     """

@@ -1,7 +1,8 @@
-"""Times among the arguments of an expectation, in the form in which its column has them.
+"""Converts times among the arguments of an expectation to the type of its column.
 
-Decides by the column's type: a TIMESTAMP is compared with a time in UTC, a TIMESTAMP_NTZ with one without zone, a DATE with a day. A time
-without zone is in UTC, as everywhere. Without this a comparison fails, or Spark takes the host's time zone.
+A TIMESTAMP is compared with a time in UTC, a TIMESTAMP_NTZ with one without zone, a DATE with a
+day. A time without zone is in UTC, as everywhere. Without this a comparison fails, or Spark takes
+the host's time zone.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +14,10 @@ from pyspark.sql import types
 
 
 def fitted(arguments: Mapping[str, Any], frame: Any) -> dict[str, Any]:
-    """Return the arguments of an expectation about ``frame``, a Spark or pandas DataFrame, with times as its column has them."""
+    """Return the arguments of an expectation, with times in the type of its column.
+
+    ``frame`` is a Spark or pandas DataFrame.
+    """
     fit = _fit(arguments.get("column"), frame)
     return dict(arguments) if fit is None else {name: _each(value, fit) for name, value in arguments.items()}
 
@@ -52,7 +56,7 @@ def _without_zone(value: date) -> date:
 
 
 def _as_day(value: date) -> date:
-    """Return a midnight as its day; another time is left, because no day is that time."""
+    """Return a midnight as its day. Another time stays, because no day equals it."""
     moment = _without_zone(value)
     assert isinstance(moment, datetime)
     return moment.date() if moment.time() == time() else value

@@ -1,8 +1,10 @@
-"""Rules on rows: declared as SQL conditions, compiled to one Spark SQL column, decided from its bits.
+"""Rules on rows: declared as SQL conditions, compiled to one Spark SQL column, decided from its
+bits.
 
-Decides which rows violate what, and what follows: a warning, a dead letter, or no commit at all. A condition that is NULL passes, as in an
-SQL CHECK; say ``carrier IS NOT NULL`` where that is meant. Knows no table and no Dagster.
-Invariants: names are unique in a transform; bit i of the violations column is rule i.
+Decides which rows violate which rules, and the consequence: a warning, a dead letter, or no commit.
+A condition that is NULL passes, as in an SQL CHECK. Say ``carrier IS NOT NULL`` to refuse nulls.
+Knows no table and no Dagster.
+Invariants: names are unique in a transform. Bit i of the violations column is rule i.
 """
 
 import re
@@ -23,7 +25,7 @@ Bits = npt.NDArray[np.int64]
 
 
 class Severity(StrEnum):
-    """What follows when a row violates a rule."""
+    """The consequence when a row violates a rule."""
 
     WARN = "warn"
     QUARANTINE = "quarantine"
@@ -32,7 +34,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A condition that rows of the result should meet. ``condition`` is Spark SQL over the columns of the result."""
+    """A condition that rows of the result should meet.
+
+    ``condition`` is Spark SQL over the columns of the result.
+    """
 
     name: str
     condition: str
@@ -45,7 +50,7 @@ class Rule:
 
 
 def warn(name: str, condition: str, description: str = "") -> Rule:
-    """Declare a rule whose violations are counted and shown; the rows are committed."""
+    """Declare a rule whose violations are counted and shown. The rows are committed."""
     return Rule(name=name, condition=condition, severity=Severity.WARN, description=description)
 
 
@@ -103,7 +108,10 @@ def quarantined(rules: Sequence[Rule], violations: Bits) -> npt.NDArray[np.bool_
 
 
 def first_quarantine_rule(rules: Sequence[Rule], violations: int) -> Rule:
-    """Return the first quarantine rule that a row with these ``violations`` breaks; there must be one."""
+    """Return the first quarantine rule that a row with these ``violations`` breaks.
+
+    There must be one.
+    """
     return next(rule for position, rule in enumerate(rules) if rule.severity is Severity.QUARANTINE and violations & (1 << position))
 
 

@@ -1,8 +1,10 @@
-"""Great Expectations suites: declared as plain values, run on a Spark DataFrame or on a bounded sample, shown as asset checks.
+"""Runs suites of Great Expectations on a Spark DataFrame or on a bounded sample.
 
-Great Expectations is imported when a suite runs (its import takes seconds). Decides nothing about commits: the outcome says whether an
-expectation is met and whether it blocks. Invariants: one outcome per expectation, in the order declared; an expectation that
-cannot be evaluated is an outcome that is not met and says why.
+They are declared as plain values and shown as asset checks. Great Expectations is imported when a
+suite runs, because its import takes seconds. Decides nothing about commits. The outcome tells
+whether an expectation is met and whether it blocks.
+Invariants: there is one outcome per expectation, in the order declared. An expectation that cannot
+be evaluated is not met, and its outcome tells the reason.
 """
 
 import hashlib
@@ -22,7 +24,10 @@ DEFAULT_SAMPLE_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """One expectation by its Great Expectations type (``expect_column_values_to_not_be_null``) and arguments."""
+    """One expectation by its type (``expect_column_values_to_not_be_null``) and arguments.
+
+    The types are those of Great Expectations.
+    """
 
     type: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -32,7 +37,7 @@ class Expectation:
 
     @property
     def check_name(self) -> str:
-        """The asset check's name: the one given, or one made from type and columns."""
+        """The asset check's name, as given or made from type and columns."""
         return self.name or _name_of(self.type, self.arguments)
 
 
@@ -40,8 +45,8 @@ class Expectation:
 class Suite:
     """Expectations about one table.
 
-    A blocking expectation sees every row of what is to be committed. ``sample_rows`` bounds what a run looks at for the others; None means
-    every row, evaluated by Spark.
+    A blocking expectation sees every row of the coming commit. ``sample_rows`` bounds the rows that
+    the others see. None means every row, evaluated by Spark.
     """
 
     expectations: tuple[Expectation, ...]
@@ -69,9 +74,10 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one expectation: whether it is met, and what was observed (numbers and short texts).
+    """The outcome of one expectation, with the observed numbers and short texts.
 
-    Where it looked at a sample, ``observed`` holds ``rows``, their number, and ``of_rows``, the number of all.
+    If a sample was read, ``observed`` holds ``rows``, their number, and ``of_rows``, the number of
+    all.
     """
 
     expectation: Expectation
@@ -80,7 +86,10 @@ class Outcome:
 
 
 def expect(type: str, *, name: str = "", is_blocking: bool = False, description: str = "", **arguments: Any) -> Expectation:  # noqa: A002 - GX's word
-    """Declare an expectation: ``expect("expect_column_values_to_be_between", column="distance", min_value=0, is_blocking=True)``.
+    """Declare an expectation by its type and arguments.
+
+    For example: ``expect("expect_column_values_to_be_between", column="distance", min_value=0,
+    is_blocking=True)``.
 
     :raises ValueError: there is no such expectation, or it takes other arguments.
     """
@@ -132,7 +141,10 @@ def _observed(answer: Mapping[str, Any]) -> dict[str, int | float | str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return Python's own number for numpy's: its float64 is a float, but Dagster stores no subclasses."""
+    """Return Python's own number for numpy's.
+
+    numpy's float64 is a float, but Dagster stores no subclasses.
+    """
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -1,4 +1,5 @@
 """Topics as assets.
 
-- ``spec``: the declaration of a topic, and the run that creates it. ``inputs``: what tables and marts are made of.
+- ``spec``: the declaration of a topic, and the run that creates it. ``inputs``: the inputs of
+  tables and marts.
 """

@@ -1,6 +1,6 @@
-"""What tables, marts and copies are made of: each input is given as an asset, or by its name.
+"""Reads the inputs of tables, marts and copies, each given as an asset or by its name.
 
-Decides whether an asset is of the kind that is read. Knows no run.
+Decides whether an asset is of the right kind. Knows no run.
 """
 
 import dagster as dg
@@ -18,9 +18,9 @@ ADVICE = {
 
 
 def input_name(reader: str, given: str | dg.AssetsDefinition, kind: str = LAKE_PREFIX) -> str:
-    """Return the name of what ``reader`` reads, of the kind that has this prefix.
+    """Return the name of the input of ``reader``, of the kind with this prefix.
 
-    :raises ValueError: the asset is of another kind, or this is none.
+    :raises ValueError: the asset is of another kind, or it is no asset.
     """
     if isinstance(given, str):
         return given

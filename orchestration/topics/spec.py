@@ -1,7 +1,8 @@
-"""Topics as assets: a declared ``TopicSpec`` whose run creates the topic, or brings what exists up to it.
+"""Topics as assets: a run of a declared ``TopicSpec`` creates the topic, or brings it up to date.
 
-Decides which changes a declaration asks for; only ever adds: missing topics, more partitions, configs that differ. Partitions are never
-removed, configs that are not declared are left alone, nothing is deleted. Knows the log service through ``LogClient``.
+Decides which changes a declaration asks for. It only ever adds missing topics and partitions, and
+changes configs that differ. Partitions are never removed, configs that are not declared are left
+alone, and nothing is deleted. Knows the log service through ``LogClient``.
 """
 
 import re
@@ -30,22 +31,25 @@ TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TOPIC_METADATA = "tidelog/topic"
 TOPIC_PREFIX = "topics"
 RECORD_COLUMNS = ("_topic_id", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value", "_bytes")
-"""Columns of a record beside the fields of its value: in transforms and in ``topics.NAME``."""
+"""Columns of a record beside the fields of its value, in transforms and in ``topics.NAME``."""
 VENDOR_PREFIXES = ("confluent.", "redpanda.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """A topic as it should be.
+    """A topic as declared.
 
-    ``configs`` are Kafka's topic configs by key; numbers and truth values become the texts that Kafka reads. ``key`` says what records are
-    keyed by, for readers. ``schema`` is the Spark DDL of the JSON in a record's value (see ``orchestration.values.ddl``), where a field
-    that is NOT NULL is required; or what ``avro_schema`` or ``protobuf_schema`` of ``orchestration.formats`` return. Without a schema
-    transforms get the bytes. ``archive`` keeps the records in the lake, too: True, or an ``Archive`` that says when and how long.
-    ``rounding`` ("half_up", "half_even", "down") rounds decimals with more digits than their scale, which are dead letters without it.
-    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers; without it they are seconds. ``decimals="base64"``
-    reads decimals as Debezium and Connect write them: the unscaled bytes in base64. ``key_schema``, of the same forms as ``schema``, is
-    that of the records' keys: a record without value deletes the row that its key names.
+    ``configs`` are Kafka's topic configs by key. Numbers and truth values become the texts that
+    Kafka reads. ``key`` tells readers the key of the records. ``schema`` is the Spark DDL of the
+    JSON in a record's value (see ``orchestration.values.ddl``), where a NOT NULL field is required.
+    It may also be a result of ``avro_schema`` or ``protobuf_schema`` of ``orchestration.formats``.
+    Without a schema transforms get the bytes. ``archive`` keeps the records in the lake, too. It is
+    True, or an ``Archive`` that tells when and how long. ``rounding`` ("half_up", "half_even",
+    "down") rounds decimals with more digits than their scale, which are dead letters without it.
+    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers. Without it
+    they are seconds. ``decimals="base64"`` reads decimals as Debezium and Connect write them, as
+    the unscaled bytes in base64. ``key_schema``, of the same forms as ``schema``, is that of the
+    records' keys. A record without value deletes the row that its key names.
     """
 
     name: str
@@ -86,7 +90,7 @@ class TopicSpec:
 
     @property
     def archived(self) -> Archive | None:
-        """How the topic is archived, None where it is not."""
+        """The rules of the topic's archive, or None if it has none."""
         return self.archive if isinstance(self.archive, Archive) else Archive() if self.archive else None
 
     @property
@@ -100,22 +104,27 @@ class TopicSpec:
 
     @property
     def value_format(self) -> ValueFormat | None:
-        """How values are read that are not JSON; None where they are, and where there is no schema."""
+        """The format of values that are not JSON. It is None for JSON, and without a schema."""
         return None if self.schema is None or isinstance(self.schema, str) else self.schema
 
     @property
     def key_format(self) -> KeySchema | None:
-        """How keys are read: the fields of their JSON or another format; None where nothing is declared."""
+        """The format of keys: the fields of their JSON, or another format.
+
+        It is None if not declared.
+        """
         return parse_ddl(self.key_schema) if isinstance(self.key_schema, str) else self.key_schema
 
     @property
     def asset_key(self) -> dg.AssetKey:
-        """The asset that stands for the topic; high-watermark events go on this key, too."""
+        """The key of the topic's asset. High-watermark events go on this key, too."""
         return dg.AssetKey([TOPIC_PREFIX, self.name])
 
 
 def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - as people give it
-    """Return a topic's config as Kafka reads it: numbers without exponent, and whole ones without a point, as many keys want them.
+    """Return a topic's config as Kafka reads it.
+
+    Numbers have no exponent, and whole ones no point, because many keys need that.
 
     :raises ValueError: the value is no number that Kafka could read.
     """
@@ -177,9 +186,9 @@ def _fields_of(ddl: str, reading: Reading) -> types.StructType:
 
 
 def validate_topic(name: str, topic: object) -> None:
-    """Refuse what is no topic, where ``name`` reads one or sends to it.
+    """Refuse an input or target of ``name`` that is no topic.
 
-    :raises ValueError: says what was given.
+    :raises ValueError: tells the given value.
     """
     if isinstance(topic, TopicSpec):
         return
@@ -189,7 +198,10 @@ def validate_topic(name: str, topic: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChanges:
-    """What brings a topic up to its declaration. ``notes`` say what differs and is left alone."""
+    """The changes that bring a topic up to its declaration.
+
+    ``notes`` tell the differences that are left alone.
+    """
 
     is_new: bool
     partitions: int | None
@@ -198,7 +210,7 @@ class TopicChanges:
 
     @property
     def is_change(self) -> bool:
-        """Whether anything was to be done."""
+        """Return whether there was any change to make."""
         return self.is_new or self.partitions is not None or bool(self.configs)
 
     @property
@@ -212,7 +224,7 @@ class TopicChanges:
 
 
 def plan_changes(spec: TopicSpec, existing: TopicDescription | None, configs: Mapping[str, str]) -> TopicChanges:
-    """Return what ``spec`` asks for beyond ``existing`` and the ``configs`` in force."""
+    """Return the changes from ``existing`` and the ``configs`` in force to ``spec``."""
     if existing is None:
         return TopicChanges(is_new=True, partitions=None, configs={}, notes=())
     notes = []
@@ -234,7 +246,7 @@ def plan_changes(spec: TopicSpec, existing: TopicDescription | None, configs: Ma
 
 
 def reconcile(client: LogClient, spec: TopicSpec) -> TopicChanges:
-    """Create the topic or bring it up to ``spec``; returns what was changed."""
+    """Create the topic or bring it up to ``spec``, and return the changes."""
     return _bring_up(client, spec, client.describe_topic(spec.name))
 
 
@@ -250,11 +262,12 @@ def _bring_up(client: LogClient, spec: TopicSpec, existing: TopicDescription | N
 
 
 def reconcile_all(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, TopicChanges]:
-    """Bring every topic up to its declaration; returns what was changed, by topic.
+    """Bring every topic up to its declaration, and return the changes by topic.
 
-    A topic that the log service refuses to describe or to change keeps no other from its turn: the refusal is one of its notes.
+    If the log service refuses to describe or change one topic, the others still get their turn. The
+    refusal is one of its notes.
 
-    :raises LogServiceAwayError: the log service does not answer at all.
+    :raises LogServiceAwayError: the log service does not respond at all.
     """
     return {spec.name: _brought_up(client, spec) for spec in specs}
 
@@ -273,9 +286,9 @@ def _brought_up(client: LogClient, spec: TopicSpec) -> TopicChanges:
 
 
 def differences(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, tuple[str, ...]]:
-    """Return by topic in which ways it is not as it is declared; none where it is. Changes nothing.
+    """Return, by topic, its differences from its declaration. Changes nothing.
 
-    :raises LogServiceAwayError: the log service does not answer at all.
+    :raises LogServiceAwayError: the log service does not respond at all.
     """
     return {spec.name: _differences(client, spec) for spec in specs}
 
@@ -334,7 +347,10 @@ _declared: dict[str, TopicSpec] = {}
 
 
 def declare_topic(spec: TopicSpec) -> None:
-    """Remember ``spec`` by its name, for declarations that name their topic (``orchestration.components``)."""
+    """Remember ``spec`` by its name, for declarations that name their topic.
+
+    These are in ``orchestration.components``.
+    """
     _declared[spec.name] = spec
 
 
@@ -352,7 +368,7 @@ def declared_topics() -> list[str]:
 
 
 def forget_declared_topics() -> None:
-    """Forget all of them: the project is loaded anew, and may declare others."""
+    """Forget all declared topics. The project is loaded anew, and may declare others."""
     _declared.clear()
 
 

@@ -1,4 +1,4 @@
-"""The warehouse: DuckDB marts, and questions over tables, marts and topics.
+"""The warehouse: DuckDB marts, and queries over tables, marts and topics.
 
-- ``store``: marts and questions. ``topics_in_sql``: topics as relations of SQL.
+- ``store``: marts and queries. ``topics_in_sql``: topics as relations of SQL.
 """

@@ -1,10 +1,11 @@
-"""The warehouse: DuckDB marts built from lake tables by SQL, and questions about lake and marts together.
+"""Builds DuckDB marts from lake tables by SQL, and answers queries about lake and marts together.
 
-Decides how readers and builders never meet: a mart is one file with one table, built beside its place and renamed into it, so that a
-reader that has the old one open keeps it. Lake tables are relations of one connection, at one version each, and never saved as views:
-DuckDB reads their Parquet files by itself where it finds the table's columns and types in them, and else through Arrow, which takes
-longer. Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (the committed ones); a question may ask
-``topics.NAME``, too (``topic_relations``). No extension is downloaded. Knows no Dagster.
+A mart is one file with one table. It is built beside its place and renamed into it, so a reader
+that has the old file open keeps it. Lake tables are relations of one connection, at one version
+each, and are never saved as views. DuckDB reads their Parquet files itself where the files hold the
+table's columns and types, and else through Arrow, which takes longer. Relations in SQL are lake
+tables, marts, and ``dead_letters`` (the committed ones). A query may also read ``topics.NAME``
+(``topic_relations``). No extension is downloaded. Knows no Dagster.
 """
 
 import re
@@ -28,14 +29,16 @@ from orchestration.warehouse.topics_in_sql import TopicRelations
 SUFFIX = ".duckdb"
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PATTERN = re.compile(r"[*?\[]")
-"""What DuckDB takes for a pattern in the name of a file."""
+"""The characters that DuckDB takes for a pattern in the name of a file."""
 UNKNOWN = re.compile(r'Table with name (?P<name>.+) does not exist!(?:\nDid you mean "(?P<guess>.+)"\?)?')
-"""How DuckDB says that a relation is not there."""
+"""DuckDB's message for a relation that does not exist."""
 NEAR = 0.7
-"""How alike two names are, of 1, where one may be a slip of the other."""
+"""The similarity of two names, of at most 1, above which one may be a slip of the other."""
 LEFTOVER_AGE_S = 3_600
 ACCOUNT_COLUMNS = {"records_sent", "start_offset", "end_offset", "target_id"}
-"""What tells the lake's account of a transform (``transforms.ledger``) from other tables."""
+"""The columns that tell the lake's account of a transform (``transforms.ledger``) from
+other tables.
+"""
 CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -43,11 +46,14 @@ CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
 
 
 class WarehouseError(RuntimeError):
-    """SQL that cannot be answered; the text is DuckDB's, with the relations that exist."""
+    """DuckDB cannot answer the SQL. The text is DuckDB's, with the relations that exist."""
 
 
 class UnknownRelationError(WarehouseError):
-    """SQL over a relation that is neither in the lake nor a mart; ``name`` is the relation's."""
+    """The SQL names a relation that is neither in the lake nor a mart.
+
+    ``name`` is the relation's.
+    """
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(text)
@@ -86,11 +92,14 @@ class Warehouse:
         return self.directory / f"{name}{SUFFIX}"
 
     def query(self, sql: str, topics: TopicRelations | None = None) -> pa.Table:
-        """Answer a question about lake tables, dead letters, marts and, where they are given, ``topics``; nothing it does is kept.
+        """Answer a query about lake tables, dead letters, marts and, where they are given,
+        ``topics``.
 
-        What does not fit into memory while it is computed spills into a temporary folder; the answer itself has to fit.
+        The database is in memory, so no change outlasts the query. Intermediate results that do not
+        fit into memory spill into a temporary folder. The answer itself has to fit.
 
-        :raises WarehouseError: it is not one question, or DuckDB cannot answer it. :raises UnknownRelationError: a relation is not there.
+        :raises WarehouseError: it is not one query, or DuckDB cannot answer it.
+        :raises UnknownRelationError: a relation does not exist.
         :raises LogServiceError: the log service does not respond.
         """
         _validate_is_one(sql)
@@ -107,7 +116,8 @@ class Warehouse:
     def build(self, name: str, sql: str) -> MartBuild:
         """Build the mart ``name`` from ``sql`` and put it into its place in one step.
 
-        :raises WarehouseError: DuckDB cannot answer it, or a relation is not there; the old mart stays.
+        :raises WarehouseError: DuckDB cannot answer it, or a relation does not exist. The old mart
+            stays.
         """
         place = self.path(name)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -133,7 +143,9 @@ class Warehouse:
 
     @contextmanager
     def _connection(self, sql: str, path: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
-        """Yield a connection on which the relations that ``sql`` names are there, and the versions of the lake tables among them."""
+        """Yield a connection with the relations that ``sql`` names, and the versions of its lake
+        tables.
+        """
         with duckdb.connect(path, config=dict(CONNECTION_SETTINGS)) as connection:
             connection.execute("SET TimeZone = 'UTC'")  # the host's would decide what a day is
             versions: dict[str, int] = {}
@@ -151,7 +163,10 @@ class Warehouse:
             yield connection, versions
 
     def _is_account(self, name: str, marts: set[str]) -> bool:
-        """Whether the lake's table is the account of what was committed to a DuckDB table, which is meant by that name."""
+        """Return whether the lake's table is only the account of commits to a DuckDB table.
+
+        Then the name means the DuckDB table.
+        """
         return name in marts and set(self.lake.existing(name).arrow_schema.names) >= ACCOUNT_COLUMNS
 
     def _attach(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
@@ -160,7 +175,7 @@ class Warehouse:
         connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM "mart_{name}"."{name}"')  # noqa: S608 - a validated name
 
     def _remove_leftovers(self, name: str) -> None:
-        """Remove what builds left that were killed; a build that runs now is younger."""
+        """Remove the files of killed builds. The file of a running build is younger."""
         for file in old_ones(self.directory, f".{name}.*", LEFTOVER_AGE_S):
             file.unlink(missing_ok=True)
 
@@ -182,9 +197,9 @@ class Warehouse:
 
 
 def _validate_is_one(sql: str) -> None:
-    """Refuse what is not one statement; what cannot be parsed is left to DuckDB, which says where.
+    """Refuse several statements, or none. DuckDB tells later where SQL cannot be parsed.
 
-    :raises WarehouseError: says how many it is.
+    :raises WarehouseError: tells the number of statements.
     """
     try:
         count = len(duckdb.extract_statements(sql))
@@ -196,9 +211,9 @@ def _validate_is_one(sql: str) -> None:
 
 
 def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:
-    """Return DuckDB's reason with a guess at what was meant that is a relation here.
+    """Return DuckDB's reason with a guess at the relation that was meant.
 
-    DuckDB knows its own catalog and what the question names, and guesses only from these.
+    DuckDB knows only its own catalog and the names in the query, and guesses only from these.
     """
     unknown = UNKNOWN.search(reason)
     if unknown is None or (unknown["guess"] or "").rpartition(".")[2] in WORD.findall(sql):
@@ -209,9 +224,10 @@ def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:
 
 
 def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: TableSnapshot) -> bool:
-    """Make the table's files the relation ``name``; False, and nothing is made, where they do not say by themselves what is in the table.
+    """Make the table's files the relation ``name``, and return whether that was possible.
 
-    Columns that a file is older than are null in its rows. Columns by which a table is partitioned are in no file.
+    It is not where the files alone do not hold the table's columns. Columns by which a table is
+    partitioned are in no file. Columns that are younger than a file are null in its rows.
     """
     files = snapshot.files
     if not files or snapshot.delta.metadata().partition_columns or PATTERN.search(str(snapshot.folder)):
@@ -240,13 +256,15 @@ def _described(connection: duckdb.DuckDBPyConnection, question: str) -> list[tup
 
 
 def _table_of(answer: object) -> pa.Table:
-    """Statements that are no questions are answered by nothing."""
+    """Return the answer as a table. Statements that are no queries have an empty one."""
     return pa.table({} if answer is None else answer)
 
 
 def _named_relations(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
-    """Return the relations that ``sql`` may read: DuckDB tells, except where it needs their columns to understand a USING; then every
-    word may be one.
+    """Return the relations that ``sql`` may read, as DuckDB tells them.
+
+    DuckDB cannot tell them where it needs their columns to understand a USING. Then every word may
+    be one.
     """
     try:
         return set(connection.get_table_names(sql))

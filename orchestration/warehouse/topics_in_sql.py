@@ -1,10 +1,12 @@
-"""Topics as relations of SQL: ``topics.orders`` in a question to DuckDB reads archive and log, and no more of them than the question needs.
+"""Makes topics relations of SQL: ``topics.orders`` reads the parts of archive and log that it
+needs.
 
-Decides which partitions, offsets and times a question can concern, from the filters that DuckDB itself pushes down to the scan (it explains
-the question over an empty stand-in first), and which columns it needs; ``topic_reads`` decides what that is in the archive and in the log.
-What is not understood narrows nothing, and DuckDB filters what was read once more, so that the answer never depends on it; columns are
-those that the plan of the execution itself names. A topic that is scanned once is streamed; one that is scanned several times is read once
-into DuckDB. Each topic is read up to its last stable offset when the question is asked.
+DuckDB explains the query over an empty stand-in first. The filters that it pushes down to the scan
+tell the partitions, offsets and times, and the plan tells the columns. ``topic_reads`` finds these
+in the archive and in the log. An unknown filter narrows nothing, and DuckDB filters all records
+once more, so the answer never depends on this. A topic that is scanned once is streamed. One that
+is scanned several times is read once into DuckDB. Each topic is read up to its last stable offset
+at the time of the query.
 """
 
 import json
@@ -43,18 +45,24 @@ TYPES = (
     pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 )
 FIELD = "field_"
-"""How columns of fields begin that are read in a format, before they get their names."""
+"""The beginning of the columns of fields that are read in a format, before they get their names."""
 READ_FOR: Mapping[str, str] = {"bytes": "value"}
-"""The column of a record that a column is made of, where they have different names."""
+"""The column of a record from which a column is made, where their names differ."""
 
 
 class IncompleteAnswerWarning(UserWarning):
-    """An answer lacks records that are no longer there, or that were not asked for; the text says which."""
+    """An answer lacks records that no longer exist, or that were not asked for.
+
+    The text names them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """One scan of a topic in DuckDB's plan. ``topic`` None: it reads no column, so that it may be of any."""
+    """One scan of a topic in DuckDB's plan.
+
+    ``topic`` is None if the scan reads no column. Then it may be of any topic.
+    """
 
     topic: int | None
     bounds: Bounds
@@ -63,7 +71,9 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What the scans of one topic need: how many there are, which bounds hold them all, and which columns they name."""
+    """The needs of the scans of one topic: their number, the bounds of all, and the columns they
+    name.
+    """
 
     scans: int
     bounds: Bounds
@@ -72,12 +82,14 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class TopicRelations:
-    """The topics of a log service, by the names under which SQL asks for them; those in ``schemas`` have a column per field, too.
+    """The topics of a log service, by their names in SQL.
 
-    Values of the topics in ``formats`` are in these; those of the others in ``schemas`` are JSON, of which a field that does not fit is
+    Those in ``schemas`` have a column per field, too. Values of the topics in ``formats`` have
+    these formats. Values of the others in ``schemas`` are JSON, and a field that does not fit is
     null. A VARIANT comes as JSON, null where DuckDB cannot read the document.
 
-    With a ``lake`` the archive of a topic is part of it; without a ``log`` the archives are all there is.
+    With a ``lake`` the archive of a topic is part of it. Without a ``log`` only the archives are
+    read.
     """
 
     log: LogClient | None
@@ -86,11 +98,14 @@ class TopicRelations:
     formats: Mapping[str, ValueFormat] = field(default_factory=dict)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, TopicRead]:
-        """Make the topics that ``sql`` names relations of ``connection``, for this one question; returns what is going to be read.
+        """Make the topics that ``sql`` names relations of ``connection``, and return the planned
+        reads.
 
-        Warns (``IncompleteAnswerWarning``) where records are missing in between, now or while a batch is read that cannot be read.
+        The relations serve this one query. Warns (``IncompleteAnswerWarning``) where records are
+        missing in between, now or when a batch turns out unreadable.
 
-        :raises duckdb.Error: the question cannot be understood. :raises LogServiceError: the log service does not respond.
+        :raises duckdb.Error: the query cannot be understood.
+        :raises LogServiceError: the log service does not respond.
         """
         found = [find_source(name, self.log, self.lake) for name in sorted(topic_names(sql))]
         sources = [source for source in found if source is not None]
@@ -129,7 +144,7 @@ class TopicRelations:
 
 
 def _needs(scans: Sequence[Scan], count: int) -> list[Need]:
-    """Return what each of ``count`` topics is asked for."""
+    """Return the needs of each of ``count`` topics."""
     found = []
     for number in range(count):
         own = [scan for scan in scans if scan.topic in {number, None}]
@@ -148,7 +163,10 @@ def _provide(
     *,
     value_format: ValueFormat | None,
 ) -> None:
-    """Put the records of ``read`` in the place of the stand-in: as a stream, or as a table where they are scanned several times."""
+    """Replace the stand-in by the records of ``read``.
+
+    They are a stream, or a table where they are scanned several times.
+    """
     schema, is_staged = base_schema(number, value_format), need.scans > 1
     columns = frozenset(COLUMNS) if is_staged else need.columns
     reader = pa.RecordBatchReader.from_batches(schema, _batches(schema, source, read, columns, value_format))
@@ -180,7 +198,7 @@ def _readable(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
 
 
 def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None:
-    """Say what the answer lacks."""
+    """Warn of the records that the answer lacks."""
     told = []
     if read.gaps:
         told.append(
@@ -194,13 +212,13 @@ def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None
 
 
 def is_table(connection: duckdb.DuckDBPyConnection, number: int) -> bool:
-    """Whether a topic was read into DuckDB: a stream can be scanned only once."""
+    """Return whether a topic was read into DuckDB, because a stream can be scanned only once."""
     found = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = ?", [base_name(number)]).fetchall()
     return bool(found[0][0])
 
 
 def topic_names(sql: str) -> set[str]:
-    """Return the topics that a question may name: what follows ``topics.``, wherever it stands.
+    """Return the topics that a query may name: each name behind ``topics.``, wherever it stands.
 
     >>> sorted(topic_names('SELECT * FROM topics.orders JOIN Topics . "a-b" USING (id)'))
     ['a-b', 'orders']
@@ -214,14 +232,21 @@ def base_name(number: int) -> str:
 
 
 def base_schema(number: int, value_format: ValueFormat | None = None) -> pa.Schema:
-    """Return its columns. They carry the topic's number, because DuckDB's plan tells the columns of a scan and not its table."""
+    """Return the columns of the relation below the view of a topic.
+
+    They carry the topic's number, because DuckDB's plan tells the columns of a scan and not its
+    table.
+    """
     own = [pa.field(f"{number}:{name}", kind) for name, kind in zip(COLUMNS, TYPES, strict=True)]
     read = () if value_format is None else arrow_schema(value_format.fields)
     return pa.schema([*own, *(pa.field(f"{number}:{FIELD}{position}", one.type) for position, one in enumerate(read))])
 
 
 def view_sql(number: int, topic: str, schema: types.StructType | None, value_format: ValueFormat | None) -> str:
-    """Return the statement that makes the relation of a topic. What ``value_format`` reads are columns of the relation below already."""
+    """Return the statement that makes the relation of a topic.
+
+    Fields that ``value_format`` reads are already columns of the relation below.
+    """
     document = f"CASE WHEN json_valid({quoted_name(f'{number}:value')}) THEN {quoted_name(f'{number}:value')} END"
     places = {} if value_format is None else {name: at for at, name in enumerate(value_format.fields.names)}
     columns = [f"{quoted_name(f'{number}:{name}')} AS _{name}" for name in COLUMNS]
@@ -241,11 +266,12 @@ def columns_of(
     wanted: Collection[str] = COLUMNS,
     value_format: ValueFormat | None = None,
 ) -> pa.RecordBatch:
-    """Return records as the columns of a topic's relation, those that are not ``wanted`` null.
+    """Return records as the columns of a topic's relation.
 
-    Fields are read in ``value_format``, and null where it is None; those of a value that does not fit are all null.
+    Columns that are not ``wanted`` are null.
 
-    Bytes that are no UTF-8 become replacement characters in texts.
+    Fields are read in ``value_format``, and are null where it is None. All fields of a value that
+    does not fit are null. Bytes that are no UTF-8 become replacement characters in texts.
     """
     size = batch.num_rows
     made = {
@@ -300,7 +326,7 @@ def _listed(told: Any) -> list[str]:
 
 
 def bounds_of(text: str) -> Bounds:
-    """Return the bounds that a filter of DuckDB's implies, in the text that its plan shows; what is not understood bounds nothing.
+    """Return the bounds that a filter of DuckDB's plan implies. An unknown filter bounds nothing.
 
     >>> bounds_of('(("0:offset" >= 10) AND ("0:offset" < 20))')
     Bounds(partitions=None, start=10, end=20, from_ms=None, to_ms=None)
