@@ -147,7 +147,10 @@ def _too_deep_reader(where: str) -> Read:
 
 
 def _again_reader(kind: AvroType, where: str) -> Read:
-    """Return a function that passes a record within itself. Its readers are made when they are needed."""
+    """Return a function that passes a record within itself.
+
+    Its readers are made when they are needed.
+    """
     made: list[Read] = []
 
     def read(data: bytes, at: int) -> tuple[Any, int]:

@@ -5,8 +5,8 @@ than declared, no array whose items take no bytes (a value of few bytes could cl
 them), and only types that columns of a table can hold. A field that is left out keeps its type,
 because its bytes have to be passed. An unknown logical type is read as its underlying type, as Avro
 specifies. Knows no file and no bytes.
-Invariant: a tree of types is finite. It ends in ``TOO_DEEP`` and ``AGAIN``. Each item of its arrays, and each entry of its maps, takes at
-least one byte.
+Invariant: a tree of types is finite. It ends in ``TOO_DEEP`` and ``AGAIN``. Each item of its
+arrays, and each entry of its maps, takes at least one byte.
 """
 
 import json
@@ -37,7 +37,9 @@ LOGICAL: Mapping[str, Sequence[str]] = {
 """The underlying types of each logical type."""
 MAX_DECIMAL_DIGITS, UUID_BYTES = 38, 16
 TOO_DEEP, AGAIN = "too deep", "again"
-"""The types of a record within itself: below the declared depth, and in a field that is left out."""
+"""The types of a record within itself: below the declared depth, and in a field that is left
+out.
+"""
 NO_NULL = -1
 NOTHING = object()
 """Marks a field without default."""

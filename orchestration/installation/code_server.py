@@ -1,13 +1,14 @@
-"""The project's code server: Dagster's own, with run processes that are forked from one that has imported everything already.
+"""The project's code server: Dagster's own, with forked run processes.
 
-``python -m orchestration code_server --socket PATH``, in the project's folder. Each process that
-reaches it can have code run: it listens on a Unix socket, which lies where its owner alone can come
+``python -m orchestration code_server --socket PATH`` runs in the project's folder. Every process
+that reaches it can have code run. So it listens on a Unix socket that its owner alone can reach
 (``code_socket``).
 
-Dagster's server spawns an interpreter per run, which imports Dagster, Spark, Delta and the project anew: seconds of work before each run.
-Here it forks them (``orchestration.installation.preload``).
-A run process is a child of the fork server, which is a child of this process, all in one session, so that they end together. The first such
-process warms Spark up (``transforms.rehearsal``).
+Dagster's server spawns an interpreter per run, which imports Dagster, Spark, Delta and the project
+anew. That takes seconds before each run. Here runs are forked from a process that has imported
+everything already (``orchestration.installation.preload``). A run process is a child of the fork
+server, which is a child of this process. All are in one session, so that they end together. The
+first such process warms Spark up (``transforms.rehearsal``).
 """
 
 import argparse
@@ -46,8 +47,8 @@ MAX_WORKERS = 16
 def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None) -> None:
     """Serve the project of the current directory on a Unix socket until SIGTERM or SIGINT.
 
-    ``is_watching`` loads the project anew when a file of it changes. ``complaint`` is the file that says what is wrong with the project; it
-    is empty while nothing is.
+    ``is_watching`` loads the project anew when a file of it changes. ``complaint`` is the file with
+    the project's mistakes. It is empty while there are none.
     """
     setup_interrupt_handlers()
     write_plainly()
@@ -94,10 +95,11 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
 
 
 def wait_without_looking(server: Any, ended: threading.Event) -> None:
-    """Have the wait for the server's end begin when ``ended`` is set, which stops it: gRPC looks ten times a second whether it is there.
+    """Make the server wait for its end without polling.
 
-    From then on the project is no longer loaded as it was: a tick that waits for records ends with its wait, because the server's end waits
-    for it.
+    gRPC looks ten times a second whether the end has come. Here its wait begins only when ``ended``
+    is set, which stops the server. From then on the project counts as not loaded. A tick that waits
+    for records ends with its wait then, because the server's end waits for it.
     """
     wait_for_termination = server.wait_for_termination
 
@@ -114,12 +116,15 @@ def wait_without_looking(server: Any, ended: threading.Event) -> None:
 
 
 def start_rehearsal(forking: BaseContext) -> None:
-    """Warm Spark up in a process of its own, which starts when the fork server has imported everything."""
+    """Warm Spark up in a process of its own.
+
+    It starts when the fork server has imported everything.
+    """
     forking.Process(target=rehearse_once, daemon=True).start()  # type: ignore[attr-defined]  # of every context, says typeshed of none
 
 
 def rehearse_once() -> None:
-    """What the process does; imported there, where it is at hand already."""
+    """Rehearse in the forked process, which has the import at hand already."""
     from orchestration.transforms.rehearsal import rehearse  # noqa: PLC0415 - seconds of import that this process does without
 
     rehearse()

@@ -1,7 +1,7 @@
-"""Where the Unix socket of an installation's code server lies: in a directory that its owner alone can enter.
+"""Places the Unix socket of a code server in a directory that its owner alone can enter.
 
-A code server has no login, and what reaches it can have code run. A port of the loopback address is there for every account of a machine,
-a file in such a directory for one.
+A code server has no login, and every client of it can have code run. A port of the loopback address
+is open to every account of a machine, but a file in such a directory only to one.
 """
 
 import os
@@ -19,11 +19,12 @@ MAX_PATH_BYTES = 100
 
 
 def code_socket(data_directory: Path) -> Path:
-    """Return the path of the socket, and make its directory: in the data directory, or, where that would be too long, in the one for
-    temporary files.
+    """Return the path of the socket, and make its directory.
 
-    Raises:
-        ConfigError: what lies at the path of that directory may be another account's, or that path is too long, too.
+    The socket lies in the data directory. Where that path would be too long, it lies in the
+    directory for temporary files.
+
+    :raises ConfigError: the directory may be another account's, or that path is too long, too.
     """
     near = data_directory.resolve() / "dagster" / "code" / "server.sock"
     if len(os.fsencode(near)) <= MAX_PATH_BYTES:

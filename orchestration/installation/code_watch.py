@@ -1,12 +1,14 @@
-"""How daemon and webserver notice that the code server has loaded the project anew: by the time of its socket's file.
+"""Lets daemon and webserver notice a new load of the project by the time of the socket's file.
 
-Dagster's processes ask a code server each second which load of the project it serves. One such question takes two milliseconds of each
-side, for a new connection: of daemon, webserver and code server that was the largest part of an installation that has nothing to do. Here
-they look each second at the file of the socket, which a code server makes when it starts, and touches when it has loaded the project anew
-(``tell_loaded``). They ask when the file has changed, and every ``ASK_S`` in any case, so that a code server that is gone is noticed.
+Dagster's processes ask a code server each second which load of the project it serves. Each question
+needs a new connection and takes two milliseconds of each side. That was the largest part of the
+work of an idle installation. Here they look each second at the socket's file. A code server makes
+it at its start, and touches it when it has loaded the project anew (``tell_loaded``). They ask when
+the file has changed, and every ``ASK_S`` in any case, so that a dead code server is noticed.
 
-Code servers that are reached by a port are asked each second, as ever. Invariant: the file's time is read before the question, and is
-changed after the answer, so that no load is missed.
+Code servers that are reached by a port are asked each second, as ever.
+Invariant: the file's time is read before the question, and is changed after the answer, so that no
+load is missed.
 """
 
 import os
@@ -24,13 +26,18 @@ Stamp = tuple[int, int] | None
 
 
 def tell_loaded(socket_path: Path) -> None:
-    """Tell daemon and webserver that the project was loaded anew; another load has to be served already."""
+    """Tell daemon and webserver that the project was loaded anew.
+
+    The new load has to be served already.
+    """
     with suppress(FileNotFoundError):
         os.utime(socket_path)
 
 
 def stamp_of(socket_path: str) -> Stamp:
-    """Return what changes with each load of the project; None where no code server listens."""
+    """Return a stamp that changes with each load of the project, or None if no code server
+    listens.
+    """
     try:
         found = Path(socket_path).stat()
     except OSError:
@@ -39,7 +46,7 @@ def stamp_of(socket_path: str) -> Stamp:
 
 
 class Asked:
-    """What one client of a code server was told last."""
+    """The last answer of a code server to one client."""
 
     def __init__(self) -> None:
         self.server_id = ""
@@ -47,7 +54,10 @@ class Asked:
         self.at_s = 0.0
 
     def server_id_of(self, socket_path: str, ask: Callable[[], str], now_s: Callable[[], float]) -> str:
-        """Return the id of the load that is served; ``ask`` asks the code server where the last answer may hold no longer."""
+        """Return the id of the load that is served.
+
+        ``ask`` asks the code server where the last answer may be outdated.
+        """
         stamp = stamp_of(socket_path)
         if stamp is None or stamp != self.stamp or now_s() - self.at_s >= ASK_S:
             self.stamp = None  # nothing is known while a question fails
@@ -56,7 +66,10 @@ class Asked:
 
 
 def ask_seldom(now_s: Callable[[], float] = time.monotonic) -> None:
-    """Have clients of this process that reach a code server by a socket ask it for its id only where that may have changed."""
+    """Have clients of this process ask a code server for its id only where that may have changed.
+
+    This is for clients that reach the code server by a socket.
+    """
     ask_server = DagsterGrpcClient.get_server_id
 
     def get_server_id(client: DagsterGrpcClient, *arguments: Any, **named: Any) -> str:

@@ -1,8 +1,9 @@
-"""What a run's process prints, in the files that Dagster's UI shows; nothing else is started for it.
+"""Writes the output of a run's process into the files that Dagster's UI shows.
 
-Dagster's own manager of local logs mirrors what is printed into the code server's log, too: by a ``tail -F`` and a Python process that
-watches it, for standard output and standard error each. Four processes per run cost more than a short run, and they outlive one that is
-killed. Here the run's process writes into the files and that is all. The files lie where Dagster's own manager puts them.
+Dagster's own manager of local logs also mirrors the output into the code server's log. It starts a
+``tail -F`` and a Python process that watches it, for standard output and for standard error. Four
+processes per run cost more than a short run, and they outlive a killed one. Here the run's process
+only writes into the files. They lie where Dagster's own manager puts them.
 """
 
 import sys
@@ -20,7 +21,7 @@ STORAGE_DIRECTORY = "storage"
 
 
 class FileComputeLogs(LocalComputeLogManager):
-    """Dagster's local log manager without the mirror; ``base_dir`` is the instance's directory."""
+    """Dagster's local log manager without the mirror. ``base_dir`` is the instance's directory."""
 
     @classmethod
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> "FileComputeLogs":
@@ -30,7 +31,7 @@ class FileComputeLogs(LocalComputeLogManager):
 
     @contextmanager
     def capture_logs(self, log_key: Sequence[str]) -> Iterator[CapturedLogContext]:
-        """Write what the process prints into the files of ``log_key``."""
+        """Write the output of the process into the files of ``log_key``."""
         files = self.get_log_metadata(log_key)
         assert files.stdout_location is not None
         assert files.stderr_location is not None

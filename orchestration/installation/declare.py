@@ -1,8 +1,10 @@
-"""Writes the topics that a project declares where its brokers look, before they start: ``python -m orchestration declare``.
+"""Writes a project's declared topics for its brokers: ``python -m orchestration declare``.
 
-A broker creates a topic for the first client that asks for it. With this file a declared one gets its declared partitions, replicas and
-configs then, however early the client is. The project is loaded only where its files are newer than what was written of it, and by one
-process at a time. A project that cannot be loaded, or hangs, keeps no broker from starting: what was known of it before stays.
+It runs before the brokers start. A broker creates a topic for the first client that asks for it.
+With this file a declared topic gets its declared partitions, replicas and configs then, however
+early the client is. The project is loaded only where its files are newer than the written file, and
+by one process at a time. A project that cannot be loaded, or hangs, keeps no broker from starting.
+Its earlier topics stay in the file.
 """
 
 import argparse
@@ -41,7 +43,7 @@ def main() -> None:
 
 
 def declare(project: Path, file: Path) -> None:
-    """Load the project and write its topics; one that cannot be loaded is told."""
+    """Load the project and write its topics. A project that cannot be loaded is reported."""
     os.chdir(project)
     sys.path.insert(0, str(project))
     try:
@@ -52,7 +54,10 @@ def declare(project: Path, file: Path) -> None:
 
 
 def write_declared(file: Path, project: Path, specs: Iterable["TopicSpec"]) -> None:
-    """Write which topics ``project`` declares, as ``auto.create.topics.declarations`` of a broker reads it."""
+    """Write the topics that ``project`` declares.
+
+    The format is that of a broker's ``auto.create.topics.declarations``.
+    """
     topics = {
         spec.name: {"partitions": spec.partitions, "replication_factor": spec.replication_factor, "configs": dict(spec.configs)}
         for spec in specs
@@ -61,7 +66,7 @@ def write_declared(file: Path, project: Path, specs: Iterable["TopicSpec"]) -> N
 
 
 def is_up_to_date(file: Path, project: Path) -> bool:
-    """Whether ``file`` is of this project, and newer than all that its definitions are made of."""
+    """Return whether ``file`` is of this project, and newer than all files of its definitions."""
     try:
         written_ns = file.stat().st_mtime_ns
         return json.loads(file.read_bytes())["project"] == str(project) and all(

@@ -1,19 +1,16 @@
-"""Dagster's SQLite storage with connections that stay open: a commit of an event then waits for no disk.
+"""Dagster's SQLite storage with connections that stay open, so a commit of an event waits for no
+disk.
 
-Dagster opens and closes a connection for every event. SQLite writes its log back and waits for the disk when the last connection is closed:
-five times for an event, ninety times for a run's new file. Here each process keeps its connections, and the databases, in WAL mode
-already, are synchronous NORMAL: a loss of power may take the last events along, never a database. What was committed to a table is in the
-table; the next run tells a materialization that was lost so.
+Dagster opens and closes a connection for every event. SQLite writes its log back and waits for the
+disk when the last connection is closed. That is five times for an event, and ninety times for a
+run's new file. Here each process keeps its connections. The databases, in WAL mode already, are
+synchronous NORMAL. A loss of power may take the last events along, never a database. Rows that were
+committed to a table stay there, and the next run tells a materialization that was lost so.
 
-An installation's ``dagster.yaml`` names ``KeptStorage`` as its storage (``installation.instance`` writes that file), with the folder that
-the variable DAGSTER_HOME names, so that a data directory may be moved.
-
-A process that opens the instance again and again, as the code server does for each tick of a sensor, has all its storages share one set of
-connections (``shared_connections``): most of what a tick of nothing cost was to open files, and to compile each statement anew.
-
-This module decides how long a connection lives. Tables, queries and files are Dagster's own, so that its other commands read them as ever.
-Invariants: at most ``MAX_KEPT`` files are kept open by each set; importing this module opens nothing, so that forked processes share
-nothing.
+Decides how long a connection lives. Tables, queries and files are Dagster's own, so its other
+commands read them as ever.
+Invariants: each set keeps at most ``MAX_KEPT`` files open. Importing this module opens nothing, so
+forked processes share nothing.
 """
 
 import os
@@ -39,9 +36,10 @@ PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL")
 
 
 class KeptEngines:
-    """Engines by address, for all threads; the one that was not used for the longest time is closed when there are too many.
+    """Keeps engines by address, for all threads.
 
-    Remembers what was seen to be in a database, too: Dagster looks for its tables and indexes before most of its questions.
+    The least recently used one is closed when there are too many. It also remembers the tables and
+    indexes of a database, because Dagster looks for them before most of its queries.
     """
 
     def __init__(self) -> None:
@@ -59,28 +57,31 @@ class KeptEngines:
             return found
 
     def has(self, address: str, what: str, look: Callable[[], bool]) -> bool:
-        """Return whether ``what`` is in the database of an address. ``look`` is called until it has seen it: what is there stays."""
+        """Return whether ``what`` is in the database of an address.
+
+        ``look`` is called until it has seen it, because existing tables stay.
+        """
         if (address, what) not in self._seen and look():
             self._seen.add((address, what))
         return (address, what) in self._seen
 
     def close(self) -> None:
-        """Close all; the next call of ``of`` opens a new one."""
+        """Close all. The next call of ``of`` opens a new one."""
         with self._lock:
             self._seen.clear()
             while self._engines:
                 self._engines.popitem()[1].dispose()
 
     def release(self) -> None:
-        """A storage that used them has ended: close all."""
+        """Close all engines, because the storage that used them has ended."""
         self.close()
 
 
 class SharedEngines(KeptEngines):
-    """Engines of all storages of a process; the end of one of them closes nothing."""
+    """Engines of all storages of a process. The end of one of them closes nothing."""
 
     def release(self) -> None:
-        """A storage has ended; others use the same engines."""
+        """Keep all engines, because other storages use them after the end of one."""
 
 
 _shared: list[SharedEngines] = []
@@ -89,7 +90,11 @@ _shared: list[SharedEngines] = []
 
 @contextmanager
 def shared_connections() -> Iterator[None]:
-    """Have all storages that are opened meanwhile use the same connections, which are closed at the end."""
+    """Have all storages that are opened meanwhile share connections, which are closed at the end.
+
+    The code server opens the instance for each tick of a sensor. Without this an idle tick mostly
+    opens files and compiles each statement anew.
+    """
     engines = SharedEngines()
     _shared.append(engines)
     try:
@@ -117,7 +122,10 @@ def open_engine(address: str) -> Engine:
 
 
 def is_stamped(engine: Engine) -> bool:
-    """Return whether a database has its tables: the last step of creating them writes their version."""
+    """Return whether a database has its tables.
+
+    The last step of creating them writes their version.
+    """
     with engine.connect() as connection:
         try:
             return connection.execute(text("SELECT version_num FROM alembic_version")).first() is not None
@@ -137,14 +145,17 @@ def is_file_stamped(folder: str, file: str) -> bool:
 
 
 class KeptEventLogStorage(SqliteEventLogStorage):
-    """Dagster's event log in SQLite: a file for the assets, and one for each run."""
+    """Dagster's event log in SQLite, with a file for the assets and one for each run."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._kept = engines_to_use()
         super().__init__(*args, **kwargs)
 
     def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:  # noqa: FBT001 - Dagster's signature
-        """Create the tables where there are none; by Dagster's own way to see that they are there a process needs 30 ms for each file."""
+        """Create the tables where there are none.
+
+        Dagster's own test for them takes a process 30 ms for each file.
+        """
         if not is_stamped(engine):
             super()._initdb(engine, for_index_shard)
 
@@ -161,7 +172,10 @@ class KeptEventLogStorage(SqliteEventLogStorage):
                 os.utime(self.path_for_shard(shard))  # the UI watches a run's file, and a commit changes only the log beside it
 
     def _have_tables(self, shard: str, engine: Engine) -> None:
-        """Create the tables where there are none. That a run's file has them is not remembered: maintenance removes such files."""
+        """Create the tables where there are none.
+
+        The tables of a run's file are not remembered, because maintenance removes such files.
+        """
         if shard != INDEX_SHARD_NAME:
             self._initdb(engine)
         elif not self._kept.has(self.conn_string_for_shard(shard), TABLES, lambda: is_stamped(engine)):
@@ -185,7 +199,7 @@ def kept(storage: Any, file: str) -> Any:
     """Return ``storage``, one of Dagster's over a single file, with connections that stay open."""
 
     class Kept(storage):  # type: ignore[misc]  # a class that is handed in
-        """Creates tables where there are none, by Dagster's own way, and keeps what it opens."""
+        """Creates tables where there are none, by Dagster's own way, and keeps its connections."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._kept = engines_to_use()
@@ -219,10 +233,11 @@ KeptRunStorage = kept(SqliteRunStorage, "runs")
 
 
 class KeptScheduleStorage(kept(SqliteScheduleStorage, "schedules")):  # type: ignore[misc]  # a class that is made above
-    """Dagster's ticks and states of sensors in SQLite; what a database has been seen to have is not looked for again.
+    """Dagster's ticks and states of sensors in SQLite.
 
-    Dagster lists the tables before most of its questions, several times for a tick: that is a sixth of what an idle daemon costs. A table
-    or an index that is there stays.
+    Tables and indexes that were seen are not looked for again, because they stay. Dagster lists the
+    tables before most of its queries, several times for a tick. That is a sixth of an idle daemon's
+    work.
     """
 
     def _has_instigators_table(self, conn: Connection) -> bool:
@@ -234,7 +249,12 @@ class KeptScheduleStorage(kept(SqliteScheduleStorage, "schedules")):  # type: ig
 
 
 class KeptStorage(DagsterSqliteStorage):
-    """Dagster's default storage, file by file, with connections that stay open. ``base_dir`` is the instance's folder."""
+    """Dagster's default storage, file by file, with connections that stay open.
+
+    ``base_dir`` is the instance's folder. An installation's ``dagster.yaml`` names this class as
+    its storage (``installation.instance`` writes that file). It names the folder by the variable
+    DAGSTER_HOME, so that a data directory may be moved.
+    """
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
         self.base_dir = base_dir

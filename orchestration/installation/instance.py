@@ -1,9 +1,9 @@
-"""The Dagster instance of an installation: its configuration, and what must be settled before and after its processes run.
+"""Prepares and ends the Dagster instance of an installation, and writes its configuration.
 
 ``python -m orchestration instance prepare`` creates the instance before webserver and daemon race
-for it, and fails every run whose process is gone. Such a run would stay STARTED for ever, and guards
-against two runs of one table would wait for it. ``... cancel-runs`` cancels what runs and waits until
-it has ended. Both need DAGSTER_HOME. Knows nothing of topics and tables.
+for it, and fails every run whose process is gone. Such a run would stay STARTED for ever, and
+guards against two runs of one table would wait for it. ``... cancel-runs`` cancels the running runs
+and waits for their end. Both need DAGSTER_HOME. Knows nothing of topics and tables.
 """
 
 import argparse
@@ -37,7 +37,7 @@ EARLIER_CONFIGURATIONS = frozenset(
         "35ba1331f93de161115862cf54f75e93e27a6e9b405298a240ec2a576baa019d",
     }
 )
-"""SHA-256 of each dagster.yaml that an earlier release wrote: a file that is unchanged since is replaced."""
+"""SHA-256 of each dagster.yaml that an earlier release wrote. An unchanged file is replaced."""
 DEAD_RUN = "The process of this run is gone; what it had committed stays, and the next run carries on from there."
 POLL_S = 0.2
 
@@ -124,11 +124,13 @@ POSTGRES_PACKAGES = ("dagster_postgres", "psycopg")
 
 
 def write_configuration(home: Path, *, is_postgres: bool = False) -> None:
-    """Write dagster.yaml where there is none, or one of ours, and the note that keeps the UI from asking for an e-mail address first.
+    """Write dagster.yaml where there is none, or one that Tidelog wrote.
 
-    The directory is closed to other accounts: what runs tell lies there, and an account that could read its databases could lock them.
+    Also write the note that keeps the UI from asking for an e-mail address first. The directory is
+    closed to other accounts. It holds the events of runs, and an account that could read its
+    databases could lock them.
 
-    :raises ConfigError: PostgreSQL is asked for, and the file is somebody's own that does not read its setting.
+    :raises ConfigError: PostgreSQL is asked for, and a user's own file does not read its setting.
     """
     wanted = POSTGRES_YAML if is_postgres else DAGSTER_YAML
     private_directory(home)
@@ -144,7 +146,7 @@ def write_configuration(home: Path, *, is_postgres: bool = False) -> None:
 
 
 def is_ours(text: str) -> bool:
-    """Whether this is a dagster.yaml as this release, or an earlier one, writes it."""
+    """Return whether the text is a dagster.yaml of this release, or of an earlier one."""
     return text in {DAGSTER_YAML, POSTGRES_YAML} or sha256(text.encode()).hexdigest() in EARLIER_CONFIGURATIONS
 
 
@@ -166,9 +168,12 @@ def open_instance(home: Path) -> Iterator[DagsterInstance]:
 
 
 def write_workspace(data_directory: Path, project_directory: Path, code_socket: Path, *, is_postgres: bool = False) -> Path:
-    """Write the workspace file of an installation and return its path: the project's code server, and the user's other code locations.
+    """Write the workspace file of an installation and return its path.
 
-    :raises ConfigError: there is no project, its workspace.yaml cannot be used, or PostgreSQL cannot be had.
+    It names the project's code server, and the user's other code locations.
+
+    :raises ConfigError: there is no project, its workspace.yaml cannot be used, or PostgreSQL
+        cannot be had.
     """
     validate_postgres(is_postgres)
     try:
@@ -185,7 +190,10 @@ def write_workspace(data_directory: Path, project_directory: Path, code_socket: 
 
 
 def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
-    """Fail every unfinished run: called while no code server runs, so that none of them has a process any more."""
+    """Fail every unfinished run.
+
+    It is called while no code server runs, so none of them has a process any more.
+    """
     dead = list(instance.get_runs(filters=RunsFilter(statuses=list(UNFINISHED))))
     for run in dead:
         instance.report_run_failed(run, DEAD_RUN)
@@ -194,7 +202,7 @@ def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
 
 
 def cancel_runs(instance: DagsterInstance, deadline_s: float = CANCEL_DEADLINE_S) -> list[DagsterRun]:
-    """Cancel what runs, wait until it has ended, and return what had not by the deadline."""
+    """Cancel running runs, wait for their end, and return those that go on at the deadline."""
     for run in instance.get_runs(filters=RunsFilter(statuses=list(UNFINISHED))):
         instance.run_launcher.terminate(run.run_id)
     deadline = time.monotonic() + deadline_s
@@ -206,7 +214,7 @@ def cancel_runs(instance: DagsterInstance, deadline_s: float = CANCEL_DEADLINE_S
 
 
 def require_storage(home: Path) -> None:
-    """End with a sentence where the instance keeps its history in a database that cannot be reached."""
+    """Exit with a sentence if the instance's PostgreSQL database cannot be reached."""
     try:
         url = load_settings().postgres_url
         if url is not None and POSTGRES_SETTING in (home / "dagster.yaml").read_text():
@@ -216,7 +224,7 @@ def require_storage(home: Path) -> None:
 
 
 def main() -> None:
-    """Run one of the two commands; end with a sentence where no instance is named."""
+    """Run one of the two commands. Exit with a sentence where no instance is named."""
     parser = argparse.ArgumentParser(prog="python -m orchestration instance", description=__doc__)
     parser.add_argument("command", choices=["prepare", "cancel-runs"])
     command = parser.parse_args().command

@@ -1,7 +1,8 @@
-"""What Dagster's own processes write into their logs: plain lines, and of an error what it says and not the stack it came by.
+"""Makes Dagster's processes log plain lines, and of an error its message without the stack.
 
-Dagster colours what it writes, also into a file, and writes of each error the whole stack, often twice. Its UI keeps the stack with the
-tick or the run that failed; the log is for reading. Decides what a line leaves out; knows no process.
+Dagster colours its lines, also in a file, and writes the whole stack of each error, often twice.
+Its UI keeps the stack with the tick or the run that failed, and the log is for reading. Decides
+which parts a line leaves out. Knows no process.
 """
 
 import logging
@@ -28,11 +29,11 @@ class PlainFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt)
 
     def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802 - logging's name
-        """Return what the error and its causes say."""
+        """Return the messages of the error and its causes."""
         return without_stacks(super().formatException(ei))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; an error that is told twice in it is told once."""
+        """Return the line. An error that stands in it twice is written once."""
         lines = without_stacks(super().format(record)).splitlines()
         return "\n".join(dict.fromkeys(line.rstrip() for line in lines if line.strip()))
 

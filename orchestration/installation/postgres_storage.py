@@ -1,7 +1,7 @@
-"""Dagster's storage in PostgreSQL, as the setting TIDELOG_POSTGRES_URL asks for it.
+"""Dagster's storage in PostgreSQL, for the setting TIDELOG_POSTGRES_URL.
 
-Decides the driver: ``dagster-postgres`` sends what only psycopg2 takes, and a URL without a driver means another one to newer releases of
-SQLAlchemy. Everything else is Dagster's own.
+Decides the driver. ``dagster-postgres`` sends options that only psycopg2 takes, and newer releases
+of SQLAlchemy take another one for a URL without a driver. Everything else is Dagster's own.
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
-"""Whether the database that TIDELOG_POSTGRES_URL names can be reached, and why not, in a sentence without its password.
+"""Checks whether the database of TIDELOG_POSTGRES_URL can be reached.
 
-Dagster tries for a while and then says that it tried too often. Here the database is asked once, by the driver that tells what it said.
+If not, one sentence without the password tells the reason. Dagster would try for a while and then
+tell that it tried too often. Here the driver asks the database once and reports its answer.
 """
 
 import re
@@ -16,7 +17,8 @@ ENCODED = "characters such as '/', ':', '@' and ' ' in its user or password have
 def check_postgres(url: str) -> None:
     """Connect once and leave again.
 
-    :raises SettingsError: the database cannot be reached or does not let us in; the text says why.
+    :raises SettingsError: the database cannot be reached or refuses the login. The text tells the
+        reason.
     """
     import psycopg  # noqa: PLC0415 - where PostgreSQL is used at all
 
@@ -33,7 +35,10 @@ def check_postgres(url: str) -> None:
 
 
 def is_clear(url: str) -> bool:
-    """Whether it is clear where the password ends: what stands behind an ``@`` or a ``/`` of a password would be told as host or port."""
+    """Return whether the end of the password is clear.
+
+    Text behind an ``@`` or a ``/`` of a password would otherwise be shown as host or port.
+    """
     found = AUTHORITY.match(url)
     if found is None:
         return False
@@ -43,7 +48,7 @@ def is_clear(url: str) -> bool:
 
 
 def without_password(text: str, url: str) -> str:
-    """Return a text in which the password of ``url`` does not stand, as it is or as it is written."""
+    """Return ``text`` without the password of ``url``, both decoded and percent-encoded."""
     password = urlsplit(url).password
     for secret in {password, unquote(password)} if password else ():
         text = text.replace(secret, "***")

@@ -1,8 +1,9 @@
-"""What every run needs, imported once: run processes are forked from the process that imported this module, and start in a tenth of a
-second.
+"""Imports all that every run needs, once, in the process from which runs are forked.
 
-Decides only what is worth importing early; importing this module does it. A project that cannot be imported is the code server's to
-report, so it is passed over here. Invariant: nothing imported here starts a thread of its own, opens a connection or a JVM: a fork takes
+So runs start in a tenth of a second. Decides only which modules are worth importing early.
+Importing this module does it. A project that cannot be imported is passed over here, because the
+code server reports it.
+Invariant: imported modules start no thread, open no connection and no JVM, because a fork takes
 none of these along.
 """
 

@@ -1,11 +1,11 @@
-"""The code server's servicer: Dagster's own, which can load the project anew, and whose runs are forked.
+"""The code server's servicer: Dagster's own, with reloads of the project and forked runs.
 
-"Reload definitions" in the UI forgets what was imported from the project, imports it again in this process, and tells Dagster's other
-processes by a new server id. Runs are forked from a process that imported the project once, at its start; a run that is asked for after a
-reload forgets that copy first. A project that cannot be loaded is Dagster's load error until the next reload; runs that go on are not
-touched.
-
-Invariants: runs never see a mixture of old and new modules; a reload keeps no lock while the project is imported that a run needs.
+"Reload definitions" in the UI forgets the project's modules and imports them again in this process.
+A new server id tells Dagster's other processes. Runs are forked from a process that imported the
+project once, at its start. A run after a reload forgets that copy first. A project that cannot be
+loaded is Dagster's load error until the next reload. Runs that go on are not touched.
+Invariants: runs never see a mixture of old and new modules. A reload holds no lock that a run needs
+while it imports the project.
 """
 
 import gc
@@ -29,7 +29,10 @@ WATCH_INTERVAL_S = 1.0
 
 
 class ForkedRuns:
-    """What the server takes for multiprocessing's context: its processes import the project anew where it was reloaded since the fork."""
+    """Takes the place of multiprocessing's context in the server.
+
+    Its processes import the project anew where it was reloaded since the fork.
+    """
 
     def __init__(self, forking: BaseContext) -> None:
         self._forking = forking
@@ -39,13 +42,16 @@ class ForkedRuns:
         return getattr(self._forking, name)
 
     def Process(self, *, target: Callable[..., object], args: Sequence[object]) -> BaseProcess:  # noqa: N802 - multiprocessing's name
-        """Return a process that runs ``target`` with the project as it is now."""
+        """Return a process that runs ``target`` with the current project."""
         process: BaseProcess = self._forking.Process(target=run_with_project, args=(self.reload_count, target, args))  # type: ignore[attr-defined]
         return process
 
 
 def run_with_project(reload_count: int, target: Callable[..., object], args: Sequence[object]) -> None:
-    """Run ``target`` in a forked process; what the fork brought along of the project is forgotten where it was reloaded since."""
+    """Run ``target`` in a forked process, with the current project.
+
+    The fork's copy of the project is forgotten where the project was reloaded since.
+    """
     if reload_count:
         forget_project(Path.cwd())
     target(*args)
@@ -62,14 +68,16 @@ class ProjectServer(DagsterApiServer):
         self._mp_ctx = self._runs  # type: ignore[assignment]  # Dagster's server has no option for it
 
     def ReloadCode(self, _request: object, _context: object) -> ReloadCodeReply:  # noqa: N802 - gRPC's name
-        """Load the project anew: what "Reload definitions" asks for."""
+        """Load the project anew, for "Reload definitions"."""
         self.reload_project()
         return ReloadCodeReply()
 
     def reload_project(self) -> None:
-        """Load the project anew; one that cannot be loaded is the location's error until it can.
+        """Load the project anew.
 
-        ``on_reloaded`` is told why it cannot, None where it can.
+        A project that cannot be loaded is the location's error until it can.
+
+        ``on_reloaded`` is told the reason, or None after a success.
         """
         fault = None
         gc.unfreeze()  # what was imported of the project before is garbage from now on

@@ -1,8 +1,10 @@
-"""A project while it is served: its topics are created, and what is wrong with it is told at the terminal and in ``tidelog status``.
+"""Looks after a served project: creates its topics, and reports its troubles.
 
-Told are mistakes that were set aside while it loaded, topics that are not as they are declared, and assets whose last run failed. Decides
-how often each is looked at. Topics are created, and brought up to their declarations, when the project is loaded; what differs later was
-somebody's doing and is told, not undone. Looking stops nothing that is served: what cannot be looked at is told in the log.
+They appear at the terminal and in ``tidelog status``. They are mistakes that were set aside while
+the project loaded, topics that differ from their declarations, and assets whose last run failed.
+Decides how often each is looked at. Topics are created, and brought up to their declarations, when
+the project is loaded. A later difference was made by a person, so it is reported and not undone.
+Looking stops no part of the service, and a look that fails is logged.
 """
 
 import logging
@@ -29,11 +31,14 @@ RECONCILE_TIMEOUT_MS = 10_000
 LOOK_INTERVAL_S = 5.0
 LOOKS_PER_RECONCILE = 6
 PROJECT, TOPICS, ASSETS = "project", "topics", "assets"
-"""The parts of what is wrong."""
+"""The parts of the troubles."""
 
 
 class ServedProject:
-    """The project of a code server; ``home`` is the folder of its instance of Dagster, None where it has none."""
+    """The project of a code server.
+
+    ``home`` is the folder of its instance of Dagster, None where it has none.
+    """
 
     def __init__(self, logger: logging.Logger, troubles: Troubles, home: Path | None) -> None:
         self._logger = logger
@@ -43,14 +48,17 @@ class ServedProject:
         self._are_topics_settled = True
 
     def settle(self, fault: str | None) -> None:
-        """Tell why the project could not be loaded, or of one that was what is wrong with it all the same; create its topics."""
+        """Report why the project could not be loaded, or the mistakes of a loaded one.
+
+        The topics of a loaded project are created.
+        """
         if fault is not None:
             self._troubles.tell(PROJECT, [fault])
             return
         self.take(import_module(DEFINITIONS).defs.get_repository_def().assets_defs_by_key.values())
 
     def take(self, assets: Iterable[dg.AssetsDefinition]) -> None:
-        """Look after ``assets`` from now on: tell the mistakes among them, and create the topics."""
+        """Look after ``assets`` from now on: report their mistakes, and create the topics."""
         self._assets = tuple(assets)
         self._declare()
         found = mistakes(self._assets)
@@ -60,7 +68,10 @@ class ServedProject:
         self.reconcile_topics()
 
     def _declare(self) -> None:
-        """Tell the brokers of an installation what is declared, for topics that clients ask for first."""
+        """Write the declarations for the brokers of an installation.
+
+        They are for topics that clients ask for first.
+        """
         if self._home is None:
             return
         try:
@@ -69,7 +80,10 @@ class ServedProject:
             self._logger.warning("the declared topics could not be written for the brokers: %s", error)
 
     def look_at_topics(self) -> None:
-        """Tell in which ways topics are not as they are declared: somebody changed, deleted or created them meanwhile."""
+        """Report the differences of topics from their declarations.
+
+        They are changes, deletions or creations by a person meanwhile.
+        """
         try:
             with connect(load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS) as client:
                 found = differences(client, topic_specs(self._assets))
@@ -79,9 +93,10 @@ class ServedProject:
         self._tell_of_topics([one for each in found.values() for one in each])
 
     def reconcile_topics(self) -> None:
-        """Create the topics that are declared before a producer does: the broker would create them its own way.
+        """Create the declared topics before a producer does, because the broker would use its own
+        defaults.
 
-        A log service that is away stops no server; it is asked again with a later look.
+        A log service that is away stops no server. It is asked again with a later look.
         """
         try:
             with connect(load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS) as client:
@@ -117,7 +132,10 @@ class ServedProject:
                     self._logger.exception("what is wrong with the project cannot be looked at")
 
     def look(self, failing: FailingAssets | None, *, is_turn_of_topics: bool) -> None:
-        """Look once; topics only at their turn. Where something kept them from being as declared, that is tried again."""
+        """Look once, and at topics only at their turn.
+
+        If something kept topics from being as declared, creating them is tried again.
+        """
         if is_turn_of_topics:
             self.look_at_topics() if self._are_topics_settled else self.reconcile_topics()
         if failing is not None:

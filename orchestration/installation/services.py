@@ -1,10 +1,12 @@
-"""The platform's processes, for the supervisor: Spark server, code server, Dagster webserver and daemon.
+"""The platform's processes for the supervisor: Spark server and Dagster's servers and daemon.
 
-It decides how they are started and in which order, and what they are told through their environment; the supervisor does the rest. The
-entry point ``tidelog.services`` names ``components``.
+Decides their start, their order and their environment, and the supervisor does the rest. Dagster's
+servers are the code server and the webserver. The entry point ``tidelog.services`` names
+``components``.
 
-The code server is a component of its own, because runs are its children: when it dies, they die with it, and its next start settles what
-they left (``installation.instance``). The daemon comes after it and so stops before it: no run is launched while runs are cancelled.
+The code server is a component of its own, because runs are its children. When it dies, they die
+with it, and its next start settles their state (``installation.instance``). The daemon comes after
+it and so stops before it. So no run is launched while runs are cancelled.
 """
 
 import os
@@ -32,7 +34,7 @@ LOOPBACK = "127.0.0.1"
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 SPARK, CODE, WEB, DAEMON = "spark", "code", "dagster", "daemon"
 PACKAGE = "orchestration"
-"""What runs each process by its name."""
+"""The package that runs each process by its name."""
 MEMORY_VARIABLES: Mapping[str, str] = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 CODE_SERVER_PING = "/api.DagsterApi/Ping"
 COMPLAINT_FILE = "project_error.txt"
@@ -42,9 +44,10 @@ DAEMON_STOP_DEADLINE_S = 2.0
 
 
 def components(context: ServiceContext) -> list[Component]:
-    """Return the platform's components; writes the workspace file that they load.
+    """Return the platform's components. Writes the workspace file that they load.
 
-    :raises ConfigError: there is no project, no Java that Spark can run on, or a setting cannot be used.
+    :raises ConfigError: there is no project, no Java that Spark can run on, or a setting cannot be
+        used.
     """
     try:
         return _components(context)
@@ -98,7 +101,10 @@ def _components(context: ServiceContext) -> list[Component]:
 
 
 def code_server(context: ServiceContext, environment: Mapping[str, str], socket_path: Path) -> Component:
-    """Return the component that loads the project; what it declares is written before the brokers start."""
+    """Return the component that loads the project.
+
+    The project's declared topics are written before the brokers start.
+    """
     python = sys.executable
     watch = ["--watch"] if context.is_watching else []
     complaint = context.data_directory / COMPLAINT_FILE
@@ -133,24 +139,30 @@ def code_server(context: ServiceContext, environment: Mapping[str, str], socket_
 
 
 def ui_url(context: ServiceContext) -> str:
-    """Return where browsers open the Dagster UI."""
+    """Return the URL at which browsers open the Dagster UI."""
     return f"http://{host_port(context.host, context.ui_port)}"
 
 
 def asks_for_login(context: ServiceContext) -> bool:
-    """Say whether the UI asks for a login: in a secured installation, or by a setting of the user's own."""
+    """Return whether the UI asks for a login.
+
+    It does in a secured installation, or by a setting of the user's own.
+    """
     return context.login_config is not None or ui_login(process_environment()) is not None
 
 
 def ui_environment(context: ServiceContext) -> dict[str, str]:
-    """Return under which names the UI is opened, and how it has passwords checked."""
+    """Return the variables with the names of the UI and the way it checks passwords."""
     hosts = {UI_HOSTS: ",".join([context.host, *ui_hosts(process_environment())])}
     own = ui_login(process_environment()) or context.login_config
     return hosts if own is None else {**hosts, UI_LOGIN: str(own)}
 
 
 def granting(context: ServiceContext) -> tuple[tuple[str, ...], ...]:
-    """Return what gives the platform its rights in a secured installation; nothing in another."""
+    """Return the commands that give the platform its rights in a secured installation.
+
+    There are none in another installation.
+    """
     if context.operator_config is None:
         return ()
     return ((sys.executable, "-m", "log_service.supervisor.grants", context.bootstrap_servers, str(context.operator_config)),)
@@ -196,9 +208,11 @@ def external_spark(remote: str) -> Component:
 
 
 def spark_readiness(host: str, port: int, token: Path | None) -> GrpcReadiness:
-    """Return how a Spark Connect server is asked: to release a session that there is not, which any server does, and keeps nothing of it.
+    """Return the readiness check of a Spark Connect server.
 
-    ``token`` is the file of the token that it takes, where that is known; Spark's own variable holds it over the file.
+    It asks the server to release a session that does not exist. Any server does so, and keeps
+    nothing of it. ``token`` is the file of the token that it takes, where that is known. Spark's
+    own variable goes before the file.
     """
     return GrpcReadiness(
         host=host, port=port, method=SPARK_RELEASE_SESSION, message=release_of_no_session(), token_path=token, token_variable=TOKEN_VARIABLE
@@ -206,7 +220,9 @@ def spark_readiness(host: str, port: int, token: Path | None) -> GrpcReadiness:
 
 
 def platform_environment(context: ServiceContext) -> dict[str, str]:
-    """Return what every process of the platform is told: where the data, the brokers and Spark are."""
+    """Return the environment of every platform process, with the places of data, brokers and
+    Spark.
+    """
     given = [path] if (path := process_environment().get("PYTHONPATH")) else []
     return {
         **memory_environment(process_environment()),
@@ -221,15 +237,19 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
 
 
 def memory_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what keeps the memory of runs low, unless ``environ`` says otherwise: freed columns go back to one allocator of few arenas.
+    """Return the variables that keep the memory of runs low, unless ``environ`` sets them.
 
-    Arrow's own pool, and an arena of glibc for each thread, keep what they were given: a run had a third more in its peak.
+    Freed columns go back to one allocator of few arenas. Arrow's own pool, and an arena of glibc
+    for each thread, keep their memory, and a run had a third more in its peak.
     """
     return {name: environ.get(name, value) for name, value in MEMORY_VARIABLES.items()}
 
 
 def clients_environment(context: ServiceContext) -> dict[str, str]:
-    """Return how the platform's clients encrypt and log in, where the installation decides it."""
+    """Return the variables by which the platform's clients encrypt and log in.
+
+    There are none where the installation does not decide it.
+    """
     return {} if context.client_config is None else {"TIDELOG_CLIENT_CONFIG": str(context.client_config)}
 
 

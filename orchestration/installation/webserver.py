@@ -1,7 +1,7 @@
-"""Run Dagster's webserver: ``python -m orchestration webserver ...`` takes Dagster's arguments.
+"""Runs Dagster's webserver: ``python -m orchestration webserver ...`` takes Dagster's arguments.
 
-It asks the code server less (``code_watch``), refuses requests of other sites (``ui.guard``), and asks
-for a login where the settings say so (``ui.login``).
+It asks the code server less (``code_watch``), refuses requests of other sites (``ui.guard``), and
+asks for a login where the settings say so (``ui.login``).
 """
 
 from collections.abc import Collection
@@ -29,7 +29,10 @@ def main() -> None:
 
 
 def guard(allowed_hosts: Collection[str], users: ClusterUsers | None = None) -> None:
-    """Put ``ui_guard`` before the application that Dagster's command serves, and a login of ``users`` where they are given."""
+    """Put ``ui.guard`` before the application that Dagster's command serves.
+
+    With ``users`` a login stands before the application, too.
+    """
     create = vars(cli)[CREATE]
 
     def create_guarded(context: Any, *arguments: Any, **named: Any) -> GuardedUi:

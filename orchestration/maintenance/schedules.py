@@ -1,5 +1,6 @@
-"""Schedules of maintenance: when the assets of ``orchestration.maintenance`` run. A daemon that was off makes up for the last time it
-missed.
+"""Schedules of maintenance: when the assets of ``orchestration.maintenance`` run.
+
+A daemon that was off makes up for the last time it missed.
 """
 
 import dagster as dg

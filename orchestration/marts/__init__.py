@@ -1,4 +1,5 @@
 """Results for readers outside the lake.
 
-- ``mart``: SQL over tables becomes a DuckDB file. ``reference``: a table's rows are copied into a SQL database.
+- ``mart``: SQL over tables becomes a DuckDB file. ``reference``: a table's rows are copied into a
+  SQL database.
 """

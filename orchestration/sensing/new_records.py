@@ -20,7 +20,8 @@ class TableState:
     ``pending`` counts offsets that a run could read. ``is_announced`` is False if the table holds a
     commit without a materialization. ``is_misplaced``: the checkpoint lies outside the log, which a
     run has to report. ``is_upkeep_due``: a run has work to do without new records, such as offsets
-    that the cluster would forget, or files that are no longer kept. ``failures`` counts the newest runs that failed in a row.
+    that the cluster would forget, or files that are no longer kept. ``failures`` counts the newest
+    runs that failed in a row.
     """
 
     table: str

@@ -3,8 +3,8 @@
 The sensor's cursor remembers what was told. A topic's high watermark is told when it moved, and a
 table's lag when it changed, both at most once per interval. A lag that became zero is told at once.
 Dagster draws a line between samples, so a lag that stood still for longer is told once more before
-it grows. A falling lag needs no such sample, because the run that committed has told it. The cursor is
-never a checkpoint, and losing it costs a repeated event.
+it grows. A falling lag needs no such sample, because the run that committed has told it. The cursor
+is never a checkpoint, and losing it costs a repeated event.
 """
 
 import json

@@ -1,4 +1,5 @@
 """Dagster's daemon.
 
-- ``process``: the process itself. ``pace``: when its loops look again. ``heartbeat``: its sign of life.
+- ``process``: the process itself. ``pace``: the pauses of its loops. ``heartbeat``: its sign of
+  life.
 """

@@ -1,8 +1,10 @@
-"""The daemon's sign of life: a file in the instance's folder that a thread of the daemon's process touches every few seconds.
+"""The daemon's sign of life: a file in the instance's folder that a thread touches every few
+seconds.
 
-The supervisor looks at the file's age, because the daemon listens nowhere. A process that is stopped, or that cannot run Python any more,
-stops touching it. So does one of which a loop stands still: the sensors' loop that hangs would start no run, and everything else of the
-process would live. Decides nothing about what happens then. Imports nothing of Dagster, so that looking costs nothing.
+The supervisor looks at the file's age, because the daemon listens nowhere. A process that is
+stopped, or cannot run Python any more, stops touching it. So does a process with a hanging loop. A
+hanging sensors' loop would start no run, and the rest of the process would live. Decides nothing
+about the consequences. Imports nothing of Dagster, so that looking costs nothing.
 """
 
 import threading
@@ -13,21 +15,24 @@ from typing import Protocol
 
 HEARTBEAT_INTERVAL_S = 3.0
 STANDING_AFTER_S = 600.0
-"""How long a loop may be without a step. Dagster's loops make one every minute; one that evaluates very many assets takes minutes."""
+"""The longest time without a step of a loop.
+
+Dagster's loops make one every minute, but a loop that evaluates very many assets takes minutes.
+"""
 
 
 class Loop(Protocol):
-    """One of the daemon's loops: ``progress`` is another value after each step."""
+    """One of the daemon's loops. ``progress`` is another value after each step."""
 
     name: str
 
     def progress(self) -> Hashable:
-        """Return what changes with each step."""
+        """Return a value that changes with each step."""
         ...
 
 
 class Loops:
-    """The loops of a process; any thread may add one."""
+    """The loops of a process. Any thread may add one."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -38,7 +43,7 @@ class Loops:
         self._seen[loop] = loop.progress(), self._clock_s()
 
     def standing(self) -> list[str]:
-        """Return the names of the loops that stand still, by what was seen whenever this was asked."""
+        """Return the names of the loops that stand still, by the observations of all calls."""
         now_s = self._clock_s()
         for loop, (before, _) in list(self._seen.items()):
             if (progress := loop.progress()) != before:
@@ -52,9 +57,9 @@ def heartbeat_file(home: Path) -> Path:
 
 
 def start_heartbeat(home: Path, loops: Loops, tell: Callable[[str], None]) -> Callable[[], None]:
-    """Touch the file until the process ends, or until a loop stands still; ``tell`` is told which.
+    """Touch the file until the process ends, or until a loop stands still.
 
-    Returns what ends the heartbeat and waits for its end.
+    ``tell`` is told which loop. Return a function that ends the heartbeat and waits for its end.
     """
     is_over = threading.Event()
     thread = threading.Thread(target=_beat, args=(heartbeat_file(home), loops, tell, is_over), name="heartbeat", daemon=True)

@@ -1,20 +1,10 @@
-"""When the loops of Dagster's daemon look again: at once where there is something to see, seldom where nothing happens.
+"""Sets the pauses of the daemon's loops: short after an event, long while nothing happens.
 
-Each loop of the daemon pauses by waiting for the daemon's end, for so many seconds at most. Here each is handed something else to wait for
-(``paced``), so that the pause is as long as is of use:
-
-- The loop of sensors looks as soon as a tick has ended and its sensor may tick again. So a tick that waits for records is followed by the
-  next one at once; to look twice a second for that takes a quarter of what an idle daemon costs.
-- The loop of automation conditions asks at Dagster's pace for the newest event, for which sensors are turned on, and for how many dynamic
-  partitions there are. What conditions say depends on these, on the project and on the time of day, so that they are evaluated while one of
-  them changes and for ``SETTLES_S`` after that, after each load of the project, and at every full minute, which is when a cron schedule may
-  be due.
-- A sensor of runs makes no tick while nothing has happened since it saw all that there was, but for one each ``RESTS_S``.
-- Loops that do something every few seconds look every ``STEP_S`` whether their time has come, not twice a second. The one that starts
-  killed runs anew does so where an event came, and at every full minute.
-
-Knows of Dagster what it is handed. Invariants: no pause is longer than the loop's own where something may have happened; the daemon's end
-ends every pause at once.
+Each loop of Dagster's daemon pauses by waiting for the daemon's end, for a maximum number of
+seconds. Here ``paced`` gives each loop something else to wait for, so that the pause is as long as
+is of use. Knows only the parts of Dagster that it is handed.
+Invariants: no pause is longer than the loop's own where something may have happened. The daemon's
+end ends every pause at once.
 """
 
 import math
@@ -34,36 +24,55 @@ STEPPING = frozenset({"MONITORING", "FRESHNESS_DAEMON"})
 """Loops of Dagster's that pause in steps of half a second."""
 STEP_S = 5.0
 SETTLES_S = 60.0
-"""How long after an event conditions are evaluated as often as ever: what one says may depend on what it said before."""
+"""The time after an event in which conditions are evaluated as often as ever.
+
+It is needed because the result of a condition may depend on its earlier result.
+"""
 LONGEST_S = 60.0
-"""Of what waits for an event: cron schedules are due at full minutes."""
+"""The longest pause of a loop that waits for an event, because cron schedules are due at full
+minutes.
+"""
 INTERVALS_S = 35.0
-"""How long after a look others follow at the loop's own pace where a full minute came meanwhile: a sensor that had ticked at that look may
-have been passed over at that minute. Dagster's own sensor of conditions ticks every 30 s."""
+"""The time after a look in which the loop keeps its own pace, if a full minute came meanwhile.
+
+A sensor that had ticked at that look may have been passed over at that minute. Dagster's own sensor
+of conditions ticks every 30 s.
+"""
 RUN_STATUS = "RUN_STATUS"
-"""The type of sensors that are told of runs: what they see are events that came after their cursor."""
+"""The type of sensors that are told of runs. They see events that came after their cursor."""
 RESTS_S = 60.0
-"""How far apart the ticks of such a sensor are while nothing happens."""
+"""The interval of such a sensor's ticks while nothing happens."""
 EARLY_S = 0.05
-"""A sensor's interval counts from a moment after the one that is seen here: a look before its end would be for nothing."""
+"""The delay of a look after a sensor's interval.
+
+The interval counts from a moment after the one that is seen here, and a look before its end would
+be for nothing.
+"""
 WITHOUT_THREADS_S = 0.5
-"""The longest pause of a loop of sensors whose ticks run in it: no tick goes on that could end it."""
+"""The longest pause of a loop of sensors whose ticks run in it, because no tick can end that
+pause.
+"""
 
 
 class Pause(Protocol):
-    """What a loop waits for: the end of the daemon. Everything that Dagster's loops ask of a ``threading.Event``."""
+    """The object that a loop waits for, which is the daemon's end.
+
+    It has all methods that Dagster's loops use of a ``threading.Event``.
+    """
 
     def is_set(self) -> bool:
         """Return whether the daemon ends."""
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause for ``timeout`` seconds, or for as long as is of use, and return whether the daemon ends."""
+        """Pause for ``timeout`` seconds, or as long as is of use, and return whether the daemon
+        ends.
+        """
         ...
 
 
 class Bounded:
-    """A pause that is not shorter and not longer than so many seconds, whatever the loop asks for."""
+    """A pause with a lower and an upper limit, whatever the loop asks for."""
 
     def __init__(self, ended: Pause, *, shortest_s: float = 0.0, longest_s: float = math.inf) -> None:
         self._ended = ended
@@ -80,9 +89,10 @@ class Bounded:
 
 
 class Quiet:
-    """A pause that lasts until something has happened; ``seen`` returns another value after everything that may matter.
+    """A pause that lasts until something has happened.
 
-    ``seen`` is asked whenever a pause of the loop's own is over. A question that fails is one that may have another answer.
+    ``seen`` returns another value after every event that may matter. It is asked whenever a pause
+    of the loop's own is over. A question that fails counts as a change.
     """
 
     def __init__(self, ended: Pause, seen: Callable[[], Hashable], now_s: Callable[[], float] = time.time) -> None:
@@ -99,7 +109,8 @@ class Quiet:
     def wait(self, timeout: float | None = None) -> bool:
         """Pause, and return whether the daemon ends.
 
-        A full minute that has passed since the last pause ended, or a clock that was put back, makes it one of the loop's own.
+        A full minute that has passed since the last pause ended, or a clock that was put back,
+        makes it one of the loop's own.
         """
         pause_s = LONGEST_S if timeout is None else timeout
         began_s = self._now_s()
@@ -128,7 +139,11 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What a sensor of runs had before it, since when, and when its last tick was submitted, both in seconds."""
+    """The last view of a sensor of runs.
+
+    It holds the value that the sensor saw, since when, and the time of its last tick, both in
+    seconds.
+    """
 
     seen: Hashable
     since_s: float
@@ -136,11 +151,12 @@ class Sight:
 
 
 class Resting:
-    """Which sensors of runs have nothing to see; ``newest_event`` returns another value after every event.
+    """Decides which sensors of runs have nothing to see.
 
-    A tick that sees more than it can do moves the sensor's cursor, and is followed by the next one as ever. For ``SETTLES_S`` after an
-    event ticks go on, because a database may show an event later than one with a higher number. A question that fails is one that may have
-    another answer.
+    ``newest_event`` returns another value after every event. A tick with more events than it can
+    handle moves the sensor's cursor, and is followed by the next one as ever. For ``SETTLES_S``
+    after an event ticks go on, because a database may show an event later than one with a higher
+    number. A question that fails counts as a change.
     """
 
     def __init__(self, newest_event: Callable[[], Hashable], now_s: Callable[[], float] = time.monotonic) -> None:
@@ -149,7 +165,10 @@ class Resting:
         self._sights: dict[str, Sight] = {}
 
     def rests(self, _context: object, _logger: object, sensor: Any, state: Any, *_: object) -> bool:
-        """Return whether a tick would be for nothing; the arguments are those of the function that makes it."""
+        """Return whether a tick would be for nothing.
+
+        The arguments are those of the tick's function.
+        """
         if sensor.sensor_type.value != RUN_STATUS:
             return False
         now_s = self._now_s()
@@ -166,9 +185,10 @@ class Resting:
 
 
 class Turns:
-    """A pause that ends when a sensor's turn has come: ``submit`` starts its ticks, and notices their end.
+    """A pause that ends when a sensor's turn has come.
 
-    ``due`` is told a sensor's interval before each of its ticks. Of one for which ``rests`` returns True ``submit`` makes nothing.
+    ``submit`` starts the sensor's ticks, and notices their end. ``due`` is told a sensor's interval
+    before each of its ticks. ``submit`` starts no tick where ``rests`` returns True.
     """
 
     def __init__(
@@ -192,7 +212,7 @@ class Turns:
         self._interval_s = float(interval_s or 0)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
-        """Have a thread make a tick, and look again when it has ended and its sensor may tick again."""
+        """Have a thread make a tick. Look again when it has ended and its sensor may tick again."""
         if self._rests(*arguments):
             nothing: Future[Any] = Future()
             nothing.set_result(None)
@@ -213,7 +233,9 @@ class Turns:
         return self._ended.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause until a sensor's turn, ``timeout`` seconds at most, and return whether the daemon ends."""
+        """Pause until a sensor's turn, ``timeout`` seconds at most, and return whether the daemon
+        ends.
+        """
         until_s = math.inf if timeout is None else self._now_s() + timeout
         with self._changed:
             while not self._ended.is_set():
@@ -237,9 +259,24 @@ class Turns:
 
 
 def paced(daemon: Any, context: Any, ended: Pause) -> Pause:
-    """Return what a loop of Dagster's waits for instead of ``ended``, the daemon's end; its sensors' ticks are noticed from now on.
+    """Return the object that a loop of Dagster's waits for in place of ``ended``, the daemon's end.
 
-    ``daemon`` is the loop, and ``context`` is Dagster's process context: the instance and the project as it is loaded.
+    From then on the ticks of its sensors are noticed. ``daemon`` is the loop, and ``context`` is
+    Dagster's process context, with the instance and the loaded project.
+
+    - The loop of sensors looks as soon as a tick has ended and its sensor may tick again
+      (``Turns``). So a tick that waits for records is followed by the next one at once. Polling
+      twice a second for that would take a quarter of an idle daemon's work.
+    - The loop of automation conditions asks at Dagster's pace for the newest event, the sensors
+      that are turned on, and the number of dynamic partitions (``Quiet``). Conditions depend on
+      these, on the project and on the time of day. So they are evaluated while one of them changes
+      and for ``SETTLES_S`` after that, after each load of the project, and at every full minute,
+      when a cron schedule may be due.
+    - A sensor of runs makes no tick while nothing has happened since it saw everything, except for
+      one each ``RESTS_S`` (``Resting``).
+    - Loops that act every few seconds look every ``STEP_S`` whether their time has come, not twice
+      a second (``Bounded``). The loop that restarts killed runs does so after an event, and at
+      every full minute.
     """
     kind = daemon.daemon_type()
     if kind == SENSOR:
@@ -263,14 +300,20 @@ def newest_event(context: Any) -> Hashable:
 
 
 def newest(context: Any) -> Hashable:
-    """Return another value after everything that conditions depend on, but the time: an event, a load of the project, a person's hand."""
+    """Return another value after every change that conditions depend on, except the time.
+
+    Changes are events, loads of the project, and a person's changes of sensors and partitions.
+    """
     locations = context.create_request_context().get_code_location_entries()
     loads = tuple((name, entry.version_key) for name, entry in sorted(locations.items()))
     return newest_event(context), loads, turned_on(context), dynamic_partitions(context)
 
 
 def turned_on(context: Any) -> Hashable:
-    """Return which sensors and schedules of the instance are turned on, and which off: no event tells that a person did so."""
+    """Return the status of each sensor and schedule of the instance, on or off.
+
+    It is read because no event tells that a person changed it.
+    """
     columns = InstigatorsTable.c
     with context.instance.schedule_storage.connect() as connection:
         states = select(columns.selector_id, columns.status).order_by(columns.selector_id)
@@ -278,7 +321,10 @@ def turned_on(context: Any) -> Hashable:
 
 
 def dynamic_partitions(context: Any) -> Hashable:
-    """Return the number of the newest dynamic partition, and how many there are: no event tells of those that come from outside."""
+    """Return the number of the newest dynamic partition, and the count of all.
+
+    They are read because no event tells of partitions that come from outside.
+    """
     number = DynamicPartitionsTable.c.id
     with context.instance.event_log_storage.index_connection() as connection:
         return tuple(connection.execute(select(func.max(number), func.count(number))).one())

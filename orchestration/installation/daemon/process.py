@@ -1,14 +1,15 @@
-"""Run Dagster's daemon with loops that look when it is of use.
+"""Runs Dagster's daemon with loops that look when it is of use.
 
 ``python -m orchestration daemon run ...`` takes Dagster's arguments.
 
-A sensor's tick that waits for records is of use only while it runs. With ticks in threads Dagster looks every five seconds whether a
-sensor may tick again, and until then no tick waits: half of that would be the largest part of a record's way to its row. Here a tick is
-followed by the next one at once, and loops that have nothing to see look more seldom than Dagster's (``pace``).
-Dagster has no setting for either.
+A sensor's tick that waits for records is of use only while it runs. With ticks in threads, Dagster
+looks only every five seconds whether a sensor may tick again. Until then no tick waits, and half of
+that time would be the largest part of a record's way to its row. Here a tick is followed by the
+next one at once, and loops without work look more seldom than Dagster's (``pace``). Dagster has no
+setting for either.
 
-A loop of the daemon that hangs is told in Dagster's log, and nothing more happens. Here it ends the sign of life, so that the supervisor
-starts the daemon again.
+Dagster only logs a loop of the daemon that hangs. Here it ends the sign of life, so that the
+supervisor starts the daemon again.
 """
 
 import logging
@@ -28,7 +29,7 @@ from orchestration.settings import SettingsError, instance_home
 
 
 class DaemonLoop:
-    """A loop of Dagster's; it notes the time of a step, each half a minute at most."""
+    """A loop of Dagster's. It notes the time of a step, at most every half minute."""
 
     def __init__(self, daemon: DagsterDaemon[Any]) -> None:
         self._daemon = daemon
@@ -40,7 +41,9 @@ class DaemonLoop:
 
 
 def watch_loops(loops: Loops) -> None:
-    """Have every loop that is begun from now on added to ``loops``, and pause for as long as is of use."""
+    """Have every loop that begins from now on added to ``loops``, with pauses as long as is of
+    use.
+    """
     run_loop = DagsterDaemon.run_daemon_loop
 
     def run_watched(daemon: DagsterDaemon[Any], context: Any, daemon_uuid: str, ended: Pause, *intervals: Any) -> None:
@@ -51,7 +54,10 @@ def watch_loops(loops: Loops) -> None:
 
 
 def main() -> None:
-    """Run the daemon until it is told to stop. Dagster's other commands, and its help, are as they are: no loop runs in them."""
+    """Run the daemon until it is told to stop.
+
+    Dagster's other commands, and its help, stay as they are, because no loop runs in them.
+    """
     given = sys.argv[1:]
     if "run" in given and "--help" not in given:
         try:
@@ -63,7 +69,10 @@ def main() -> None:
 
 
 def prepare(home: Path) -> None:
-    """Have the loops of this process look when it is of use, and give the sign of life in the instance's folder ``home``."""
+    """Set the pace of this process's loops, and start its sign of life.
+
+    ``home`` is the instance's folder.
+    """
     write_plainly()
     loops = Loops()
     watch_loops(loops)

@@ -1,5 +1,5 @@
 """Access to Dagster's UI.
 
 - ``guard``: requests that a page of another site makes. ``login``: the login page.
-- ``sessions``: users who have logged in. ``users``: passwords and rights, as the cluster has them.
+- ``sessions``: users who have logged in. ``users``: the cluster's passwords and rights.
 """

@@ -1,9 +1,10 @@
-"""Refuse requests to Dagster's UI that a page of another site makes in somebody's browser.
+"""Refuses requests to Dagster's UI that a page of another site makes in a user's browser.
 
-Dagster looks at neither ``Host`` nor ``Origin``, and its GraphQL takes mutations by GET. So any page
-that a user visits could launch runs. ``refusal`` decides, ``GuardedUi`` acts before the application.
-Invariants: each request names an allowed host; what a browser sends for another site passes only if
-it opens a page; only a POST of JSON changes anything, because a browser asks the server before it
+Dagster looks at neither ``Host`` nor ``Origin``, and its GraphQL takes mutations by GET. So any
+page that a user visits could launch runs. ``refusal`` decides, ``GuardedUi`` acts before the
+application.
+Invariants: each request names an allowed host. A browser's request for another site passes only if
+it opens a page. Only a POST of JSON changes anything, because a browser asks the server before it
 sends that to another site, and Dagster never agrees.
 """
 
@@ -34,7 +35,10 @@ class Refusal:
 
 
 def refusal(scope: Scope, allowed_hosts: Collection[str], form_paths: Collection[str] = ()) -> Refusal | None:
-    """Return why the request of ``scope`` is refused; None if it may pass. ``form_paths`` take forms of this site's pages."""
+    """Return why the request of ``scope`` is refused, or None if it may pass.
+
+    ``form_paths`` take forms of this site's pages.
+    """
     headers = Headers(scope=scope)
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
     if len(hosts) != 1 or not is_allowed_host(hosts[0], scope.get("server"), allowed_hosts):
@@ -93,7 +97,7 @@ def host_name(host: str) -> str:
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Say whether ``origin`` is the site that ``host`` names; a proxy may have added TLS."""
+    """Return whether ``origin`` is the site that ``host`` names. A proxy may have added TLS."""
     scheme, separator, authority = origin.strip().lower().partition("://")
     port = DEFAULT_PORTS.get(scheme)
     if not separator or port is None:
@@ -102,7 +106,7 @@ def is_same_origin(origin: str, host: str) -> bool:
 
 
 def is_of_this_site(scope: Scope, headers: Headers) -> bool:
-    """Say whether no other site made the request; a link from elsewhere may open a page."""
+    """Return whether no other site made the request. A link from elsewhere may open a page."""
     if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
         return True
     is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
@@ -122,7 +126,9 @@ def add_security_headers(headers: MutableHeaders) -> None:
 
 
 class GuardedUi:
-    """ASGI application that serves what ``refusal`` lets pass, with security headers."""
+    """ASGI application that serves the requests that ``refusal`` lets pass, with security
+    headers.
+    """
 
     def __init__(self, app: ASGIApp, allowed_hosts: Collection[str], form_paths: Collection[str] = ()) -> None:
         self.app = app

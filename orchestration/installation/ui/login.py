@@ -1,9 +1,9 @@
-"""Ask for a login before Dagster's UI shows anything.
+"""Asks for a login before Dagster's UI shows anything.
 
-``LoginUi`` serves ``/login`` and ``/logout`` itself, both without scripts. Everything else, WebSockets
-too, needs the cookie of a session (``ui_sessions``). Who may only read gets Dagster's pages with all
-buttons off, and a request that would change something is refused before Dagster sees it. Stands
-behind ``ui_guard``, which takes forms from pages of this site alone.
+``LoginUi`` serves ``/login`` and ``/logout`` itself, both without scripts. Everything else,
+WebSockets too, needs the cookie of a session (``ui.sessions``). A user with read access gets
+Dagster's pages with all buttons off, and a request that would change something is refused before
+Dagster sees it. Stands behind ``ui.guard``, which takes forms from pages of this site alone.
 """
 
 import json
@@ -33,7 +33,7 @@ SESSION = "tidelog.session"
 MAX_FORM_BYTES = 8192
 MAX_QUERY_BYTES = 1 << 22
 MAX_QUERY_TOKENS = 20_000
-"""Of a reader's query, which is parsed on the event loop."""
+"""Most tokens of a reader's query, because it is parsed on the event loop."""
 MAX_NEXT_CHARACTERS = 2000
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">{head}
@@ -165,16 +165,17 @@ class LoginUi:
 
 
 def address_of(request: Request) -> str:
-    """Return the client's address, of IPv6 its network of 64 bits, empty where none is told.
+    """Return the client's address, or an empty text if there is none.
 
-    A header may tell it where the server trusts the peer, and such a text may be anything.
+    Of an IPv6 address it is the network of 64 bits. Where the server trusts the peer, a header may
+    hold the address, and such a text may be anything.
     """
     host = request.client.host if request.client else ""
     return "" if parse_address(host) is None else network_of(host)
 
 
 def cookie_name(scope: Scope) -> str:
-    """Return the name of the cookie: cookies know no ports, so that each port has a name of its own."""
+    """Return the name of the cookie. Each port has its own name, because cookies know no ports."""
     server = scope.get("server")
     return f"tidelog_ui_{server[1] if server else ''}"
 
@@ -185,7 +186,7 @@ def set_cookie(response: Response, scope: Scope, token: str) -> None:
 
 
 def local_path(text: str) -> str:
-    """Return where a login leads: a path of this UI, never another site."""
+    """Return the target of a login, which is a path of this UI and never another site."""
     is_path = text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable() and text.isascii()
     return text if is_path and len(text) <= MAX_NEXT_CHARACTERS and text.partition("?")[0] not in FORM_PATHS else "/"
 
@@ -202,7 +203,7 @@ def form_page(wanted: str, user: str = "", wrong: str = "", status: int = 200) -
 
 
 def _turned_away(scope: Scope) -> Response:
-    """Lead a person to the login, and refuse programs.
+    """Redirect a person to the login, and refuse programs.
 
     A browser keeps a strict cookie back where a link of another site is followed. So such a page is
     loaded once more, from here.
@@ -217,7 +218,7 @@ def _turned_away(scope: Scope) -> Response:
 
 
 async def form_fields(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form; none where it is too long or no form."""
+    """Return the fields of a form. There are none where the body is too long or no form."""
     body = await _body(request, MAX_FORM_BYTES)
     try:
         fields = parse_qs((body or b"").decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=10)
@@ -227,7 +228,7 @@ async def form_fields(request: Request) -> Mapping[str, str]:
 
 
 async def _body(request: Request, limit: int) -> bytes | None:
-    """Return the body of a request; None where it is longer than ``limit`` bytes."""
+    """Return the body of a request, or None if it is longer than ``limit`` bytes."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -1,10 +1,10 @@
-"""Sessions of Dagster's UI: who has logged in, for how long, and whether the right is still there.
+"""Sessions of Dagster's UI: the logins, their age, and whether their rights still hold.
 
-They are kept in the memory of the webserver, so that a restart ends them all. A browser holds a random
-token, and the server its digest. Invariants: a session ends an hour after its last request, twelve
-hours after its login, and as soon as the cluster refuses user, password or right, which it is asked
-every minute; one that the cluster cannot be asked about goes on until then, because an outage is when
-the UI is needed.
+They are kept in the memory of the webserver, so that a restart ends them all. A browser holds a
+random token, and the server its digest.
+Invariants: a session ends an hour after its last request and twelve hours after its login. It ends
+as soon as the cluster refuses user, password or right, which is asked every minute. While the
+cluster cannot be asked, a session goes on, because an outage is when the UI is needed.
 """
 
 import asyncio
@@ -27,15 +27,17 @@ LIFETIME_S = 12 * 3600.0
 IDLE_S = 3600.0
 RECHECK_S = 60.0
 RECHECK_PATIENCE_S = 2.0
-"""A request waits so long for the answer of a cluster that is slow, and is served then."""
+"""The longest wait of a request for the response of a slow cluster. It is served then."""
 FAILURE_DELAY_S = 1.0
 MAX_SESSIONS = 1000
 MAX_LOGINS = 64
-"""Logins that wait for their turn or their answer at the same time."""
+"""Most logins that wait for their turn or their response at the same time."""
 MAX_LOGINS_OF_ADDRESS = 8
 ASKING_THREADS = 4
 RECHECKING_THREADS = 2
-"""Apart from those of logins, so that a flood of these keeps no session that has lost its right."""
+"""Threads apart from those of logins, so that a flood of logins keeps no session that has lost its
+right.
+"""
 TOKEN_BYTES = 32
 logger = logging.getLogger("tidelog.ui")
 
@@ -86,10 +88,12 @@ class Sessions:
         self._rechecking = ThreadPoolExecutor(RECHECKING_THREADS, thread_name_prefix="ui-recheck")
 
     async def log_in(self, user: str, password: SecretText, address: str) -> tuple[str, UiRights]:
-        """Return the token of a new session, and its rights; no token where the UI may not be read.
+        """Return the token of a new session, and its rights.
+
+        There is no token without the right to read.
 
         :raises BusyError: too many logins wait.
-        :raises UnreachableError: the cluster did not answer.
+        :raises UnreachableError: the cluster did not respond.
         """
         if self._pending.total() >= MAX_LOGINS or self._pending[address] >= MAX_LOGINS_OF_ADDRESS:
             raise BusyError
@@ -107,7 +111,7 @@ class Sessions:
         return self._begin(user, password, rights) if rights.is_reader else "", rights
 
     async def _attempt(self, user: str, password: SecretText, address: str, wait_ms: int) -> UiRights:
-        """Ask the cluster in turn, and count what comes of it."""
+        """Ask the cluster in turn, and count the result."""
         try:
             await self._sleep(wait_ms / 1000)
             rights = await self._ask(user, password, self._threads)
@@ -131,7 +135,10 @@ class Sessions:
         return token
 
     async def find(self, token: str | None) -> Session | None:
-        """Return the session of a token; None where it is over. Asks the cluster again where that is due."""
+        """Return the session of a token, or None if it is over.
+
+        Asks the cluster again where that is due.
+        """
         session = None if token is None else self._sessions.get(_digest(token))
         if session is None or not await self.is_alive(session):
             return None
@@ -151,7 +158,7 @@ class Sessions:
         return not session.is_ended
 
     def end(self, session: Session) -> None:
-        """End a session: its token counts no more."""
+        """End a session, so that its token counts no more."""
         session.is_ended = True
         self._sessions.pop(session.digest, None)
 

@@ -1,9 +1,10 @@
-"""Users of Dagster's UI: the cluster's own, with the passwords and the rights that they have there.
+"""Users of Dagster's UI: the cluster's own, with their passwords and rights there.
 
-A login is one of the user's at the cluster, by SCRAM or PLAIN, so that no second store of passwords
-exists. One server compares the password, so that one guess here is one guess there. Two rights
-decide, both of the group ``tidelog-ui``, whether it exists or not: DESCRIBE_CONFIGS to read the UI,
-ALTER_CONFIGS to change something, too. An ACL on all groups, as consumers have it, gives neither.
+A login is one at the cluster, by SCRAM or PLAIN, so that no second store of passwords exists. One
+server compares the password, so that one guess here is one guess there. Two rights decide, both of
+the group ``tidelog-ui``, whether it exists or not. DESCRIBE_CONFIGS allows to read the UI, and
+ALTER_CONFIGS allows to change something, too. An ACL on all groups, as consumers have it, gives
+neither.
 """
 
 from collections import deque
@@ -20,13 +21,13 @@ from log_service.common.secrets import SecretText
 UI_GROUP = "tidelog-ui"
 ANSWER_MS = 10_000
 MAX_ASKED = 3
-"""Servers that are tried in one login. They share ``ANSWER_MS``."""
+"""Most servers that are tried in one login. They share ``ANSWER_MS``."""
 MAX_TEXT_CHARACTERS = 512
-"""A user or a password that is longer is refused without asking."""
+"""A longer user or password is refused without asking."""
 
 
 class UiRights(Enum):
-    """What somebody may do in the UI. ``UNKNOWN`` is no user, or a wrong password."""
+    """The rights of a login in the UI. ``UNKNOWN`` is no user, or a wrong password."""
 
     UNKNOWN = "unknown"
     NONE = "none"
@@ -65,12 +66,12 @@ class ClusterUsers:
         return cls(servers=servers, settings=settings)
 
     def rights_of(self, user: str, password: SecretText) -> UiRights:
-        """Log in as ``user``, and ask what it may do. Blocks.
+        """Log in as ``user``, and ask for its rights. Blocks.
 
-        A client that knows several servers would try a wrong password at each of them. So each server
-        has a client of its own, and the next one is asked only if one does not answer.
+        A client that knows several servers would try a wrong password at each of them. So each
+        server has a client of its own, and the next one is asked only if one does not respond.
 
-        :raises KafkaError: the cluster did not answer.
+        :raises KafkaError: the cluster did not respond.
         """
         if not _is_usable(user) or not _is_usable(password.reveal()):
             return UiRights.UNKNOWN
