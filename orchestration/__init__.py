@@ -1,24 +1,25 @@
-"""The library that pipelines are written with: topics, transforms, tables, checks and marts as Dagster assets.
+"""The library for pipelines: topics, transforms, tables, checks and marts as Dagster assets.
 
-A project imports names from here and from no inner module: ``from orchestration import TopicSpec, topic_asset, spark_table``. The stub
-beside this file lists them. They are loaded when they are first used.
+A project imports names from here and from no inner module: ``from orchestration import TopicSpec,
+topic_asset, spark_table``. The stub beside this file lists them. They are loaded when they are
+first used.
 
 A room imports only rooms that stand above it in this list:
 
-- ``values``: the meaning of a record's value. ``offsets``: ranges of offsets, and the plan of a run.
-  ``project``: the folder that declares all this. ``settings``: everything that can be set.
-- ``lake``: Delta tables that hold their own progress. ``log``: the log service as the platform sees it.
-  ``formats``: Avro and Protobuf. ``quality``: rules and expectations.
+- ``values``: the meaning of a record's value. ``offsets``: ranges of offsets, and the plan of a
+  run. ``project``: the folder that declares all this. ``settings``: all settings.
+- ``lake``: Delta tables that hold their own progress. ``log``: the log service as the platform sees
+  it. ``formats``: Avro and Protobuf. ``quality``: rules and expectations.
 - ``databases``: SQL databases. ``held``: the records that log and archive hold of a topic.
   ``letters``: dead letters. ``spark``: its Java, its sessions, its server.
-- ``rows``: what DuckDB decides over the rows of a batch. ``warehouse``: marts, and questions over all.
-- ``resources``: what assets are given. ``topics``: topics as assets.
+- ``rows``: DuckDB's decisions over the rows of a batch. ``warehouse``: marts, and queries over all.
+- ``resources``: the resources of assets. ``topics``: topics as assets.
 - ``transforms``: functions over DataFrames become tables, topics or tables of a database.
   ``sources``: rows and files become records.
-- ``sensing``: what starts runs, and what tells of trouble. ``maintenance``: what keeps a lake small.
-  ``marts``: results for other readers. ``calls``: Python calls without Dagster.
-- ``assembly``: a project's Definitions. ``components``: declarations in YAML.
-  ``infrastructure``: cluster, mirrors and queues in the UI.
+- ``sensing``: sensors that start runs and tell of trouble. ``maintenance``: the upkeep of lake and
+  topics. ``marts``: results for other readers. ``calls``: Python calls without Dagster.
+- ``assembly``: a project's Definitions. ``components``: declarations in YAML. ``infrastructure``:
+  cluster, mirrors and queues in the UI.
 - ``definitions``: the Definitions of the project in the present folder.
 - ``installation``: the processes that ``tidelog up`` starts. ``cli``: commands about tables.
   ``demo``: the whole path on real data. ``__main__``: starts a process of the installation.

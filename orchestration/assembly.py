@@ -1,14 +1,15 @@
-"""The only assembly of Definitions: a project's assets, sensors and schedules, the platform's resources, one executor.
+"""Assembles Definitions: a project's assets, sensors and schedules, the platform's resources.
+
+``orchestration.definitions`` does it for a project of ``tidelog up``. Other Definitions merge it:
 
     defs = dg.Definitions.merge(assemble([my_pipelines]), my_other_definitions)
 
-is how it goes into Definitions of somebody's own; a project of ``tidelog up`` has it done by ``orchestration.definitions``.
-
-Decides that runs execute in one process (a run that is killed has no step process that goes on writing), which sensors and which upkeep
-a project gets that declares none, that each table from a topic gets what replays it, and all of them the asset of their dead letters, that
-a topic with an archive gets its asset, and that a topic is downstream of the transforms and sources that send to it.
-A top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to the project. Opens no connection and
-reads no environment while it loads.
+Runs execute in one process, because a killed run then has no step process that goes on writing.
+Decides which standard sensors and which upkeep a project gets that declares none. Each table from a
+topic gets its replays, and all of them get the asset of their dead letters. A topic with an archive
+gets the archive's asset. A topic is downstream of the transforms and sources that send to it. A
+top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to
+the project. Opens no connection and reads no environment while it loads.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,15 +37,18 @@ JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
 def assemble(
     modules: Sequence[ModuleType] = (), *, definitions: Sequence[dg.Definitions] = (), has_sensors: bool | None = None
 ) -> dg.Definitions:
-    """Return the Definitions of modules and of ``definitions``: what is declared in them, and what the platform adds.
+    """Return the Definitions of modules and of ``definitions``, with the platform's additions.
 
-    ``definitions`` are what components make (``dg.load_from_defs_folder``); they are treated as if a module declared what is in them.
+    ``definitions`` are made by components (``dg.load_from_defs_folder``). They are treated as if a
+    module declared their contents.
 
-    Added are the standard sensors (that of sources where there is a source), unless the modules declare those that are to run
-    (``has_sensors``; None: they do if one of them lies in a package ``sensors``), upkeep where none is declared, archives, replays, the
-    asset of the dead letters, and the resources ``log_service``, ``spark``, ``lake``, ``warehouse`` and ``database``.
+    Added are the standard sensors (that of sources where there is a source), unless the modules
+    declare their own. ``has_sensors`` tells that. With None they do if one of them lies in a
+    package ``sensors``. Also added are upkeep where none is declared, archives, replays, the asset
+    of the dead letters, and the resources ``log_service``, ``spark``, ``lake``, ``warehouse`` and
+    ``database``.
 
-    :raises ValueError: what is declared does not fit together; the text says what.
+    :raises ValueError: declarations do not fit together. The text names them.
     """
     found = [*declared(modules), *(one for given in definitions for one in contents(given))]
     if has_sensors is None:
@@ -83,7 +87,8 @@ def assemble(
 
 
 def missing_archives(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:
-    """Return the assets of the archives that topics among ``assets`` declare, but for those that are among them already.
+    """Return the assets of archives that topics among ``assets`` declare, if they are not among
+    them yet.
 
     :raises ValueError: two topics would share a table.
     """
@@ -102,21 +107,23 @@ def missing_archives(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDef
 
 
 def contents(definitions: dg.Definitions) -> Iterator[Any]:
-    """Yield what stands in ``definitions``, each as a module would declare it."""
+    """Yield the contents of ``definitions``, each as a module would declare it."""
     parts = (definitions.assets, definitions.asset_checks, definitions.sensors, definitions.schedules, definitions.jobs)
     for part in parts:
         yield from part or ()
 
 
 def surroundings(definitions: dg.Definitions) -> dg.Definitions:
-    """Return ``definitions`` without what stands in them: resources, executor, loggers, metadata."""
+    """Return ``definitions`` without their contents: resources, executor, loggers, metadata."""
     return dg.Definitions(
         resources=definitions.resources, executor=definitions.executor, loggers=definitions.loggers, metadata=definitions.metadata
     )
 
 
 def fed(assets: Sequence[Any], feeds: Sequence[TopicFeed], sources: Sequence[SourceFeed]) -> list[Any]:
-    """Return ``assets``, the topics among them with the transforms and sources that send to them upstream."""
+    """Return ``assets``, with the transforms and sources upstream of the topics that they send
+    to.
+    """
     senders: dict[dg.AssetKey, list[dg.AssetKey]] = {}
     for source in sources:
         senders.setdefault(dg.AssetKey([TOPIC_PREFIX, source.topic]), []).append(source.asset_key)

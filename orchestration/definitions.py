@@ -1,7 +1,8 @@
-"""The Definitions of the project that this process stands in: what ``tidelog up``, ``dagster dev``, ``dg dev`` and a workspace.yaml load.
+"""The Definitions of the project of this process.
 
-They are the modules of ``assets`` and ``sensors`` and the components of every ``defs.yaml`` below ``assets``; ``orchestration.assembly``
-puts them together. A folder that is no project, and a mistake in it, is one sentence.
+``tidelog up``, ``dagster dev``, ``dg dev`` and a workspace.yaml load them. They are the modules of
+``assets`` and ``sensors`` and the components of every ``defs.yaml`` below ``assets``, put together
+by ``orchestration.assembly``. A folder that is no project, and a mistake in it, is one sentence.
 """
 
 import sys

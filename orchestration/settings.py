@@ -1,8 +1,10 @@
-"""The one typed list of what can be set, and the only reader (and writer) of the process's environment.
+"""The one typed list of all settings, and the only access to the process's environment.
 
-Every setting has a name ``TIDELOG_...``, an embedded default and a meaning. ``load_settings`` is called when a run or a tick first needs
-a value, never while definitions load. Invariants: a ``Settings`` is complete and valid, its paths are absolute; a bad value is refused
-with the name of its variable. Knows nothing of Dagster, Spark or the broker.
+Every setting has a name ``TIDELOG_...``, an embedded default and a meaning. ``load_settings`` is
+called when a run or a tick first needs a value, never while definitions load. Knows nothing of
+Dagster, Spark or the broker.
+Invariants: a ``Settings`` is complete and valid, and its paths are absolute. A bad value is refused
+with the name of its variable.
 """
 
 import os
@@ -40,12 +42,15 @@ UI_HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 
 
 class SettingsError(ValueError):
-    """A setting cannot be used; the text names its variable, the value and what would do."""
+    """A setting cannot be used. The text names its variable, the value and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the platform runs with. Paths are absolute, sizes are counts or bytes as named; URLs are never shown."""
+    """The settings of the platform.
+
+    Paths are absolute. Sizes are counts or bytes as named. URLs are never shown.
+    """
 
     bootstrap_servers: str
     data_directory: Path
@@ -73,24 +78,26 @@ class Settings:
 
     @property
     def byte_limits(self) -> ByteLimits:
-        """What a run may open, and what one record may have."""
+        """The most bytes that a run may open, and the most bytes of one record."""
         return ByteLimits(run_bytes=self.bytes_per_run, record_bytes=self.record_bytes)
 
     @property
     def java_directory(self) -> Path:
-        """Where the private JAVA_HOME is put when no Java is installed."""
+        """The place of the private JAVA_HOME when no Java is installed."""
         return self.data_directory / "java"
 
     @property
     def spark_scratch_directory(self) -> Path:
-        """Where Spark spills and keeps its warehouse folder, so that nothing is left in the current directory."""
+        """The folder for Spark's spills and warehouse folder, so that none is left in the current
+        directory.
+        """
         return self.data_directory / "spark"
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings that ``environ`` (the process's, if None) asks for.
+    """Return the settings of ``environ`` (the process's, if None).
 
-    :raises SettingsError: a variable holds what cannot be used.
+    :raises SettingsError: a variable holds an unusable value.
     """
     given = os.environ if environ is None else environ
     base = Path(given.get("TIDELOG_DATA") or DEFAULT_DATA_DIRECTORY).expanduser().absolute()
@@ -122,10 +129,11 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def client_settings(environ: Mapping[str, str] | None = None, *, file: str | None = None) -> dict[str, Any]:
-    """Return how clients of the log service encrypt and log in: what TIDELOG_CLIENT_CONFIG names, and TIDELOG_SASL_... and the like.
+    """Return the settings by which clients of the log service encrypt and log in.
 
-    Each process reads them where it connects, so that no secret stands in a run's configuration, a pickle or an event. A ``file`` of
-    properties says it alone: the environment, which is about another cluster, does not hold then.
+    They come from TIDELOG_CLIENT_CONFIG, and TIDELOG_SASL_... and the like. Each process reads them
+    where it connects, so that no secret stands in a run's configuration, a pickle or an event. A
+    ``file`` of properties replaces the environment, because that is about another cluster.
 
     :raises ConfigError: the file cannot be read or understood.
     """
@@ -137,14 +145,14 @@ def client_settings(environ: Mapping[str, str] | None = None, *, file: str | Non
 
 
 def process_environment() -> dict[str, str]:
-    """Return a copy of the process's environment, for the launching of children and the search for Java."""
+    """Return a copy of the process's environment, for starting children and finding Java."""
     return dict(os.environ)
 
 
 def instance_home() -> Path:
-    """Return the folder of the Dagster instance that this process is told.
+    """Return the folder of the Dagster instance of this process.
 
-    :raises SettingsError: it is told none, or by a path that Dagster refuses.
+    :raises SettingsError: DAGSTER_HOME is not set, or is a path that Dagster refuses.
     """
     home = os.environ.get(HOME_VARIABLE)
     meant = "it names the folder of a Dagster instance by its whole path, such as /srv/shop/.tidelog/dagster for `tidelog up` in /srv/shop"
@@ -156,14 +164,18 @@ def instance_home() -> Path:
 
 
 def export_environment(variables: Mapping[str, str]) -> None:
-    """Set ``variables`` for this process: Spark's launcher and its Python workers read JAVA_HOME and PYSPARK_PYTHON from there only."""
+    """Set ``variables`` for this process.
+
+    Spark's launcher and its Python workers read JAVA_HOME and PYSPARK_PYTHON only from there.
+    """
     os.environ.update(variables)
 
 
 def use_utc() -> None:
     """Give this process, and those that it starts, the time zone UTC.
 
-    PySpark makes local times of Spark's, in the driver and in Python functions: with the host's zone a result would depend on the host.
+    PySpark makes local times of Spark's, in the driver and in Python functions. With the host's
+    zone a result would depend on the host.
     """
     os.environ["TZ"] = "UTC"
     time.tzset()
@@ -171,7 +183,7 @@ def use_utc() -> None:
 
 @contextmanager
 def named_in_environment(name: str, value: str) -> Iterator[None]:
-    """Set one variable for this process, and put back afterwards what was there."""
+    """Set one variable for this process, and restore it afterwards."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -188,7 +200,10 @@ def _text(given: Mapping[str, str], name: str, default: str) -> str:
 
 
 def _own_database(given: Mapping[str, str], base: Path) -> str:
-    """Return the database of SQL tables where none is named: PostgreSQL if there is one for everything, else a SQLite file."""
+    """Return the database of SQL tables where none is named.
+
+    It is PostgreSQL if that is configured for everything, else a SQLite file.
+    """
     url = _postgres_url(given)
     return f"sqlite:///{base / 'reference.db'}" if url is None else f"postgresql+psycopg://{url.removeprefix(POSTGRES_SCHEME)}"
 
@@ -201,7 +216,7 @@ def _postgres_url(given: Mapping[str, str]) -> str | None:
 
 
 def _webhook(given: Mapping[str, str]) -> SecretText | None:
-    """Return the URL; what is said of one that is refused does not show it."""
+    """Return the URL of the webhook. The refusal of a bad one does not show it."""
     url = given.get("TIDELOG_ALERT_WEBHOOK") or None
     if url is None:
         return None
@@ -233,7 +248,10 @@ def ui_hosts(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def ui_login(given: Mapping[str, str]) -> Path | None:
-    """Return the client's properties file by which Dagster's UI has passwords checked; None: the UI asks for none."""
+    """Return the properties file of the client that checks passwords for Dagster's UI.
+
+    With None the UI asks for no passwords.
+    """
     named = given.get(UI_LOGIN)
     return Path(named).expanduser().absolute() if named else None
 

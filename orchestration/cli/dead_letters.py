@@ -1,4 +1,4 @@
-"""``tidelog dead-letters``: the records that tables rejected: counted, listed, shown, fixed and replayed."""
+"""``tidelog dead-letters``: counts, shows, fixes and replays the records that tables rejected."""
 
 import json
 import sys
@@ -48,10 +48,11 @@ class PlaceParameter(click.ParamType["Place"]):
 
 @click.group(name="dead-letters")
 def dead_letters() -> None:
-    """The records that tables rejected: count, list, show, fix and replay them. To be called in the folder of the project.
+    """Count, list, show, fix and replay the records that tables rejected.
 
-    A fix says what a record should have been; the log itself never changes. A replay puts each record where it belongs now: into the table,
-    or back among the dead letters with its new reason.
+    Call it in the folder of the project. A fix is the corrected value of a record. The log itself
+    never changes. A replay puts each record where it belongs now: into the table, or back among the
+    dead letters with its new reason.
     """
 
 
@@ -61,7 +62,7 @@ def dead_letters() -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=LISTED, show_default=True, help="With TABLE: at most so many.")
 @json_option
 def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bool) -> None:
-    """Count the dead letters by table, rule and reason; with TABLE list them one by one."""
+    """Count the dead letters by table, rule and reason. With TABLE list them one by one."""
     with opened_letters() as (letters, _):
         if table is None:
             summary = [row for row in letters.summary() if rule in {None, row["rule"]}]
@@ -76,7 +77,10 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
 
 
 def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
-    """Return what is said where no dead letter of ``table`` is found: the name of the table or of the rule may be a slip."""
+    """Return the message for a table or a rule without dead letters.
+
+    The name of the table or of the rule may be a slip, so the message lists those that have some.
+    """
     summary = letters.summary()
     rules = sorted({str(row["rule"]) for row in summary if row["target"] == table})
     if rules:
@@ -90,9 +94,10 @@ def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
 @click.argument("place", type=PlaceParameter(), metavar=WHERE)
 @json_option
 def show(*, table: str, place: "Place", as_json: bool) -> None:
-    """Show a dead letter whole: why it was rejected, when, whose repetition it is, its key, its headers and its value.
+    """Show a dead letter whole, with the reason and the time of its rejection.
 
-    The topic is needed where a table rejected records of several, as a join does.
+    A repetition shows its original, too. Key, headers and value follow. The topic is needed where a
+    table rejected records of several, as a join does.
     """
     with opened_letters() as (letters, _):
         from orchestration.letters.places import letter_at, names_of_topics  # noqa: PLC0415 - with the command, not with its help
@@ -128,11 +133,12 @@ def fix(
     execute: bool,
     as_json: bool,
 ) -> None:
-    """Say what rejected records should have been, and put them where they belong.
+    """Correct the values of rejected records, and put the records where they belong.
 
-    One record by --value or --edit, all of a table (or of a --rule) by a function of the project with --with. Every later replay reads the
-    fix, too, so that replaying all of history gives the same rows again. A join is replayed whole. Without --execute you see, too, what the
-    table would reject again.
+    --value or --edit corrects one record. --with corrects all of a table (or of a --rule) by a
+    function of the project. Every later replay reads the fix, too, so that replaying all of history
+    gives the same rows again. A join is replayed whole. Without --execute the command also shows
+    which records the table would reject again.
 
     \b
       tidelog dead-letters fix clean_orders 0:17 --value '{"id": 17}' --execute
@@ -179,7 +185,10 @@ def fix(
 @click.option("--execute", is_flag=True, help="Do it; without this the number is only shown.")
 @json_option
 def replay(*, table: str, execute: bool, as_json: bool) -> None:
-    """Read all dead letters of TABLE once more: after a rule was relaxed, a transform corrected, or fixes were kept."""
+    """Read all dead letters of TABLE once more.
+
+    This is of use after a rule was relaxed, a transform corrected, or fixes were kept.
+    """
     with opened_letters() as (letters, settings):
         found = letters.of_target(table)
         deleted = deleted_topics(letters, table, settings) if found else {}
@@ -199,7 +208,10 @@ def replay(*, table: str, execute: bool, as_json: bool) -> None:
 
 @contextmanager
 def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
-    """Yield the dead letters of the lake here, and the settings; refusals within become sentences."""
+    """Yield the dead letters of the lake here, and the settings.
+
+    Refusals within become sentences.
+    """
     from orchestration.cli.surroundings import explained, found_settings, project_folder  # noqa: PLC0415 - with the command
 
     settings = found_settings()
@@ -230,21 +242,21 @@ def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> 
 
 
 def tell_of_deleted(count: int) -> None:
-    """Say of how many dead letters nothing can be replayed."""
+    """Tell how many dead letters cannot be replayed."""
     if count:
         verbs = ("is", "stays") if count == 1 else ("are", "stay")
         click.echo(f"{counted(count, 'dead letter')} {verbs[0]} of a topic that is deleted, and {verbs[1]}", err=True)
 
 
 def chosen_rule(rule: str | None) -> Any:
-    """Return what leaves out the dead letters of other rules; None leaves out none."""
+    """Return the filter for dead letters of one rule. None filters none."""
     import pyarrow.dataset as pads  # noqa: PLC0415 - with the command, not with its help
 
     return None if rule is None else pads.field("rule") == rule
 
 
 def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return a dead letter as it is shown; ``names`` are those of ``names_of_topics``."""
+    """Return a dead letter as it is shown. ``names`` are those of ``names_of_topics``."""
     from orchestration.letters.places import place_of  # noqa: PLC0415 - with the command, not with its help
 
     return {
@@ -264,17 +276,17 @@ def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]
 
 
 def shown_time(moment: datetime | None) -> str | None:
-    """Return a time as all commands show it: in UTC with milliseconds, which a record's time has."""
+    """Return a time as all commands show it, in UTC with the milliseconds of a record's time."""
     return None if moment is None else as_time(round(moment.timestamp() * 1_000))
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Return bytes as text; what is not UTF-8 is escaped."""
+    """Return bytes as text. Bytes that are not UTF-8 are escaped."""
     return None if data is None else data.decode(errors="backslashreplace")
 
 
 def edited(row: dict[str, Any]) -> str | None:
-    """Let the user change a value in an editor; None where nothing was changed.
+    """Let the user change a value in an editor, and return it, or None if it is unchanged.
 
     :raises ClickException: the dead letter has only the beginning of the value.
     """
@@ -306,9 +318,10 @@ def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
 def tried(
     letters: "DeadLetters", table: str, found: Sequence[Mapping[str, Any]], fixes: Sequence["Fix"], settings: "Settings"
 ) -> tuple[Mapping["RecordPlace", str] | None, str]:
-    """Return why the table would reject each fixed record that it would, None where that was not tried, and why it was not.
+    """Return the reasons why the table would reject fixed records again, by record.
 
-    ``found`` are the table's dead letters.
+    They are None where no trial was made, and then the text tells why. ``found`` are the table's
+    dead letters.
     """
     from orchestration.calls.fix_trial import follower, rejected_again  # noqa: PLC0415 - with the command, not with its help
     from orchestration.spark.session import close_session, open_session  # noqa: PLC0415
@@ -339,7 +352,10 @@ def show_fixes(
     as_json: bool,
     nothing: str,
 ) -> None:
-    """Print what would be fixed, and what of it would be rejected ``again``, as ``tried`` says it; ``nothing`` where nothing would."""
+    """Print the fixes, and which of them would be rejected ``again``, as ``tried`` tells it.
+
+    ``nothing`` is printed where there are no fixes.
+    """
     from orchestration.letters.places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
 
     before = {(row["_topic_id"], row["_partition"], row["_offset"]): row for row in found}
@@ -359,13 +375,19 @@ def show_fixes(
 
 
 def nothing_to_fix(table: str, rule: str | None, letters: "DeadLetters") -> str:
-    """Return what is said where no value becomes another one: none was looked at, or each stays as it was."""
+    """Return the message for a fix that changes no value.
+
+    Either no dead letter was found, or each value stays as it was.
+    """
     is_any = bool(letters.of_target(table, chosen_rule(rule), limit=1))
     return "nothing to fix: each value stays as it is" if is_any else nothing_found(table, rule, letters)
 
 
 def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] | None) -> dict[str, Any]:
-    """Replay ranges of a table, or with None what it rejected, by the project's job; what has no part, whole."""
+    """Replay ranges of a table by the project's job, or with None its rejected records.
+
+    A table without a replay of a part is replayed whole.
+    """
     from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
     from orchestration.cli.surroundings import loaded_project, run_job  # noqa: PLC0415
     from orchestration.transforms.kinds import is_replayed_whole  # noqa: PLC0415
@@ -382,7 +404,7 @@ def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] |
 
 
 def tell_replay(table: str, fixed: int, done: dict[str, Any], *, as_json: bool) -> None:
-    """Print what a replay did."""
+    """Print the results of a replay."""
     if as_json:
         sys.stdout.write(json.dumps({"table": table, "executed": True, "fixed": fixed, **done}) + "\n")
         return

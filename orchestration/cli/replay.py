@@ -1,4 +1,7 @@
-"""``tidelog replay``: read committed records once more into a table. Shows which offsets that is; ``--execute`` does it."""
+"""``tidelog replay``: reads committed records once more into a table.
+
+Shows the offsets, and ``--execute`` does it.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,11 +55,12 @@ def replay(
     execute: bool,
     as_json: bool,
 ) -> None:
-    """Read records of TABLE's topic once more, and replace exactly what came from them.
+    """Read records of TABLE's topic once more, and replace exactly their rows.
 
-    For a transform that was corrected, a rule that changed, or records that were rejected. The table's checkpoint stays where it is, and
-    rows of other records are not touched. Run it in the folder of the project. A replay that is stopped, or killed, has replaced some
-    pieces whole and the others not at all; run it again.
+    It serves a transform that was corrected, a rule that changed, or records that were rejected.
+    The table's checkpoint stays where it is, and rows of other records are not touched. Run it in
+    the folder of the project. A replay that is stopped, or killed, has replaced some pieces whole
+    and the others not at all. Then run it again.
 
     \b
       tidelog replay clean_orders --from 2026-01-01 --to 2026-02-01
@@ -108,15 +112,15 @@ def replay(
 
 
 def from_archive(told: Mapping[str, Any]) -> str:
-    """Return what is said of offsets that the log no longer holds; empty where there are none."""
+    """Return the note on offsets that the log no longer holds. It is empty where there are none."""
     count = told.get("offsets_from_the_archive")
     return f"; {count} of them from the archive" if count else ""
 
 
 def refuse_transforms(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> None:
-    """Say why there is no such replay, once the project is loaded.
+    """Refuse a replay that the project's table ``name`` cannot do, and tell why.
 
-    :raises ClickException: nothing, or only everything or only dead letters, can be replayed into ``name``.
+    :raises ClickException: ``name`` allows no replay, or only one of everything or of dead letters.
     """
     from orchestration.transforms.kinds import why_no_replay  # noqa: PLC0415 - with the command, not with its help
 
@@ -126,9 +130,10 @@ def refuse_transforms(name: str, *, is_everything: bool = False, is_of_dead_lett
 
 
 def why_built_anew(name: str, assets: "Iterable[dg.AssetsDefinition]") -> str | None:
-    """Return why nothing is replayed into the mart, table from tables or SQL table of that name, and what builds it anew.
+    """Return why a mart, a table from tables or a SQL table is not replayed, and what builds it
+    anew.
 
-    None where ``assets``, those of the project, have none of that name.
+    ``assets`` are those of the project. None of them has the name where the result is None.
     """
     from orchestration.marts.mart import BUILT_ANEW  # noqa: PLC0415 - with the command, not with its help
 

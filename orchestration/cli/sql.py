@@ -1,4 +1,4 @@
-"""``tidelog sql``: a question in SQL over tables, marts, dead letters and topics."""
+"""``tidelog sql``: answers a query in SQL over tables, marts, dead letters and topics."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from log_service.cli.output import json_option, print_json, print_rows
 from orchestration.project.importing import kept_imports
 
 TIMEOUT_MS = 10_000
-"""Of each request to the log service: a person waits for the answer."""
+"""The limit of each request to the log service, because a person waits for the answer."""
 
 DECLARED: Mapping[str, str] = {
     "marts": "The project declares the mart {name}, and it was never built: that happens once what it reads has rows.",
@@ -22,7 +22,7 @@ DECLARED: Mapping[str, str] = {
     "its topic has records; a run that failed is in the UI, under Runs.",
     "topics": "{name} is a topic of the project: SELECT ... FROM topics.{name}",
 }
-"""What is said of a relation that is not there yet, by the first part of its asset's key."""
+"""The advice about a relation that does not exist yet, by the first part of its asset's key."""
 
 
 @click.command()
@@ -33,10 +33,12 @@ DECLARED: Mapping[str, str] = {
 def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) -> None:
     """Answer a question in SQL (DuckDB's), read from standard input where none is given.
 
-    Relations are the tables of the lake and the marts by their names, `dead_letters`, and `topics.NAME` for any topic of the log
-    service: with the columns _partition, _offset, _timestamp, _key, _value, _bytes, _headers and, for topics that the project of this
-    folder declares with a schema, the fields of their JSON. A topic with an archive is archive and log together. What a question says about
-    _partition, _offset and _timestamp decides what is read.
+    Relations are the tables of the lake and the marts by their names, `dead_letters`, and
+    `topics.NAME` for any topic of the log service. A topic has the columns _partition, _offset,
+    _timestamp, _key, _value, _bytes and _headers. A topic that the project of this folder declares
+    with a schema has the fields of its JSON, too. A topic with an archive is archive and log
+    together. The conditions of a question on _partition, _offset and _timestamp decide what is
+    read.
 
     \b
       tidelog sql "SELECT country, count(*) FROM clean_orders GROUP BY ALL"
@@ -77,7 +79,10 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
 
 
 def declared_topics(question: str) -> list[Any]:
-    """Return the topics that the project of this folder declares; none where the question is about none, or there is no project."""
+    """Return the topics that the project of this folder declares.
+
+    There are none where the query names no topic, or where there is no project.
+    """
     from orchestration.warehouse.topics_in_sql import topic_names  # noqa: PLC0415 - with the command, not with its help
 
     if not topic_names(question) or not is_project_here():
@@ -96,7 +101,10 @@ def is_project_here() -> bool:
 
 
 def declared_as(name: str) -> str:
-    """Return a line on what the project here declares by the name of a relation that is not there; empty where that is nothing."""
+    """Return a line on the project's declaration of a relation that does not exist yet.
+
+    It is empty where the project declares none of that name.
+    """
     if not is_project_here():
         return ""
     from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415 - with the command, not with its help
@@ -132,9 +140,10 @@ def plain_rows(rows: Any) -> list[dict[str, Any]]:
 
 
 def plain(value: Any, kind: Any) -> Any:
-    """Return a value of an Arrow type as JSON has it; a MAP is an object, and its keys are texts.
+    """Return a value of an Arrow type as JSON has it.
 
-    Bytes, times, decimals and numbers that are not finite are texts, because JSON has none of them.
+    A MAP is an object, and its keys are texts. Bytes, times, decimals and numbers that are not
+    finite are texts, because JSON has none of them.
     """
     if isinstance(value, dict):
         return {one.name: plain(value[one.name], one.type) for one in kind}

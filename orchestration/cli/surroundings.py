@@ -1,7 +1,9 @@
-"""Where a command of the platform works: the project of the current folder, its settings, its instance of Dagster, what runs there.
+"""Finds the surroundings of a command: project, settings, Dagster's instance, and running
+processes.
 
-Decides that a command uses the broker and the warm Spark server of a ``tidelog up`` that runs on the same data, unless the settings name
-others. What a person cannot know from a traceback is one sentence.
+The project is that of the current folder. A command uses the broker and the warm Spark server of a
+``tidelog up`` that runs on the same data, unless the settings name others. An error that a
+traceback would not explain is one sentence.
 """
 
 import logging
@@ -28,7 +30,9 @@ QUIET_LOGGERS = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 
 def found_settings() -> Settings:
-    """Return the settings in force here; broker and Spark are those of a running ``tidelog up`` where nothing else is set.
+    """Return the settings in force here.
+
+    Broker and Spark are those of a running ``tidelog up`` where the settings name no others.
 
     :raises ClickException: a setting cannot be used, or the platform is not installed.
     """
@@ -68,7 +72,7 @@ def loaded_project() -> "dg.Definitions":
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what the platform refuses into a sentence at the terminal."""
+    """Turn refusals of the platform into a sentence at the terminal."""
     from orchestration.transforms.shown.failures import FINAL, PASSING  # noqa: PLC0415 - with the command, not with its help
 
     try:
@@ -78,7 +82,9 @@ def explained() -> Iterator[None]:
 
 
 def run_job(definitions: "dg.Definitions", name: str, op: str, config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Run a job here, as a run of the installation's Dagster where there is one, and return the metadata of its one output.
+    """Run a job in this process and return the metadata of its one output.
+
+    It is a run of the installation's Dagster where there is one.
 
     :raises ClickException: the run failed.
     """
@@ -111,7 +117,10 @@ def why_failed(result: "dg.ExecuteInProcessResult") -> str:
 
 
 def project_folder() -> Path:
-    """Return the current folder, first on Python's path, so that the project is imported from there."""
+    """Return the current folder, and put it first on Python's path.
+
+    The project is then imported from there.
+    """
     folder = Path.cwd()
     if sys.path[0] != str(folder):
         sys.path.insert(0, str(folder))

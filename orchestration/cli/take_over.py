@@ -1,4 +1,7 @@
-"""``tidelog take-over``: make a table of a database the project's own that is another's. Shows whose it is; ``--execute`` does it."""
+"""``tidelog take-over``: gives the project a database table that belongs to another owner.
+
+Shows the owner, and ``--execute`` does it.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
 PLACES = ("lake", "sql", "warehouse", "database")
-"""The resources that a takeover opens; the first two are the first parts of assets' keys, too."""
+"""The resources that a takeover opens. The first two are the first parts of assets' keys, too."""
 
 
 @click.command("take-over")
@@ -22,11 +25,12 @@ PLACES = ("lake", "sql", "warehouse", "database")
 @click.option("--execute", is_flag=True, help="Do it; without this the owner is only shown.")
 @json_option
 def take_over(*, table: str, execute: bool, as_json: bool) -> None:
-    """Make TABLE of a database this project's own, which is another's: of another lake, deployment or asset.
+    """Take over TABLE of a database from another lake, deployment or asset.
 
-    TABLE is an asset: a sql_table, @spark_sql_table or @spark_duckdb_table of the project of this folder (sql/NAME or lake/NAME where both
-    are there). Rows and progress stay as they are. The former owner commits nothing from then on; its runs fail and say whose the table is.
-    A sql_table replaces all rows with its next run.
+    TABLE is an asset: a sql_table, @spark_sql_table or @spark_duckdb_table of the project of this
+    folder (sql/NAME or lake/NAME where both exist). Rows and progress stay as they are. The former
+    owner commits nothing from then on. Its runs fail and name the new owner. A sql_table replaces
+    all rows with its next run.
 
     \b
       tidelog take-over accounts_now
@@ -58,7 +62,7 @@ def take_over(*, table: str, execute: bool, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The table of ``asset``: who else holds it, and what takes it."""
+    """The table of ``asset``, with functions that return its other holder and take it over."""
 
     asset: str
     holder: Callable[[], str | None]

@@ -1,13 +1,14 @@
-"""Mirrors as assets: how far each flow of a mirror is behind, in Dagster's UI.
+"""Mirrors as assets: shows the lag of each flow of a mirror in Dagster's UI.
 
-``mirror_assets`` returns an asset for each flow of a mirror's file; no run materializes it, because the mirror works outside of Dagster.
-``mirror_sensor`` measures how far each flow is behind, and tells that as an observation of the flow's asset, which the UI plots: records
-and seconds, and a table of the topics.
+``mirror_assets`` returns an asset for each flow of a mirror's file. No run materializes it, because
+the mirror works outside of Dagster. ``mirror_sensor`` measures each flow's lag, and reports it as
+an observation of the flow's asset, which the UI plots: records and seconds, and a table of topics.
 
-The file is read when definitions load, and with each tick; no cluster is asked while definitions load. A file that cannot be used keeps
-nothing else of the project from loading: an asset of the file's own says what is wrong with it, and so does each tick. ``decide_lags``
-decides what is worth an observation; the cursor is a memory of what was told. A flow that cannot be measured keeps no other from its turn:
-its asset says why, and so does the tick.
+The file is read when definitions load, and with each tick. No cluster is asked while definitions
+load. A file that cannot be used does not keep the rest of the project from loading. An asset of the
+file's own tells the mistake, and so does each tick. ``decide_lags`` decides which lags are worth an
+observation, and the cursor remembers the reported ones. A flow that cannot be measured keeps no
+other from its turn. Its asset tells why, and so does the tick.
 """
 
 import json
@@ -66,9 +67,10 @@ def _key_part(name: str) -> str:
 def mirror_sensor(
     file: Path | str = DEFAULT_FILE, *, name: str = "mirror_lags", now_s: Callable[[], float] = time.time
 ) -> dg.SensorDefinition:
-    """Return the sensor that tells how far a mirror's flows are behind; ``now_s`` returns the time in seconds.
+    """Return the sensor that reports the lags of a mirror's flows.
 
-    Its ticks fail with ``ConfigError`` as long as the file cannot be read, or asks for what cannot be.
+    ``now_s`` returns the time in seconds. Ticks fail with ``ConfigError`` as long as the file
+    cannot be read, or asks for the impossible.
     """
 
     @dg.sensor(
@@ -103,7 +105,7 @@ def mirror_sensor(
 
 
 def measure(settings: "MirrorSettings", flow: "FlowSettings") -> "FlowLag":
-    """Return how far a flow is behind now.
+    """Return the current lag of a flow.
 
     :raises KafkaError: a cluster cannot be reached, or refuses.
     """
@@ -118,10 +120,12 @@ def measure(settings: "MirrorSettings", flow: "FlowSettings") -> "FlowLag":
 def decide_lags(
     lags: Mapping[str, int], told: Mapping[str, Told], now_s: float, failures: Mapping[str, str] | None = None
 ) -> tuple[frozenset[str], dict[str, Told]]:
-    """Return which flows are told, and what to remember. ``failures`` says, by flow, why it could not be measured.
+    """Return the flows to report, and the reports to remember.
 
-    A lag that changed is told at most once per interval, and at once where it became zero. One that stays, and is not zero, is told every
-    minute: the seconds grow. That a flow cannot be measured is told at once, and once.
+    ``failures`` tells, by flow, why it could not be measured. A lag that changed is reported at
+    most once per interval, and at once where it became zero. A lag that stays, and is not zero, is
+    reported every minute, because its seconds grow. A failure to measure a flow is reported at
+    once, and once.
     """
     failed = failures or {}
     measured = {flow: f"{lag} at {int(now_s // 60)}" if lag else "0" for flow, lag in lags.items()}

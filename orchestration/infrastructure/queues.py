@@ -1,11 +1,13 @@
-"""Queues as assets: how deep a share group's queue is, in Dagster's UI beside the topic that it reads (KIP-932).
+"""Queues as assets: shows the depth of a share group's queue in Dagster's UI (KIP-932).
 
-``queue_asset`` is an asset that no run materializes: workers outside of Dagster empty the queue. ``queue_sensor`` asks the log service for
-the depth of each queue and tells it as an observation of that asset, which the UI plots. The depth is the queue's lag: how many records are
-not done with, also behind some that are.
+The queue appears beside the topic that it reads. ``queue_asset`` is an asset that no run
+materializes, because workers outside of Dagster empty the queue. ``queue_sensor`` asks the log
+service for the depth of each queue and reports it as an observation of that asset, which the UI
+plots. The depth is the queue's lag: the number of unfinished records, also behind finished ones.
 
-``decide_depths`` decides what is worth an observation; the cursor is a memory of what was told. A queue that cannot be looked at keeps no
-other from its turn, and the tick says why.
+``decide_depths`` decides which depths are worth an observation, and the cursor remembers the
+reported ones. A queue that cannot be looked at keeps no other from its turn, and the tick tells
+why.
 """
 
 import json
@@ -41,7 +43,10 @@ class QueueSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDepth:
-    """One partition of a queue. ``start_offset`` and ``depth`` are None while no worker has begun to read it."""
+    """The depth of one partition of a queue.
+
+    ``start_offset`` and ``depth`` are None while no worker has begun to read it.
+    """
 
     partition: int
     start_offset: int | None
@@ -56,7 +61,7 @@ class QueueDepth:
 
     @property
     def depth(self) -> int | None:
-        """How many records are not done with; None while no partition was begun."""
+        """The number of unfinished records. It is None while no partition was begun."""
         known = [one.depth for one in self.partitions if one.depth is not None]
         return sum(known) if known else None
 
@@ -73,7 +78,7 @@ def queue_asset(spec: QueueSpec) -> dg.AssetSpec:
 
 
 def queue_sensor(specs: Sequence[QueueSpec], *, name: str = "queue_depths", now_s: Callable[[], float] = time.time) -> dg.SensorDefinition:
-    """Return the sensor that tells the depths of queues; ``now_s`` returns the time in seconds."""
+    """Return the sensor that tells the depths of queues. ``now_s`` returns the time in seconds."""
 
     @dg.sensor(
         name=name,
@@ -102,9 +107,9 @@ def queue_sensor(specs: Sequence[QueueSpec], *, name: str = "queue_depths", now_
 
 
 def look(log_service: LogServiceResource, spec: QueueSpec) -> QueueDepth:
-    """Return a queue as it is.
+    """Return the current depth of a queue.
 
-    :raises LogServiceError: the log service does not answer, or the group is none that shares.
+    :raises LogServiceError: the log service does not respond, or the group does not share.
     """
     with log_service.open_admin(timeout_ms=TIMEOUT_MS) as admin:
         offsets = admin.list_share_group_offsets(spec.group_id)
@@ -115,7 +120,10 @@ def look(log_service: LogServiceResource, spec: QueueSpec) -> QueueDepth:
 
 
 def decide_depths(depths: Mapping[str, int | None], told: Mapping[str, Told], now_s: float) -> tuple[frozenset[str], dict[str, Told]]:
-    """Return which queues are told, and what to remember: a depth that changed, at most once per interval; an empty queue at once."""
+    """Return the queues to report, and the reports to remember.
+
+    A depth that changed is reported at most once per interval, and an empty queue at once.
+    """
     fresh = {
         group: Told(value=str(depth), at_s=now_s)
         for group, depth in depths.items()

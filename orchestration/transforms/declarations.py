@@ -254,7 +254,8 @@ def validate_known_columns(table: TopicTable) -> None:
 
 
 def validate_checked_columns(name: str, function: Transform, rules: Sequence[Rule], suite: Suite) -> None:
-    """Refuse rules and expectations on columns that the result does not have, where these are known.
+    """Refuse rules and expectations on columns that the result does not have, where these are
+    known.
 
     :raises ValueError: names the column and those of the result.
     """

@@ -129,7 +129,10 @@ class Kind(Protocol):
 
     @property
     def follower(self) -> TopicTable | None:
-        """Return the table whose transform can be tried on single records. None if there is none."""
+        """Return the table whose transform can be tried on single records.
+
+        None if there is none.
+        """
         return None
 
     def why_no_replay(self, *, is_everything: bool, is_of_dead_letters: bool) -> str | None:  # noqa: ARG002 - most kinds take any

@@ -1,7 +1,7 @@
 """The cluster as an asset: a run looks at it, and every asset check tells of one kind of trouble.
 
-What is wrong, and how bad that is, is decided by ``log_service.cluster_plans.health``. A check fails with severity ERROR where clients
-cannot read or write something now, else with WARN.
+``log_service.cluster_plans.health`` decides which troubles there are, and how bad each one is. A
+check fails with severity ERROR where clients cannot read or write now, else with WARN.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def check_results(findings: Sequence[Finding], key: dg.AssetKey) -> Iterator[dg.
 
 
 def cluster_metadata(state: ClusterState) -> dict[str, dg.MetadataValue]:
-    """Return what the UI shows and plots."""
+    """Return the metadata that the UI shows and plots."""
     partitions = state.layout.partitions
     rows = [
         dg.TableRecord(

@@ -1,7 +1,9 @@
-"""Jobs that operate the cluster: rebalance, add, remove, roll. Each only shows its plan unless ``dry_run`` is false in its config.
+"""Jobs that operate the cluster: rebalance, add, remove, roll.
 
-The plans are those of ``tidelog cluster``. A run that is cancelled leaves the moves that are under way to the cluster, throttled, as Ctrl-C
-does there. Brokers are started, restarted and stopped only where ``tidelog up`` runs the cluster's nodes on the data directory.
+Each only shows its plan unless ``dry_run`` is false in its config. The plans are those of ``tidelog
+cluster``. A cancelled run leaves its started moves to the cluster, throttled, as Ctrl-C does there.
+Brokers are started, restarted and stopped only where ``tidelog up`` runs the cluster's nodes on the
+data directory.
 """
 
 import time
@@ -37,7 +39,10 @@ SHOWN_MOVES = 200
 
 
 class PlanConfig(dg.Config):
-    """What every plan is told. ``throttle_bytes`` a second for each broker; 0 is none."""
+    """The config of every plan.
+
+    ``throttle_bytes`` is per second and broker, and 0 is no throttle.
+    """
 
     dry_run: bool = True
     throttle_bytes: int = DEFAULT_THROTTLE
@@ -49,26 +54,33 @@ class PlanConfig(dg.Config):
 
 
 class RebalanceConfig(PlanConfig):
-    """``even_bytes``: even out bytes, too, to within a tenth of the mean."""
+    """The config of a rebalance.
+
+    ``even_bytes`` evens out bytes, too, to within a tenth of the mean.
+    """
 
     even_bytes: bool = False
 
 
 class AddConfig(PlanConfig):
-    """``brokers`` that have joined; all that have no replicas where none is named. ``start``: one more node of ``tidelog up`` first."""
+    """The config of adding ``brokers`` that have joined.
+
+    Without names it is for all brokers without replicas. ``start`` starts one more node of
+    ``tidelog up`` first.
+    """
 
     brokers: list[int] = Field(default_factory=list)
     start: bool = False
 
 
 class RemoveConfig(PlanConfig):
-    """``broker`` that is to leave."""
+    """The config of removing ``broker``."""
 
     broker: int
 
 
 class RollConfig(dg.Config):
-    """``brokers`` to restart; all where none is named."""
+    """The config of restarting ``brokers``. Without names it restarts all."""
 
     dry_run: bool = True
     brokers: list[int] = Field(default_factory=list)
@@ -81,7 +93,9 @@ def cluster_jobs() -> list[dg.JobDefinition]:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn what cannot be into the run's failure, without trying again: it would be refused again."""
+    """Turn refusals into the run's failure, without a retry, because they would be refused
+    again.
+    """
     try:
         yield
     except (PlanRefused, ControlRefused, ClusterNotReady, LogServiceError, StorageError) as error:
@@ -89,7 +103,10 @@ def _refusals() -> Iterator[None]:
 
 
 def _done(context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterLayout, plan: Plan, *, is_dry: bool) -> bool:
-    """Show a plan and carry it out unless this is a dry run; return whether the cluster is as the plan wants it."""
+    """Show a plan and carry it out unless this is a dry run.
+
+    Return whether the cluster is as the plan wants it.
+    """
     problems = plans.lack_of_room(layout, plan)
     moves = [f"{move.where}: {','.join(map(str, move.before))} -> {','.join(map(str, move.after))}" for move in plan.moves]
     context.add_output_metadata(
@@ -151,7 +168,7 @@ def add(context: dg.OpExecutionContext, config: AddConfig, log_service: LogServi
 
 
 def _with_one_more(context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterLayout, config: AddConfig) -> ClusterLayout:
-    """Have one more node started, and return the cluster with it; a dry run starts none."""
+    """Have one more node started, and return the cluster with it. A dry run starts none."""
     if config.brokers:
         raise PlanRefused("start starts a broker with the next id: name no brokers with it")
     nodes = _own_nodes(admin)
@@ -169,7 +186,10 @@ def _with_one_more(context: dg.OpExecutionContext, admin: BlockingAdmin, layout:
 
 @dg.op(description="Empty a broker and have the cluster forget it")
 def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: LogServiceResource) -> None:
-    """Empty a broker; have it stopped and forgotten where ``tidelog up`` runs it, or it is down already."""
+    """Empty a broker, and have it stopped and forgotten.
+
+    That happens where ``tidelog up`` runs the broker, or it is down already.
+    """
     with _refusals(), log_service.open_admin() as admin:
         layout = read_layout(admin)
         refuse_removal(admin, layout, config.broker)
@@ -208,7 +228,9 @@ def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: Log
 
 
 def _own_nodes(admin: BlockingAdmin) -> ClusterSpec | None:
-    """Return the nodes of this installation where it runs and its cluster is the one that ``admin`` asks; None elsewhere."""
+    """Return the nodes of this installation if it runs the cluster that ``admin`` asks, else
+    None.
+    """
     return _installation().nodes_of(admin.describe_cluster().cluster_id)
 
 
@@ -221,10 +243,10 @@ def _no_installation() -> str:
 
 
 def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
-    """Refuse brokers that the supervisor of this installation does not run, before any is restarted.
+    """Refuse brokers that the supervisor of this installation does not run, before any is
+    restarted.
 
-    Raises:
-        PlanRefused: there are some.
+    :raises PlanRefused: there are some.
     """
     nodes = _own_nodes(admin)
     own = {node.node_id for node in nodes.nodes} if nodes is not None else set()
@@ -238,10 +260,12 @@ def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
 
 
 def _refuse_to_stop(admin: BlockingAdmin, broker_id: int) -> None:
-    """Refuse a broker that serves and that the supervisor of this installation cannot stop for good, before anything is changed.
+    """Refuse to stop a serving broker that this installation's supervisor cannot stop for good.
 
-    Raises:
-        PlanRefused: no ``tidelog up`` on the data directory runs it, or the files of all nodes name it as a controller.
+    No change has been made by then.
+
+    :raises PlanRefused: no ``tidelog up`` on the data directory runs it, or the files of all nodes
+        name it as a controller.
     """
     nodes = _own_nodes(admin)
     if nodes is None or all(node.node_id != broker_id for node in nodes.nodes):

@@ -1,7 +1,9 @@
-"""Tells when the cluster's health changes: each trouble once when it begins, and once when it is over.
+"""Tells when the cluster's health changes: each trouble once when it begins, and once when it is
+over.
 
-``decide_changes`` compares what is wrong now with what the cursor says was wrong before. A change asks for a run of the cluster's asset, so
-that its checks show it, and goes to ``notify``. A cluster of which no broker responds is a trouble of its own.
+``decide_changes`` compares the current troubles with those of the cursor. A change starts a run of
+the cluster's asset, so that its checks show it, and goes to ``notify``. A cluster of which no
+broker responds is a trouble of its own.
 """
 
 import json
@@ -24,7 +26,7 @@ UNREACHABLE = "unreachable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthChange:
-    """A trouble that began, or is over. ``text`` says what it is or was."""
+    """A trouble that began or is over. ``text`` describes it."""
 
     check: str
     is_over: bool
@@ -35,9 +37,10 @@ class HealthChange:
 
 
 def decide_changes(before: Mapping[str, str], findings: Sequence[Finding]) -> tuple[dict[str, str], list[HealthChange]]:
-    """Return what is wrong now, by check, and what of it is new or over.
+    """Return the current troubles by check, and those that are new or over.
 
-    A trouble that goes on with other figures (one more partition, one less) is no change. Notices are none either.
+    A trouble that goes on with other figures (one more partition, one less) is no change. Notices
+    are none either.
     """
     now: dict[str, str] = {}
     for finding in findings:
@@ -49,7 +52,10 @@ def decide_changes(before: Mapping[str, str], findings: Sequence[Finding]) -> tu
 
 
 def read_cursor(cursor: str | None) -> dict[str, str]:
-    """Return what was wrong before; nothing where there is no cursor, or one that this sensor did not write."""
+    """Return the earlier troubles.
+
+    There are none without a cursor, or with one that this sensor did not write.
+    """
     try:
         content = json.loads(cursor or "{}")
     except ValueError:
@@ -60,7 +66,10 @@ def read_cursor(cursor: str | None) -> dict[str, str]:
 def cluster_sensor(
     asset: dg.AssetsDefinition, *, name: str = "cluster_health", notify: Callable[[HealthChange], None] | None = None
 ) -> dg.SensorDefinition:
-    """Return the sensor over the cluster's asset; ``notify`` is called with every change, e.g. to send it to a chat."""
+    """Return the sensor over the cluster's asset.
+
+    ``notify`` is called with every change, e.g. to send it to a chat.
+    """
     job = dg.define_asset_job(f"{name}_job", selection=dg.AssetSelection.assets(asset))
 
     @dg.sensor(

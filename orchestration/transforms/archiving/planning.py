@@ -1,8 +1,8 @@
 """Pure planning: which offsets of a topic a run archives, and whether a run is due.
 
 Decides that a partition is archived in chunks, and that the rest is archived when ``within_s`` has
-passed. ``orchestration.offsets.planning`` decides where a batch starts, and when to refuse a truncated
-or cleaned log, as for every table. Knows no clock, broker or table.
+passed. ``orchestration.offsets.planning`` decides where a batch starts, and when to refuse a
+truncated or cleaned log, as for every table. Knows no clock, broker or table.
 Invariants: a range begins at the archive's end and lies below the last stable offset. No range
 spans more than a chunk.
 """

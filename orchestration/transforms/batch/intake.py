@@ -1,11 +1,11 @@
 """The records of a run on their way to the transform: read once, judged, and parsed.
 
 Records with a VARIANT are parsed by Spark. Decides where records wait for Spark, and ends the
-ranges where the run has read enough bytes (``orchestration.offsets.byte_limits``). A small batch stays in
-the run process and is sent to Spark. A larger one is written, chunk by chunk, into a Parquet file
-that Spark reads in parallel, so that the run process never holds it. (One task reads a sent
-relation, and each job unpacks it anew.) Reading needs no Spark, so the next range can be read while
-Spark works on this one. Knows no table.
+ranges where the run has read enough bytes (``orchestration.offsets.byte_limits``). A small batch
+stays in the run process and is sent to Spark. A larger one is written, chunk by chunk, into a
+Parquet file that Spark reads in parallel, so that the run process never holds it. (One task reads a
+sent relation, and each job unpacks it anew.) Reading needs no Spark, so the next range can be read
+while Spark works on this one. Knows no table.
 Invariants: each record of ``ranges``, as shortened by the limits, is exactly once among the rows,
 doubtful or at fault. Files of killed runs are removed after some hours.
 """

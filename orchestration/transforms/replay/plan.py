@@ -1,10 +1,10 @@
 """The request of a replay, and its offsets, decided once from checkpoint, log and archive.
 
 Records that the log no longer holds are read from the topic's archive
-(``orchestration.held.readable_records``). Only records that neither holds are lost. A lost range of offsets
-is refused, and so is a span of time of which nothing is left. If a part of a span is left, that
-part is replayed and the gaps are reported. Everything means all held records. Writes nothing and
-reads no record, except for the times in an archive.
+(``orchestration.held.readable_records``). Only records that neither holds are lost. A lost range of
+offsets is refused, and so is a span of time of which nothing is left. If a part of a span is left,
+that part is replayed and the gaps are reported. Everything means all held records. Writes nothing
+and reads no record, except for the times in an archive.
 
 An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets. So
 consecutive spans of time cover each offset once, even if timestamps are out of order.

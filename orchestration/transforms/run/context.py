@@ -1,4 +1,4 @@
-"""What a run of any kind works with, and what it returns."""
+"""The inputs and the results of a run of any kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

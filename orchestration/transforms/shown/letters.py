@@ -1,7 +1,9 @@
-"""Dead letters as an asset: how many, why, since when, some of them, and whose repetitions they are.
+"""Dead letters as an asset: how many, why, since when, some of them, and whose repetitions they
+are.
 
-``lake/dead_letters`` gets an event from each run that rejected something, without a run of its own, so that the UI plots rejections over
-time; materializing it sums up the whole table. Decides what is shown. Knows no Spark.
+``lake/dead_letters`` gets an event from each run that rejected something, without a run of its own,
+so that the UI plots rejections over time; materializing it sums up the whole table. Decides what is
+shown. Knows no Spark.
 """
 
 import warnings
@@ -28,7 +30,8 @@ COLUMNS = dg.TableSchema(
 def dead_letters_asset(tables: Iterable[str]) -> dg.AssetsDefinition:
     """Return the asset of the dead letters of ``tables``.
 
-    It is a view of what their runs commit, and never stale: Dagster would call it unsynced after each commit of any of them.
+    It is a view of the commits of their runs, and never stale, because Dagster would call it
+    unsynced after each commit of any of them.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)
@@ -52,7 +55,9 @@ def _dead_letters_asset(tables: Iterable[str]) -> dg.AssetsDefinition:
 
 
 def summary_metadata(letters: DeadLetters) -> dict[str, Any]:
-    """Return what is told of the whole table: counts by table, rule and reason, by day, and the newest ones."""
+    """Return the metadata of the whole table: counts by table, rule, reason and day, and the newest
+    ones.
+    """
     summary = letters.summary()
     total = sum(int(row["count"]) for row in summary)
     reasons = [dg.TableRecord(dict(row)) for row in summary]
@@ -68,13 +73,16 @@ def summary_metadata(letters: DeadLetters) -> dict[str, Any]:
 
 
 def rejection_events(table: str, letters: pa.Table | None) -> Iterator[dg.AssetMaterialization]:
-    """Yield the event of what a commit rejected; none where it rejected nothing."""
+    """Yield the event of a commit's rejections. A commit without rejections has none."""
     if letters is not None and letters.num_rows:
         yield _rejection_event(table, letters)
 
 
 def _rejection_event(table: str, letters: pa.Table) -> dg.AssetMaterialization:
-    """Return the event that a run of ``table`` rejected something; ``letters`` are its rows of the dead-letter table."""
+    """Return the event that a run of ``table`` rejected records.
+
+    ``letters`` are its rows of the dead-letter table.
+    """
     by_rule = Counter(letters["rule"].to_pylist())
     return dg.AssetMaterialization(
         DEAD_LETTERS_KEY,

@@ -1,8 +1,8 @@
 """The asset of a table in a database, as Dagster shows it.
 
 Events hold offsets, rows, checks, dead letters and the place of the table. Decides how a run is
-presented, like ``orchestration.transforms.shown.assets`` for lake tables. The asset is the follower:
-``lake/NAME`` is its account of commits.
+presented, like ``orchestration.transforms.shown.assets`` for lake tables. The asset is the
+follower: ``lake/NAME`` is its account of commits.
 """
 
 from collections.abc import Iterator

@@ -137,9 +137,9 @@ def spark_aggregate(
     The function gets the same columns as the function of a table (``spark_table``). It returns rows
     with the columns ``by``, the aggregated columns, and ``_topic_id, _partition, _offset``.
     ``aggregates`` are made with ``count``, ``total``, ``smallest`` and ``largest`` of
-    ``orchestration.rows.aggregates``. Each run merges its rows into the groups that they touch, and the
-    offsets move in the same commit. So each record counts once, whenever a run is killed. Rules and
-    suite see the rows before they are aggregated. ``max_failed`` is as for a table.
+    ``orchestration.rows.aggregates``. Each run merges its rows into the groups that they touch, and
+    the offsets move in the same commit. So each record counts once, whenever a run is killed. Rules
+    and suite see the rows before they are aggregated. ``max_failed`` is as for a table.
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """

@@ -1,9 +1,9 @@
 """A replay: read committed records once more, and replace the rows and dead letters they made.
 
 Each piece is one commit of the table that replaces its rows and its dead letters together
-(``letters.table`` says how). A killed replay leaves each piece either replayed or as it was, and may
-be run again. No checkpoint moves. A fixed record (``letters.fixes``) is read with its correction.
-Knows no Dagster.
+(``letters.table`` says how). A killed replay leaves each piece either replayed or as it was, and
+may be run again. No checkpoint moves. A fixed record (``letters.fixes``) is read with its
+correction. Knows no Dagster.
 
 If a range no longer gives a key the row that it gave before, only a replay of everything can tell.
 The groups of a table of aggregates are made anew (``rebuilding``).
