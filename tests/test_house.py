@@ -176,7 +176,7 @@ def first_sentences(path: Path) -> Iterator[str]:
 def test_first_sentences_are_short_and_name_their_subject() -> None:
     wrong = [
         f"{named(path)}: {sentence}"
-        for path in sources(*(f"log_service/{room}" for room in PLAIN_ROOMS))
+        for path in sources("orchestration", *(f"log_service/{room}" for room in PLAIN_ROOMS))
         for sentence in first_sentences(path)
         if len(sentence) > MAX_FIRST_SENTENCE or GUESSED_OPENING.match(sentence)
     ]
