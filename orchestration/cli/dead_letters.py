@@ -227,7 +227,7 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
 def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> dict[str, str]:
     """Return the names, by id, of the topics of a table's dead letters that are deleted.
 
-    None where the broker is away, as a replay says itself.
+    It is empty where the broker is away, because a replay then tells that itself.
     """
     from orchestration.log import connection  # noqa: PLC0415 - with the command, not with its help
     from orchestration.log.client import LogServiceError  # noqa: PLC0415

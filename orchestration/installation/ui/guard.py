@@ -78,7 +78,7 @@ def _refused_method(scope: Scope, headers: Headers) -> Refusal | None:
 
 
 def is_allowed_host(host: str, server: tuple[str, int | None] | None, allowed_hosts: Collection[str]) -> bool:
-    """Say whether a ``Host`` names the address that was dialled, or a name of ``allowed_hosts``.
+    """Return whether a ``Host`` names the address that was dialled, or a name of ``allowed_hosts``.
 
     A name that an attacker's DNS points here is none of them.
     """

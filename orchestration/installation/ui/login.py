@@ -248,7 +248,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def is_only_query(body: bytes) -> bool:
-    """Say whether a GraphQL request reads, and changes nothing."""
+    """Return whether a GraphQL request reads, and changes nothing."""
     try:
         asked: Any = json.loads(body)
         document = parse(asked["query"], max_tokens=MAX_QUERY_TOKENS)

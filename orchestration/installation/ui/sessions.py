@@ -65,7 +65,7 @@ class Session:
     recheck: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def is_over(self, now_s: float) -> bool:
-        """Say whether the session has ended."""
+        """Return whether the session has ended."""
         return self.is_ended or now_s - self.used_s > IDLE_S or now_s - self.begun_s > LIFETIME_S
 
 
@@ -147,7 +147,7 @@ class Sessions:
         return session
 
     async def is_alive(self, session: Session) -> bool:
-        """Say whether a session goes on. Asks the cluster again where that is due."""
+        """Return whether a session goes on. Asks the cluster again where that is due."""
         if session.is_over(self._clock()):
             self.end(session)
             return False

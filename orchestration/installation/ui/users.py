@@ -36,7 +36,7 @@ class UiRights(Enum):
 
     @property
     def is_reader(self) -> bool:
-        """Say whether the UI may be read."""
+        """Return whether the UI may be read."""
         return self in {UiRights.READ, UiRights.CHANGE}
 
 

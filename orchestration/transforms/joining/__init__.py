@@ -2,7 +2,7 @@
 
 - ``declarations``: the declaration of a join. ``decorator``: ``@spark_join``, which users write.
 - ``run``, ``replay``: runs without Dagster.
-- ``assets``, ``history``: the asset and the replay job in Dagster. ``events``: what they report.
+- ``assets``, ``history``: the asset and the replay job in Dagster. ``events``: the events of both.
 - ``kind``: its place among kinds.
 - ``pairs``: the input and the result of the function.
 

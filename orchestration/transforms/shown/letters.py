@@ -1,9 +1,8 @@
-"""Dead letters as an asset: how many, why, since when, some of them, and whose repetitions they
-are.
+"""Dead letters as an asset: their number, their reasons, their times, some of them, and originals.
 
-``lake/dead_letters`` gets an event from each run that rejected something, without a run of its own,
-so that the UI plots rejections over time; materializing it sums up the whole table. Decides what is
-shown. Knows no Spark.
+``lake/dead_letters`` gets an event from each run that rejected records, without a run of its own.
+So the UI plots rejections over time. Materializing it sums up the whole table. Decides which parts
+are shown. Knows no Spark.
 """
 
 import warnings

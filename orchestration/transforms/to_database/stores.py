@@ -179,7 +179,7 @@ def validate_columns(place: str, table: str, existing: set[str], schema: pa.Sche
 def validate_presence(place: str, table: str, standing: Standing, undo: str) -> None:
     """Refuse to go on if the offsets exist and the table does not.
 
-    :raises ProgressError: it is so. ``undo`` says how to begin anew.
+    :raises ProgressError: the table is missing. ``undo`` says how to begin anew.
     """
     if standing.topic_ids and not standing.is_there:
         raise ProgressError(

@@ -5,6 +5,6 @@ The transform is a ``DataFrame -> DataFrame`` function.
 - ``declarations``: the declaration of a transform. ``decorator``: the decorator that users write.
 - ``outgoing``: makes records of rows.
 - ``run``: a run without Dagster. ``replay``: a replay of its dead letters.
-- ``assets``, ``history``: the asset and its replay in Dagster. ``events``: what they report.
+- ``assets``, ``history``: the asset and its replay in Dagster. ``events``: the events of both.
 - ``kind``: its place among kinds.
 """
