@@ -29,7 +29,7 @@ from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_least, at_most
 from orchestration.demo.source import data_sets
 from orchestration.installation.services import memory_environment
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.settings import load_settings
 from orchestration.spark.server import SparkServer
 from orchestration.spark.token import kept_token

@@ -18,7 +18,7 @@ import pyspark.sql.connect.session  # noqa: F401 - an installation's runs are fo
 
 from benchmarks.by_hand import arrow_schema, measured
 from orchestration.lake.tables import PROVENANCE, Lake
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session, shared_scratch

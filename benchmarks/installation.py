@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.broker_process import BenchmarkError, free_port
-from orchestration.held.lag import measure_lag
 from orchestration.lake.tables import Lake
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
+from orchestration.retained.lag import measure_lag
 
 EXAMPLE = Path(__file__).resolve().parents[1]
 CATCH_UP_DEADLINE_S = 600.0

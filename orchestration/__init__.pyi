@@ -12,10 +12,10 @@ from .calls.ask import IncompleteAnswerWarning as IncompleteAnswerWarning, ask a
 from .assembly import assemble as assemble
 from .infrastructure.cluster import cluster_asset as cluster_asset, cluster_jobs as cluster_jobs, cluster_sensor as cluster_sensor
 from .components import MartComponent as MartComponent, SqlTransformComponent as SqlTransformComponent, TopicComponent as TopicComponent
-from .letters.table import DeadLetters as DeadLetters
+from .dead_letters.table import DeadLetters as DeadLetters
 from .definitions import defs as defs
 from .formats import SchemaFileError as SchemaFileError, avro_schema as avro_schema, protobuf_schema as protobuf_schema
-from .held.lag_objective import decide_keeps_up as decide_keeps_up
+from .retained.lag_objective import decide_keeps_up as decide_keeps_up
 from .maintenance import (
     Limits as Limits,
     compaction_asset as compaction_asset,
@@ -74,7 +74,7 @@ from .sensing import (
 from .settings import Settings as Settings, SettingsError as SettingsError, load_settings as load_settings
 from .sources import folder_source as folder_source, source_feeds as source_feeds, sql_source as sql_source
 from .spark.session import close_session as close_session, open_session as open_session
-from .marts.reference import SqlError as SqlError, sql_table as sql_table
+from .marts.database_copy import SqlError as SqlError, sql_table as sql_table
 from .lake.tables import Lake as Lake, TableSnapshot as TableSnapshot
 from .topics.spec import TopicSpec as TopicSpec, topic_asset as topic_asset
 from .transforms import (

@@ -27,8 +27,8 @@ from orchestration.sensing import standard_sensors
 from orchestration.sources.assets import SourceFeed, source_feeds
 from orchestration.topics.spec import TOPIC_PREFIX, topic_specs
 from orchestration.transforms.archiving.assets import archive_asset
+from orchestration.transforms.dagster_views.dead_letters import DEAD_LETTERS_KEY, dead_letters_asset
 from orchestration.transforms.kinds import TopicFeed, kinds_of, topic_feeds
-from orchestration.transforms.shown.letters import DEAD_LETTERS_KEY, dead_letters_asset
 
 ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
 JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from orchestration.held.archive_reading import find_archive
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogServiceError
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
+from orchestration.log_client.protocol import LogServiceError
+from orchestration.retained.archive_reading import find_archive
 from orchestration.settings import Settings, load_settings
 from orchestration.topics.spec import TopicSpec
 from orchestration.warehouse.store import Warehouse

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from orchestration.dead_letters.fixes import Fix, replay_ranges
+from orchestration.dead_letters.table import Rejection
 from orchestration.lake.tables import Lake
-from orchestration.letters.fixes import Fix, replay_ranges
-from orchestration.letters.table import Rejection
-from orchestration.log.client import HEADERS, RECORD_SCHEMA
+from orchestration.log_client.protocol import HEADERS, RECORD_SCHEMA
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.rows.uniqueness import TableKeys
 from orchestration.transforms.batch.batch import compute_batch

@@ -13,16 +13,16 @@ from uuid import uuid4
 import dagster as dg
 
 from orchestration.lake.tables import Lake
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session, shared_scratch
 from orchestration.transforms.archiving.kind import declare_archives
+from orchestration.transforms.dagster_views.reporting import milliseconds
 from orchestration.transforms.kinds import declared, replayable_names
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed
 from orchestration.transforms.run.context import RunContext
-from orchestration.transforms.shown.reporting import milliseconds
 
 logger = logging.getLogger(__name__)
 

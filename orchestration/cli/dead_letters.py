@@ -16,9 +16,9 @@ from orchestration.project.importing import kept_imports
 
 if TYPE_CHECKING:
     from orchestration.calls.fix_trial import RecordPlace
-    from orchestration.letters.fixes import Fix
-    from orchestration.letters.places import Place
-    from orchestration.letters.table import DeadLetters
+    from orchestration.dead_letters.fixes import Fix
+    from orchestration.dead_letters.places import Place
+    from orchestration.dead_letters.table import DeadLetters
     from orchestration.offsets.ranges import OffsetRange
     from orchestration.settings import Settings
 
@@ -36,7 +36,7 @@ class PlaceParameter(click.ParamType["Place"]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> "Place":
         """Return the place."""
-        from orchestration.letters.places import Place, PlaceError  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.dead_letters.places import Place, PlaceError  # noqa: PLC0415 - with the command, not with its help
 
         if isinstance(value, Place):
             return value
@@ -68,7 +68,7 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
             summary = [row for row in letters.summary() if rule in {None, row["rule"]}]
             print_rows(summary, COUNTED, as_json=as_json, empty="no table has rejected anything", flexible=("reason",))
             return
-        from orchestration.letters.places import names_of_topics  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.dead_letters.places import names_of_topics  # noqa: PLC0415 - with the command, not with its help
 
         names = names_of_topics(letters, table)
         rows = [told(row, names) for row in letters.of_target(table, chosen_rule(rule), limit=limit)]
@@ -100,7 +100,7 @@ def show(*, table: str, place: "Place", as_json: bool) -> None:
     table rejected records of several, as a join does.
     """
     with opened_letters() as (letters, _):
-        from orchestration.letters.places import letter_at, names_of_topics  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.dead_letters.places import letter_at, names_of_topics  # noqa: PLC0415 - with the command, not with its help
 
         row = told(letter_at(letters, table, place), names_of_topics(letters, table))
     if as_json:
@@ -152,8 +152,8 @@ def fix(
     with opened_letters() as (letters, settings):
         from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
         from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415
-        from orchestration.letters.fixes import Fixes, fix_of, repaired, replay_ranges  # noqa: PLC0415
-        from orchestration.letters.places import letter_at  # noqa: PLC0415
+        from orchestration.dead_letters.fixes import Fixes, fix_of, repaired, replay_ranges  # noqa: PLC0415
+        from orchestration.dead_letters.places import letter_at  # noqa: PLC0415
 
         loaded_project()
         refuse_transforms(table, is_everything=True, is_of_dead_letters=True)
@@ -217,8 +217,8 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
     settings = found_settings()
     project_folder()
     with kept_imports():
+        from orchestration.dead_letters.table import DeadLetters  # noqa: PLC0415
         from orchestration.lake.tables import Lake  # noqa: PLC0415
-        from orchestration.letters.table import DeadLetters  # noqa: PLC0415
 
     with explained():
         yield DeadLetters(Lake(settings.lake_root)), settings
@@ -229,8 +229,8 @@ def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> 
 
     It is empty where the broker is away, because a replay then tells that itself.
     """
-    from orchestration.log import connection  # noqa: PLC0415 - with the command, not with its help
-    from orchestration.log.client import LogServiceError  # noqa: PLC0415
+    from orchestration.log_client import connection  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.log_client.protocol import LogServiceError  # noqa: PLC0415
 
     topics = letters.topics_of(table)
     try:
@@ -257,7 +257,7 @@ def chosen_rule(rule: str | None) -> Any:
 
 def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
     """Return a dead letter as it is shown. ``names`` are those of ``names_of_topics``."""
-    from orchestration.letters.places import place_of  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.dead_letters.places import place_of  # noqa: PLC0415 - with the command, not with its help
 
     return {
         "table": row["target"],
@@ -325,7 +325,7 @@ def tried(
     """
     from orchestration.calls.fix_trial import follower, rejected_again  # noqa: PLC0415 - with the command, not with its help
     from orchestration.spark.session import close_session, open_session  # noqa: PLC0415
-    from orchestration.transforms.shown.failures import FINAL, PASSING  # noqa: PLC0415
+    from orchestration.transforms.dagster_views.failures import FINAL, PASSING  # noqa: PLC0415
 
     declared = follower(table)
     if declared is None:
@@ -356,7 +356,7 @@ def show_fixes(
 
     ``nothing`` is printed where there are no fixes.
     """
-    from orchestration.letters.places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.dead_letters.places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
 
     before = {(row["_topic_id"], row["_partition"], row["_offset"]): row for row in found}
     names = names_of_topics(letters, table) if fixes else {}

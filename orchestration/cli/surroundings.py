@@ -73,7 +73,7 @@ def loaded_project() -> "dg.Definitions":
 @contextmanager
 def explained() -> Iterator[None]:
     """Turn refusals of the platform into a sentence at the terminal."""
-    from orchestration.transforms.shown.failures import FINAL, PASSING  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.transforms.dagster_views.failures import FINAL, PASSING  # noqa: PLC0415 - with the command, not with its help
 
     try:
         yield

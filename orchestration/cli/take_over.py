@@ -79,13 +79,13 @@ def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
 
     from orchestration.databases.owners import owner_of  # noqa: PLC0415
     from orchestration.databases.urls import shown_url  # noqa: PLC0415
-    from orchestration.marts import reference  # noqa: PLC0415
+    from orchestration.marts import database_copy  # noqa: PLC0415
     from orchestration.transforms.to_database.kind import declared_tables  # noqa: PLC0415
     from orchestration.transforms.to_database.opening import opened  # noqa: PLC0415
     from orchestration.transforms.to_database.sql_store import refusals_translated  # noqa: PLC0415
 
     assets = definitions.get_repository_def().assets_defs_by_key
-    of_sql = {key.to_user_string(): key for key in assets if key.path[0] == reference.SQL_PREFIX and len(key.path) > 1}
+    of_sql = {key.to_user_string(): key for key in assets if key.path[0] == database_copy.SQL_PREFIX and len(key.path) > 1}
     of_topics = {f"lake/{name}": declared for name, declared in declared_tables().items()}
     asset = chosen(table, [*of_topics, *of_sql])
     with ExitStack() as stack:
@@ -106,8 +106,8 @@ def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
         known = None if snapshot is None else snapshot.table_id
         yield Place(
             asset=asset,
-            holder=partial(reference.holder, engine, name, known, owner),
-            take=partial(reference.take_over, engine, name, owner),
+            holder=partial(database_copy.holder, engine, name, known, owner),
+            take=partial(database_copy.take_over, engine, name, owner),
         )
 
 

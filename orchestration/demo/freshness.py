@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from orchestration.held.lag import TopicLag, measure_lag
 from orchestration.lake.tables import LAKE_PREFIX, Lake
-from orchestration.log.client import LogClient
-from orchestration.marts.reference import SQL_PREFIX
+from orchestration.log_client.protocol import LogClient
+from orchestration.marts.database_copy import SQL_PREFIX
+from orchestration.retained.lag import TopicLag, measure_lag
 from orchestration.topics.inputs import MART_PREFIX
 from orchestration.topics.spec import TopicSpec, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
-from orchestration.transforms.shown.events import VERSION_METADATA, latest_metadata
-from orchestration.transforms.shown.letters import DEAD_LETTERS_KEY
+from orchestration.transforms.dagster_views.dead_letters import DEAD_LETTERS_KEY
+from orchestration.transforms.dagster_views.events import VERSION_METADATA, latest_metadata
 from orchestration.transforms.to_lake.derived import INPUT_TRANSACTION
 
 

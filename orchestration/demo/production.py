@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from log_service.client import BlockingProducer, KafkaError, RecordMetadata
 from orchestration.demo.directory import DemoError
 from orchestration.demo.source import DataSet
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.settings import client_settings
 from orchestration.topics.spec import TopicSpec, reconcile
 

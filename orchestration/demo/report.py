@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestration.demo.verification import TopicProof
-from orchestration.held.lag import TopicLag
+from orchestration.retained.lag import TopicLag
 
 ANSWER_ROWS = 12
 

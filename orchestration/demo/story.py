@@ -17,19 +17,19 @@ import dagster as dg
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.demo.directory import DemoError
 from orchestration.demo.freshness import Pipeline, lags, stale
 from orchestration.demo.production import create_topics, produce
 from orchestration.demo.report import Outcome
 from orchestration.demo.source import data_sets
 from orchestration.demo.verification import TopicProof, prove_topic
-from orchestration.held.lag import TopicLag
 from orchestration.installation.instance import open_instance
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
-from orchestration.log.client import LogClient, LogServiceError
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
+from orchestration.log_client.protocol import LogClient, LogServiceError
 from orchestration.project.home import UNFINISHED, dagster_home
+from orchestration.retained.lag import TopicLag
 from orchestration.settings import Settings
 from orchestration.topics.inputs import MART_PREFIX
 from orchestration.warehouse.store import Warehouse

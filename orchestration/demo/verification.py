@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
-from orchestration.log.client import LogClient
+from orchestration.log_client.protocol import LogClient
 from orchestration.offsets.planning import PartitionOffsets
 from orchestration.transforms import TopicFeed
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from orchestration.log.client import LogServiceError
+from orchestration.log_client.protocol import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.progress import Told, is_due, read_cursor, stored
 from orchestration.topics.spec import TopicSpec

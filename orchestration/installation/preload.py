@@ -20,7 +20,7 @@ MODULES = (
     "duckdb",
     "great_expectations",
     "great_expectations.expectations.expectation_configuration",
-    "orchestration.log.connection",
+    "orchestration.log_client.connection",
     "orchestration.transforms.rehearsal",
     "pyarrow.dataset",
     "pyspark.sql.connect.session",

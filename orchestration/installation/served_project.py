@@ -19,8 +19,8 @@ import dagster as dg
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
 from orchestration.installation.declare import write_declared
 from orchestration.installation.instance import open_instance
-from orchestration.log.client import LogServiceError
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
+from orchestration.log_client.protocol import LogServiceError
 from orchestration.project.location import DEFINITIONS
 from orchestration.project.mistakes import Troubles, mistakes
 from orchestration.sensing.failing_assets import FailingAssets

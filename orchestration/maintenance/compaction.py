@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from orchestration.log.client import CompactionPass, LogClient
+from orchestration.log_client.protocol import CompactionPass, LogClient
 from orchestration.maintenance.retention import BY_ITSELF, GROUP
 from orchestration.resources.log_service import LogServiceResource
 

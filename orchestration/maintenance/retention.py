@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
-from orchestration.held.lag import TopicLag, measure_lag
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogClient, RetentionPass
+from orchestration.log_client.protocol import LogClient, RetentionPass
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
+from orchestration.retained.lag import TopicLag, measure_lag
 from orchestration.transforms import TopicFeed, topic_feeds
 
 GROUP = "maintenance"

@@ -11,12 +11,12 @@ import dagster as dg
 import duckdb
 
 from orchestration.lake.tables import LAKE_PREFIX, TABLE_NAME
-from orchestration.marts.reference import SQL_PREFIX
+from orchestration.marts.database_copy import SQL_PREFIX
 from orchestration.resources.warehouse import WarehouseResource
 from orchestration.topics.inputs import MART_PREFIX, input_name
 from orchestration.transforms import on_fresh_inputs, table_key
+from orchestration.transforms.dagster_views.address import DUCKDB, table_address
 from orchestration.transforms.declarations import one_or_more
-from orchestration.transforms.shown.address import DUCKDB, table_address
 from orchestration.warehouse.store import Warehouse, WarehouseError
 
 QUESTIONS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.MULTI})

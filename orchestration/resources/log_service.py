@@ -1,6 +1,6 @@
 """The log service as a Dagster resource: the cluster of a run or a tick, and its login.
 
-It opens ``orchestration.log.connection``, which is imported on first use. Knows no table.
+It opens ``orchestration.log_client.connection``, which is imported on first use. Knows no table.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import PrivateAttr
 
-from orchestration.log.client import LogClient
+from orchestration.log_client.protocol import LogClient
 from orchestration.resources.declared import accept, refused_config
 from orchestration.settings import load_settings
 
@@ -46,7 +46,7 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
         :raises SettingsError: the run's config names another log service.
         """
         accept(self._refusal)
-        from orchestration.log.connection import connect  # noqa: PLC0415
+        from orchestration.log_client.connection import connect  # noqa: PLC0415
 
         with connect(self._servers(), timeout_ms=timeout_ms, client_config=self.client_config) as client:
             yield client
@@ -60,7 +60,7 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
         :raises SettingsError: the run's config names another log service.
         """
         accept(self._refusal)
-        from orchestration.log.connection import connect_admin  # noqa: PLC0415
+        from orchestration.log_client.connection import connect_admin  # noqa: PLC0415
 
         with connect_admin(self._servers(), timeout_ms=timeout_ms, client_config=self.client_config) as admin:
             yield admin

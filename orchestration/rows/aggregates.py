@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from orchestration.dead_letters.table import Rejection
 from orchestration.lake.quoting import quoted_name
 from orchestration.lake.schemas import nullable
 from orchestration.lake.tables import TABLE_NAME
-from orchestration.letters.table import Rejection
 from orchestration.rows.latest import Changes, HasRows
 from orchestration.rows.uniqueness import relevant_to
 

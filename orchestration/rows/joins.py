@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestration.letters.table import Rejection
+from orchestration.dead_letters.table import Rejection
 from orchestration.values.times import FIRST_US, LAST_US, MICROSECOND, moment
 
 Side = Literal["left", "right"]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.log.client import LogServiceError
+from orchestration.log_client.protocol import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.progress import Told, is_due, read_cursor, stored
 from orchestration.transforms.declarations import GROUP_PREFIX as OF_TABLES

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from orchestration.held.lag import measure_lag
-from orchestration.held.lag_objective import CHECK_NAME, Verdict, declare_objective, evaluation, judge
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
+from orchestration.retained.lag import measure_lag
+from orchestration.retained.lag_objective import CHECK_NAME, Verdict, declare_objective, evaluation, judge
 from orchestration.transforms import TopicFeed, topic_feeds
 
 OBJECTIVE_METADATA = "tidelog/within_s"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from orchestration.held.lag import TopicLag
+from orchestration.retained.lag import TopicLag
 
 if TYPE_CHECKING:
     from orchestration.transforms import TopicFeed

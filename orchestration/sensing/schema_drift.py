@@ -19,8 +19,8 @@ import dagster as dg
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from orchestration.dead_letters.table import DEAD_LETTERS, SCHEMA_RULE, DeadLetters
 from orchestration.lake.tables import RESERVED_NAMES, Lake
-from orchestration.letters.table import DEAD_LETTERS, SCHEMA_RULE, DeadLetters
 from orchestration.resources.lake import LakeResource
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.watchdog import WATCHDOG, sensor_alerts, sensor_states

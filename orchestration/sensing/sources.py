@@ -26,7 +26,7 @@ from time import monotonic
 
 import dagster as dg
 
-from orchestration.log.client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.project.home import UNFINISHED
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import backoff_s

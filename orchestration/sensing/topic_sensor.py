@@ -23,14 +23,14 @@ import dagster as dg
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
 from deltalake.exceptions import DeltaError
 
-from orchestration.held.lag import TopicLag, lag_behind, seconds_behind
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.offsets.planning import Checkpoint
 from orchestration.project.home import UNFINISHED
 from orchestration.project.location import DEFINITIONS
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
+from orchestration.retained.lag import TopicLag, lag_behind, seconds_behind
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn, partition_rows
 from orchestration.settings import load_settings

@@ -29,12 +29,12 @@ import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, InstigatorType, TickStatus
 from deltalake.exceptions import DeltaError
 
-from orchestration.held.lag import lag_behind
-from orchestration.held.lag_objective import Verdict, judge
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
+from orchestration.retained.lag import lag_behind
+from orchestration.retained.lag_objective import Verdict, judge
 from orchestration.sensing.objectives import objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn
 from orchestration.sensing.run_failures import Alert, is_told

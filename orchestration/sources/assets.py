@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.lake.tables import TABLE_NAME
-from orchestration.log.client import LogClient, LogServiceError
+from orchestration.log_client.protocol import LogClient, LogServiceError
 from orchestration.project.location import in_project
 from orchestration.project.names import names_of
 from orchestration.resources.log_service import LogServiceResource

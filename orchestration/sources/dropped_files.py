@@ -22,7 +22,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestration.log.client import OutgoingRecord
+from orchestration.log_client.protocol import OutgoingRecord
 from orchestration.sources.json_rows import json_key, json_value
 from orchestration.sources.reading import Portion, Position, Situation, SourceError, portioned, size_of
 

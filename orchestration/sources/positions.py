@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestration.log.client import LogClient, OutgoingRecord, TopicDescription
+from orchestration.log_client.protocol import LogClient, OutgoingRecord, TopicDescription
 from orchestration.sources.reading import SETTLED_WITHIN_S, Position, settled_ranges
 from orchestration.topics.spec import TopicSpec
 

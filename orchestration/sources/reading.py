@@ -10,7 +10,7 @@ from datetime import datetime
 from time import monotonic, sleep
 from typing import Any, Protocol
 
-from orchestration.log.client import LogClient, OutgoingRecord, TopicDescription
+from orchestration.log_client.protocol import LogClient, OutgoingRecord, TopicDescription
 from orchestration.offsets.ranges import OffsetRange
 
 Position = Mapping[str, Any]

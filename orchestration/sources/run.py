@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from orchestration.log.client import LogClient, Sender, TopicDescription
+from orchestration.log_client.protocol import LogClient, Sender, TopicDescription
 from orchestration.sources.positions import POSITIONS, position_record, read_position
 from orchestration.sources.reading import Situation, Source, SourceError
 from orchestration.topics.spec import TopicSpec, reconcile

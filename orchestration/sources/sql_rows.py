@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from orchestration.databases.deadlines import CONNECT_WITHIN_S, connect_arguments, is_cut_off, limit_statements
 from orchestration.databases.urls import shown_url
-from orchestration.log.client import LogClient, OutgoingRecord
+from orchestration.log_client.protocol import LogClient, OutgoingRecord
 from orchestration.sources.json_rows import json_key, json_value
 from orchestration.sources.reading import LookTooLongError, Portion, Position, Situation, SourceError, portioned, settled_ranges
 

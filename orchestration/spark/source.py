@@ -22,7 +22,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from orchestration.formats.columns import ValueFormat, ddl_of, in_places
-from orchestration.log.client import HEADERS, UNREADABLE, RangeReader
+from orchestration.log_client.protocol import HEADERS, UNREADABLE, RangeReader
 from orchestration.offsets.byte_limits import DEFAULT_RECORD_BYTES, bounded
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, split_range
 from orchestration.values.times import in_microseconds

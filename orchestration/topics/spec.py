@@ -21,9 +21,9 @@ from log_service.config.topic import validate_topic_configs
 from orchestration.formats import AvroSchema, ProtobufSchema, ValueFormat, format_of
 from orchestration.formats.json_values import has_variant, json_format
 from orchestration.formats.keys import KeySchema
-from orchestration.held.archive import Archive, validate_archive
-from orchestration.log.client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
+from orchestration.retained.archive import Archive, validate_archive
 from orchestration.values.ddl import SchemaError, parse_ddl
 from orchestration.values.scalars import DecimalForm, EpochUnit, Reading, Rounding
 

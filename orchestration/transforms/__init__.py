@@ -8,18 +8,18 @@ registers through ``kinds``. Kinds do not import each other.
 - ``batch``: records become rows or rejections.
 - ``run``: the steps of a run. ``rehearsal``: an empty batch that warms up Spark.
 - ``replay``: records are read once more.
-- ``shown``: runs and replays as Dagster shows them.
+- ``dagster_views``: runs and replays as Dagster shows them.
 - ``kinds``: the protocol of a kind, and the registry of declared tables.
 - ``to_lake``, ``to_database``, ``to_topic``, ``joining``, ``archiving``: the kinds.
 """
 
+from orchestration.transforms.dagster_views.assets import ReplayRangeConfig
+from orchestration.transforms.dagster_views.events import is_announced
 from orchestration.transforms.declarations import DerivedTable, TopicTable, pool_of, table_key
 from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.joining.assets import JoinedTableConfig
 from orchestration.transforms.joining.decorator import spark_join
 from orchestration.transforms.kinds import TopicFeed, topic_feeds
-from orchestration.transforms.shown.assets import ReplayRangeConfig
-from orchestration.transforms.shown.events import is_announced
 from orchestration.transforms.to_database.assets import DatabaseTableConfig
 from orchestration.transforms.to_database.decorator import spark_duckdb_table, spark_sql_table
 from orchestration.transforms.to_lake.assets import DerivedTableConfig, TopicTableConfig

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import dagster as dg
 
-from orchestration.held.lag import TopicLag
 from orchestration.lake.tables import TableSnapshot
+from orchestration.retained.lag import TopicLag
 from orchestration.transforms.declarations import TopicTable, table_key
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed

@@ -20,10 +20,10 @@ from uuid import uuid4
 import duckdb
 import pyarrow as pa
 
+from orchestration.dead_letters.table import DEAD_LETTERS, DeadLetters
 from orchestration.lake.abandoned_files import old_ones
 from orchestration.lake.quoting import quoted_name, quoted_text
 from orchestration.lake.tables import TABLE_NAME, Lake, TableSnapshot
-from orchestration.letters.table import DEAD_LETTERS, DeadLetters
 from orchestration.warehouse.topics_in_sql import TopicRelations
 
 SUFFIX = ".duckdb"

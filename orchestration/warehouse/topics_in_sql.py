@@ -26,10 +26,10 @@ from pyspark.sql import types
 
 from orchestration.formats.columns import ValueFormat, arrow_schema, in_places
 from orchestration.formats.json_values import has_variant, json_format
-from orchestration.held.topic_reads import EVERYTHING, Bounds, TopicRead, TopicSource, find_source
 from orchestration.lake.quoting import quoted_name, quoted_text
 from orchestration.lake.tables import Lake
-from orchestration.log.client import UNREADABLE, LogClient
+from orchestration.log_client.protocol import UNREADABLE, LogClient
+from orchestration.retained.topic_reads import EVERYTHING, Bounds, TopicRead, TopicSource, find_source
 from orchestration.values.times import milliseconds_of
 
 SCHEMA_NAME = "topics"

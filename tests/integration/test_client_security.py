@@ -115,7 +115,7 @@ def test_tls_at_a_port_without_it_says_so(kafka: SecureKafka) -> None:
 
 
 def test_the_platform_reads_how_to_log_in_from_its_environment(kafka: SecureKafka, operator: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = pytest.importorskip("orchestration.log.connection")
+    connection = pytest.importorskip("orchestration.log_client.connection")
     monkeypatch.setenv("TIDELOG_CLIENT_CONFIG", str(operator))
     with connection.connect_admin(kafka.sasl) as admin:
         assert admin.list_topics() is not None

@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogClient
+from orchestration.log_client.protocol import LogClient
+from orchestration.marts.database_copy import sql_table
 from orchestration.marts.mart import mart
-from orchestration.marts.reference import sql_table
 from orchestration.quality import Suite, expect, warn
 from orchestration.resources import DatabaseResource, LakeResource, WarehouseResource
 from orchestration.topics.spec import topic_asset

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.offsets.ranges import OffsetRange
 from tests.platform.databases import Database
 from tests.platform.installation import wait_until

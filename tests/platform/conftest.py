@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.held import lag_objective
+from orchestration.retained import lag_objective
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from tests.conftest import WORKER

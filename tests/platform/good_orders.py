@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from orchestration.log.client import Sender
+from orchestration.log_client.protocol import Sender
 from orchestration.quality import fail, quarantine
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable

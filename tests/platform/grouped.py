@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake import file_commits
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
 from orchestration.quality import quarantine
 from orchestration.rows import upserts
 from orchestration.rows.aggregates import count, largest, total

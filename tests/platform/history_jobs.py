@@ -4,8 +4,8 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.transforms.dagster_views.replays import NODE
 from orchestration.transforms.kinds import kinds_of
-from orchestration.transforms.shown.replays import NODE
 from tests.platform.assets_world import ASSETS, World
 
 MADE = [kind.definitions() for kind in kinds_of(ASSETS)]

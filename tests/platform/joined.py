@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
 from orchestration.quality import warn
 from orchestration.rows.join_state import StateWriter
 from orchestration.rows.joins import JoinShape

@@ -16,9 +16,9 @@ from unittest import mock
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.settings import load_settings
 from orchestration.sources import reading
 from orchestration.sources.dropped_files import DroppedFiles

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestration.lake.tables import Lake
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.topics.spec import TopicSpec

@@ -6,9 +6,9 @@
 from pathlib import Path
 
 from log_service.client import BlockingProducer
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.transforms.ledger import ledger

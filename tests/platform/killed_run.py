@@ -9,8 +9,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake import file_commits
-from orchestration.letters.table import DeadLetters
 from orchestration.rows import upserts
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session

@@ -6,7 +6,7 @@ from typing import Any
 from unittest import mock
 
 from log_service.client import BlockingProducer
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.sources import reading
 from orchestration.sources.dropped_files import DroppedFiles
 from orchestration.sources.reading import Source

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from orchestration.letters.table import DeadLetters
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.transforms.declarations import TopicTable

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.quality import Suite, expect, fail, quarantine, warn
 from orchestration.topics.spec import TopicSpec

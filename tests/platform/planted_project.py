@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from orchestration.log.client import LogClient
+from orchestration.log_client.protocol import LogClient
 from orchestration.resources import DatabaseResource, LogServiceResource
 from orchestration.settings import client_settings, load_settings, process_environment
 from orchestration.sources import sql_source

@@ -10,14 +10,14 @@ import dagster as dg
 import pyarrow as pa
 
 from orchestration.lake.tables import Lake, append_with_offsets
-from orchestration.log.client import LogServiceError
+from orchestration.log_client.protocol import LogServiceError
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.resources import LakeResource, LogServiceResource, default_resources
 from orchestration.sensing import lag_objective, topic_sensor
 from orchestration.sensing.topic_sensor import TABLE_TAG, Clock
 from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import spark_table
-from orchestration.transforms.shown.events import checkpoint_text
+from orchestration.transforms.dagster_views.events import checkpoint_text
 from tests.unit.orchestration.memory_log import MemoryLog
 
 ORDERS = TopicSpec(name="orders", schema="id STRING")

@@ -10,9 +10,9 @@ import pytest
 
 from orchestration.assembly import assemble
 from orchestration.calls.replay import replay
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
 from orchestration.offsets.planning import ProgressError
 from orchestration.rows.aggregates import AggregateError, total
 from orchestration.rows.upserts import replace_groups

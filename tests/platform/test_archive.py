@@ -21,8 +21,8 @@ from orchestration.assembly import assemble
 from orchestration.calls.ask import ask
 from orchestration.cli.sql import sql as sql_command
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogServiceError
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
+from orchestration.log_client.protocol import LogServiceError
 from orchestration.maintenance.retention import run_retention
 from orchestration.resources import LakeResource, LogServiceResource
 from orchestration.sensing.topic_sensor import TABLE_TAG

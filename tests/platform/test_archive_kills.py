@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.held.archive_reading import archived_topic
 from orchestration.lake.tables import Lake
+from orchestration.retained.archive_reading import archived_topic
 from orchestration.warehouse.store import Warehouse
 from orchestration.warehouse.topics_in_sql import TopicRelations
 from tests.platform import dying, killed_archiving

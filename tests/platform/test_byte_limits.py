@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from log_service.client import BlockingProducer
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
-from orchestration.log.client import RangeReader
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
+from orchestration.log_client.protocol import RangeReader
 from orchestration.offsets.byte_limits import KEPT_VALUE_BYTES, ByteLimits
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.topics.spec import TopicSpec

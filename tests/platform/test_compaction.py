@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 
 from log_service.client import BlockingProducer
-from orchestration.log.client import CompactionPass
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
+from orchestration.log_client.protocol import CompactionPass
 from orchestration.maintenance.compaction import compaction_asset, run_compaction
 from orchestration.maintenance.retention import BY_ITSELF
 from orchestration.resources.log_service import LogServiceResource

@@ -13,8 +13,9 @@ import pytest
 from log_service.client import BlockingProducer, KafkaError, TopicPartition, UnreadableBatch
 from log_service.records.batch import iterate_headers, parse_header
 from log_service.records.builder import build_batch
-from orchestration.log import connection
-from orchestration.log.client import (
+from orchestration.log_client import connection
+from orchestration.log_client.connection import Connection, connect, topic_id_of
+from orchestration.log_client.protocol import (
     UNREADABLE,
     UNREADABLE_BATCH,
     CommittedOffset,
@@ -23,7 +24,6 @@ from orchestration.log.client import (
     OutgoingRecord,
     SenderFencedError,
 )
-from orchestration.log.connection import Connection, connect, topic_id_of
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.topics.spec import TopicSpec, reconcile
 from tests.helpers.broker_process import BrokerProcess

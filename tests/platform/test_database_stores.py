@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from orchestration.databases.owners import NotOwnerError
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import CommitConflictError, Lake, replace_all
-from orchestration.marts.reference import SqlError, replace_table
+from orchestration.marts.database_copy import SqlError, replace_table
 from orchestration.offsets.planning import Checkpoint, ProgressError
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.resources.database import open_engine
@@ -336,7 +336,7 @@ def test_a_reference_table_leaves_out_rows_that_the_database_cannot_hold(
     assert "too long" in copy.reasons[1]
     assert len(place.rows("goods", "id")) == 17
     assert replace_table(engine, "goods", snapshot, None, ["id"], owner=OWNER).is_unchanged
-    monkeypatch.setattr("orchestration.marts.reference.MAX_LEFT_OUT", 2)
+    monkeypatch.setattr("orchestration.marts.database_copy.MAX_LEFT_OUT", 2)
     with pytest.raises(SqlError, match=r"the database refuses values of 3 rows, more than 2: .*NUL"):
         replace_table(engine, "goods", replace_all(snapshot, goods.slice(1), {}, {}), None, ["id"], owner=OWNER)
     assert len(place.rows("goods", "id")) == 17

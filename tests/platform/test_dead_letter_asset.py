@@ -9,8 +9,8 @@ import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from orchestration.letters.table import DeadLetters
-from orchestration.transforms.shown.letters import DEAD_LETTERS_KEY, dead_letters_asset
+from orchestration.dead_letters.table import DeadLetters
+from orchestration.transforms.dagster_views.dead_letters import DEAD_LETTERS_KEY, dead_letters_asset
 from tests.platform.assets_world import World, clean_orders, failure_of, orders_topic
 from tests.platform.history_jobs import output_of, run_job
 from tests.platform.pipeline import order

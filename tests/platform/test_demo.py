@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.demo.directory import DemoError
 from orchestration.demo.freshness import Pipeline
 from orchestration.demo.story import Story
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
 from orchestration.settings import load_settings
 from orchestration.warehouse.store import Warehouse
 from tests.helpers.java_archives import QUICK, SPARK_OPTIONS

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import functions as sql
 
 from orchestration.calls.fix_trial import rejected_again
+from orchestration.dead_letters.fixes import Fix, Fixes
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.fixes import Fix, Fixes
-from orchestration.letters.table import DeadLetters
 from orchestration.quality import quarantine
 from orchestration.transforms.errors import TransformError
 from orchestration.transforms.replay.plan import ReplayRequest

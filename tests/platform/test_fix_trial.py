@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from orchestration.calls.fix_trial import rejected_again
+from orchestration.dead_letters.fixes import Fix, Fixes
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.fixes import Fix, Fixes
-from orchestration.letters.table import DeadLetters
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.pipeline import letters_of, order, orders_table, rows_of, run_context

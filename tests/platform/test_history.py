@@ -12,7 +12,7 @@ from dagster._core.snap.snap_to_yaml import default_values_from_type_snap
 
 from orchestration.resources import default_resources
 from orchestration.transforms import table_key
-from orchestration.transforms.shown.replays import NODE, ReplayConfig
+from orchestration.transforms.dagster_views.replays import NODE, ReplayConfig
 from orchestration.transforms.to_lake.history import replay_job
 from tests.platform.assets_world import ASSETS, World, clean_orders, failure_of, orders_topic
 from tests.platform.history_jobs import HISTORY, JOB, output_of, run_job

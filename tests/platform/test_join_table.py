@@ -18,14 +18,14 @@ import pytest
 
 from orchestration.assembly import assemble
 from orchestration.calls.replay import replay
-from orchestration.held.lag_objective import judge
+from orchestration.dead_letters.fixes import Fixes
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import CommitConflictError, Lake
-from orchestration.letters.fixes import Fixes
-from orchestration.letters.table import DeadLetters
 from orchestration.maintenance.retention import consumers_of, run_retention
 from orchestration.offsets.planning import ProgressError
 from orchestration.quality import Suite, expect, fail, quarantine
+from orchestration.retained.lag_objective import judge
 from orchestration.sensing.new_records import decide_runs
 from orchestration.sensing.topic_sensor import Clock, Watch, lag_event, watermark_event
 from orchestration.topics.spec import TopicSpec, topic_asset

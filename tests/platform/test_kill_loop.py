@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from log_service.client import BlockingProducer
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.demo.verification import prove_topic
-from orchestration.held.lag import measure_lag
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.offsets.ranges import OffsetRange
+from orchestration.retained.lag import measure_lag
 from orchestration.topics.spec import TopicSpec, reconcile
 from orchestration.transforms import TopicFeed, table_key
 from tests.helpers.postgres import postgres

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
 from tests.platform import dying, killed_run
 from tests.platform.accounts import accounts_of, append_round, corrected, held_accounts, same
 from tests.platform.dying import KILLED, Running

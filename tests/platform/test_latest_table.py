@@ -15,11 +15,11 @@ from orchestration.offsets.ranges import OffsetRange
 from orchestration.rows.upserts import remembered_deletions
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms import spark_table
+from orchestration.transforms.dagster_views.events import topic_materialization
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import TransformError
 from orchestration.transforms.replay.plan import ReplayRequest, plan
 from orchestration.transforms.run.context import RunContext, TopicRunResult
-from orchestration.transforms.shown.events import topic_materialization
 from orchestration.transforms.to_lake.replay import run_replay
 from orchestration.transforms.to_lake.run import run_topic_table
 from orchestration.warehouse.store import Warehouse

@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 from orchestration.cli import surroundings
 from orchestration.cli.dead_letters import dead_letters
+from orchestration.dead_letters.fixes import Fixes
 from orchestration.lake.tables import Lake
-from orchestration.letters.fixes import Fixes
-from orchestration.log import connection
+from orchestration.log_client import connection
 from orchestration.settings import load_settings
 from orchestration.transforms.to_lake.run import run_topic_table
 from tests.platform.pipeline import order, orders_table, run_context

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from orchestration.held.lag import lag_of
 from orchestration.lake.tables import Lake, append_with_offsets
-from orchestration.log.client import RetentionPass
+from orchestration.log_client.protocol import RetentionPass
 from orchestration.maintenance.history import Limits, delete_runless_events, history_asset, prune, purge_ticks
 from orchestration.maintenance.lake import keep_table
 from orchestration.maintenance.retention import BY_ITSELF, decide_deletions, run_retention
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
+from orchestration.retained.lag import lag_of
 from orchestration.transforms import TopicFeed, table_key
 from tests.unit.orchestration.memory_log import MemoryLog
 

@@ -13,8 +13,8 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogClient
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
+from orchestration.log_client.protocol import LogClient
 from orchestration.rows.upserts import remembered_deletions
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.archiving import Archive

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
 from orchestration.offsets.planning import ProgressError
 from orchestration.transforms.joining.run import run_joined_table
 from orchestration.transforms.run.context import RunContext

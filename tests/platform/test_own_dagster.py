@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from log_service.client import BlockingProducer
 from orchestration.installation.instance import open_instance, write_configuration
 from orchestration.lake.tables import Lake
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.maintenance.history import Limits, prune
 from orchestration.project.home import dagster_home
 from orchestration.project.new import write_project

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from log_service.client import BlockingAdmin, ScramUser
 from log_service.supervisor.spec import ServiceContext
 from orchestration.installation.services import components
-from orchestration.log.client import LogServiceError, OutgoingRecord
+from orchestration.log_client.protocol import LogServiceError, OutgoingRecord
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.resources import LogServiceResource
 from tests.helpers.broker_process import HOST, BrokerProcess

@@ -6,10 +6,10 @@ from unittest import mock
 
 import pytest
 
+from orchestration.dead_letters.fixes import Fix, Fixes
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import Lake
-from orchestration.letters.fixes import Fix, Fixes
-from orchestration.letters.table import DeadLetters
 from orchestration.offsets.planning import ProgressError
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.transforms.declarations import TopicTable

@@ -11,8 +11,8 @@ from deltalake import write_deltalake
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogClient
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
+from orchestration.log_client.protocol import LogClient
 from orchestration.offsets.planning import ProgressError
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.topics.spec import TopicSpec

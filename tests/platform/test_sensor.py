@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 
-from orchestration.log.client import LogServiceAwayError, LogServiceError
+from orchestration.log_client.protocol import LogServiceAwayError, LogServiceError
 from orchestration.project.location import DEFINITIONS
 from orchestration.resources.lake import LakeResource
 from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, LOOKS_WITHIN_S, TABLE_TAG, TELLS_WITHIN_S, WAIT_S

@@ -17,20 +17,20 @@ from orchestration.calls.fix_trial import follower
 from orchestration.cli import surroundings
 from orchestration.cli.dead_letters import dead_letters
 from orchestration.cli.replay import replay
-from orchestration.held.lag import measure_lag
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import append_with_offsets
-from orchestration.letters.table import DeadLetters
-from orchestration.log import connection
+from orchestration.log_client import connection
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.quality import quarantine
 from orchestration.resources.lake import LakeResource
+from orchestration.retained.lag import measure_lag
 from orchestration.settings import load_settings
 from orchestration.spark import session
 from orchestration.topics.spec import topic_asset
 from orchestration.transforms import table_key
+from orchestration.transforms.dagster_views.dead_letters import DEAD_LETTERS_KEY
 from orchestration.transforms.kinds import declared, replayable_names
 from orchestration.transforms.replay.plan import ReplayRequest
-from orchestration.transforms.shown.letters import DEAD_LETTERS_KEY
 from tests.platform import sensor_world
 from tests.platform.assets_world import World, failure_of
 from tests.platform.json_lines import json_lines

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from orchestration.assembly import assemble
 from orchestration.databases.deadlines import connect_arguments
-from orchestration.log.client import LogServiceAwayError, LogServiceError
+from orchestration.log_client.protocol import LogServiceAwayError, LogServiceError
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.sources import UNLOOKED_TICKS, SourceState, decide_looks, decide_unlooked, source_sensor
 from orchestration.sensing.topic_sensor import Clock

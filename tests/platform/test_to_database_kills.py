@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
 from tests.platform.accounts import Balance, accounts_of, append_round, corrected, same
 from tests.platform.databases import KINDS, database
 from tests.platform.dying import KILLED, exit_code

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
-from orchestration.log.connection import connect
+from orchestration.log_client.connection import connect
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.topics.spec import reconcile
 from tests.helpers.whole import of_a_run

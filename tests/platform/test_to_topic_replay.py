@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from orchestration.dead_letters.fixes import Fix, Fixes
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.fixes import Fix, Fixes
-from orchestration.letters.table import DeadLetters
-from orchestration.log.client import CommittedOffset, SenderFencedError
+from orchestration.log_client.protocol import CommittedOffset, SenderFencedError
 from orchestration.offsets.planning import ProgressError
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.quality import fail

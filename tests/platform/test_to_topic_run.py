@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sql
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DeadLetters
-from orchestration.log.client import CommittedOffset, SenderFencedError
+from orchestration.log_client.protocol import CommittedOffset, SenderFencedError
 from orchestration.offsets.planning import ProgressError
 from orchestration.quality import Suite, expect
 from orchestration.topics.spec import TopicSpec

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from orchestration.dead_letters.fixes import Fix, Fixes
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.fixes import Fix, Fixes
-from orchestration.letters.table import DeadLetters
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.to_lake.replay import run_replay

@@ -11,10 +11,10 @@ import fastavro
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
+from orchestration.dead_letters.fixes import Fix, Fixes
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
 from orchestration.formats.descriptors import find_message
 from orchestration.lake.tables import Lake
-from orchestration.letters.fixes import Fix, Fixes
 from orchestration.quality import quarantine
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.batch import intake

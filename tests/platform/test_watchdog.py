@@ -20,7 +20,7 @@ from dagster_shared.error import SerializableErrorInfo
 
 from orchestration.installation.instance import open_instance, write_configuration
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogServiceAwayError, LogServiceError
+from orchestration.log_client.protocol import LogServiceAwayError, LogServiceError
 from orchestration.resources import LakeResource
 from orchestration.sensing import lag_objective
 from orchestration.sensing.run_failures import Alert

@@ -27,7 +27,7 @@ from log_service.common.errors import ConfigError, StorageError
 from log_service.supervisor.control import ControlRefused
 from log_service.supervisor.installation import Installation
 from log_service.supervisor.nodes import ClusterSpec
-from orchestration.log.client import LogServiceError
+from orchestration.log_client.protocol import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.settings import load_settings
 

@@ -15,7 +15,7 @@ import dagster as dg
 from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.reading import read_state
 from log_service.cluster_plans.health import Finding, Severity
-from orchestration.log.client import LogServiceError
+from orchestration.log_client.protocol import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.settings import load_settings
 

@@ -1,12 +1,12 @@
 """The archive of a topic: its records as Parquet files of a lake table.
 
 With an archive, retention in the broker may be short. ``topics.NAME`` in SQL is archive and log
-together. ``held.archive`` declares one.
+together. ``retained.archive`` declares one.
 
 - ``planning``: the offsets of a run. ``run``: a run without Dagster.
 - ``assets``: the asset in Dagster. ``kind``: its place among kinds.
 """
 
-from orchestration.held.archive import Archive, archive_table
+from orchestration.retained.archive import Archive, archive_table
 
 __all__ = ["Archive", "archive_table"]

@@ -13,22 +13,22 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.held.archive import archive_table
-from orchestration.held.archive_files import ARCHIVE_SCHEMA
-from orchestration.log.client import LogClient
+from orchestration.log_client.protocol import LogClient
 from orchestration.offsets.ranges import OffsetRanges, table_of_offsets
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
+from orchestration.retained.archive import archive_table
+from orchestration.retained.archive_files import ARCHIVE_SCHEMA
 from orchestration.settings import load_settings
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.archiving.kind import ArchivingKind
 from orchestration.transforms.archiving.run import ArchiveContext, ArchiveReport, run_archive
+from orchestration.transforms.dagster_views import events
+from orchestration.transforms.dagster_views.address import DELTA, table_address
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.reporting import run_tags
 from orchestration.transforms.declarations import mirror_group, pool_of, table_key
 from orchestration.transforms.kinds import declare
-from orchestration.transforms.shown import events
-from orchestration.transforms.shown.address import DELTA, table_address
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.reporting import run_tags
 
 ARCHIVE_KINDS = {"deltalake", "archive"}
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestration.held.archive import Archive, archive_table
-from orchestration.held.lag import TopicLag
+from orchestration.retained.archive import Archive, archive_table
+from orchestration.retained.lag import TopicLag
 from orchestration.topics.spec import TopicSpec, declared_topic, declared_topics
 from orchestration.transforms.archiving.planning import due_offsets, is_sweep_due, is_tidying_due
 from orchestration.transforms.archiving.run import swept_at

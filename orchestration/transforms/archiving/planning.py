@@ -10,10 +10,10 @@ spans more than a chunk.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from orchestration.held.archive import DAY_S, Archive
-from orchestration.held.lag import TopicLag
 from orchestration.offsets.planning import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
+from orchestration.retained.archive import DAY_S, Archive
+from orchestration.retained.lag import TopicLag
 
 UNLIMITED = 2**62
 

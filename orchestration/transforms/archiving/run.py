@@ -19,15 +19,15 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
-from orchestration.held.archive import Archive, archive_table
-from orchestration.held.archive_files import ARCHIVE_SCHEMA, FILE_BYTES, PARTITION_BY, Chunk, discard, move_in, staging, write_chunk
-from orchestration.held.archive_reading import ARCHIVE_OF, ArchivedFile, archived_by, expired_files, files_of
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import CommitConflictError, Lake, TableSnapshot, advance, commit_properties, conflicts_translated
-from orchestration.log.client import UNREADABLE, LogClient, OtherTopicError, RangeReader
+from orchestration.log_client.protocol import UNREADABLE, LogClient, OtherTopicError, RangeReader
 from orchestration.offsets.known_gaps import beginning, marks_of
 from orchestration.offsets.planning import BatchPlan, Checkpoint, PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
+from orchestration.retained.archive import Archive, archive_table
+from orchestration.retained.archive_files import ARCHIVE_SCHEMA, FILE_BYTES, PARTITION_BY, Chunk, discard, move_in, staging, write_chunk
+from orchestration.retained.archive_reading import ARCHIVE_OF, ArchivedFile, archived_by, expired_files, files_of
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.archiving.planning import is_tidying_due, pinned, plan_archive
 from orchestration.transforms.errors import NotReadyError

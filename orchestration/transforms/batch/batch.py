@@ -24,10 +24,10 @@ from pyspark.sql import functions as sql
 from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from orchestration.dead_letters.table import DUPLICATE, SCHEMA_RULE, Rejection
 from orchestration.formats.json_values import has_variant
 from orchestration.lake.tables import PROVENANCE
-from orchestration.letters.table import DUPLICATE, SCHEMA_RULE, Rejection
-from orchestration.log.client import UNREADABLE_BATCH
+from orchestration.log_client.protocol import UNREADABLE_BATCH
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places
 from orchestration.quality import Rule
 from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violations, first_quarantine_rule, quarantined, violations_sql

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 
+from orchestration.dead_letters.table import Rejection
 from orchestration.formats.keys import KeySchema, read_keys
-from orchestration.letters.table import Rejection
 from orchestration.rows.latest import PLACE
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import TransformError

@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from orchestration.formats import ValueFormat
 from orchestration.formats.json_values import json_format
 from orchestration.lake.abandoned_files import old_ones
-from orchestration.log.client import RangeReader
+from orchestration.log_client.protocol import RangeReader
 from orchestration.offsets.byte_limits import BudgetedRead, ByteLimits
 from orchestration.offsets.ranges import OffsetRanges, ranges_of_offsets
 from orchestration.spark.source import (

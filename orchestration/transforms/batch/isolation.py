@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from orchestration.letters.table import Rejection
+from orchestration.dead_letters.table import Rejection
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places
 from orchestration.transforms.declarations import MOST_FAILED
 from orchestration.transforms.errors import ExecutionError, TransformError

@@ -16,7 +16,7 @@ from pyspark.sql import types
 
 from orchestration.formats import ValueFormat
 from orchestration.formats.json_values import json_format
-from orchestration.log.client import RangeReader
+from orchestration.log_client.protocol import RangeReader
 from orchestration.offsets.byte_limits import ByteLimits
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.spark.source import RecordBatchFrame, read_by_workers

@@ -1,7 +1,7 @@
 """The asset of a table of two joined topics, as Dagster shows it.
 
 Events hold rows, offsets of both topics, the watermark, and counts of kept rows and late records.
-Decides how a run is presented, like ``orchestration.transforms.shown.assets`` for tables of one
+Decides how a run is presented, like ``orchestration.transforms.dagster_views.assets`` for tables of one
 topic.
 """
 
@@ -14,6 +14,12 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.rows.joins import SIDES
+from orchestration.transforms.dagster_views import events
+from orchestration.transforms.dagster_views.address import DELTA, table_address
+from orchestration.transforms.dagster_views.assets import Presentation, asset_spec, is_asset_selected, selected
+from orchestration.transforms.dagster_views.dead_letters import rejection_events
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.reporting import Event, mirror_progress, run_context, with_verdicts
 from orchestration.transforms.declarations import pool_of, table_key
 from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.joining.events import JoinReporter, join_events
@@ -21,12 +27,6 @@ from orchestration.transforms.joining.kind import JoinedKind
 from orchestration.transforms.joining.run import run_joined_table
 from orchestration.transforms.kinds import declare
 from orchestration.transforms.run.following import follow_ranges
-from orchestration.transforms.shown import events
-from orchestration.transforms.shown.address import DELTA, table_address
-from orchestration.transforms.shown.assets import Presentation, asset_spec, is_asset_selected, selected
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.letters import rejection_events
-from orchestration.transforms.shown.reporting import Event, mirror_progress, run_context, with_verdicts
 
 
 class JoinedTableConfig(dg.Config):

@@ -11,10 +11,10 @@ import dagster as dg
 from orchestration.quality import Rule, Suite
 from orchestration.rows.joins import RECORD_TIME, How
 from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.dagster_views.assets import Presentation
 from orchestration.transforms.declarations import NO_SUITE, Transform, rules_of
 from orchestration.transforms.joining.assets import joined_table_asset
 from orchestration.transforms.joining.declarations import DEFAULT_AHEAD, DEFAULT_STATE_ROWS, JoinedTable, shape_of
-from orchestration.transforms.shown.assets import Presentation
 
 
 def spark_join(

@@ -11,11 +11,11 @@ import dagster as dg
 
 from orchestration.offsets.ranges import OffsetRanges, table_of_offsets
 from orchestration.rows.joins import LATE_RULE, LEFT, RIGHT, SIDES, Side
+from orchestration.transforms.dagster_views import events
+from orchestration.transforms.dagster_views.reporting import Context, Event, raise_failures, run_tags
 from orchestration.transforms.declarations import table_key
 from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.joining.run import JoinRunResult
-from orchestration.transforms.shown import events
-from orchestration.transforms.shown.reporting import Context, Event, raise_failures, run_tags
 
 OFFSETS_SCHEMA = dg.TableSchema(
     columns=[dg.TableColumn("topic", "string"), *(dg.TableColumn(name, "int") for name in events.OFFSET_COLUMNS)],

@@ -12,15 +12,15 @@ import dagster as dg
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
+from orchestration.transforms.dagster_views.dead_letters import rejection_events
+from orchestration.transforms.dagster_views.events import plain_events
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.replays import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
+from orchestration.transforms.dagster_views.reporting import run_context
 from orchestration.transforms.declarations import pool_of
 from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.joining.events import JoinReporter, join_events
 from orchestration.transforms.joining.replay import planned_metadata, planned_replay, run_join_replay, summed
-from orchestration.transforms.shown.events import plain_events
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.letters import rejection_events
-from orchestration.transforms.shown.replays import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
-from orchestration.transforms.shown.reporting import run_context
 
 
 def join_replay_job(table: JoinedTable) -> dg.JobDefinition:

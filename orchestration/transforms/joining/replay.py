@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestration.held.readable_records import HeldTopic, held_topic
+from orchestration.dead_letters.fixes import FixedReader, Fixes
+from orchestration.dead_letters.table import DeadLetters, naming
 from orchestration.lake.schemas import conform
 from orchestration.lake.tables import TableSnapshot
-from orchestration.letters.fixes import FixedReader, Fixes
-from orchestration.letters.table import DeadLetters, naming
 from orchestration.offsets.planning import ProgressError
 from orchestration.offsets.ranges import OffsetRanges
+from orchestration.retained.readable_records import HeldTopic, held_topic
 from orchestration.rows.join_state import JoinState, fitted, read_state, validate_joined
 from orchestration.rows.joins import MATCHED, OTHER, PLACE, PLACES, SIDES, Flags, JoinStep, Side
 from orchestration.transforms.errors import NotReadyError

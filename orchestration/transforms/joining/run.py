@@ -17,6 +17,7 @@ from typing import Literal
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from orchestration.dead_letters.table import DeadLetters, Origin, Rejection, naming
 from orchestration.lake.schemas import conform
 from orchestration.lake.tables import (
     JOINED_AS,
@@ -27,8 +28,7 @@ from orchestration.lake.tables import (
     commit_properties,
     conflicts_translated,
 )
-from orchestration.letters.table import DeadLetters, Origin, Rejection, naming
-from orchestration.log.client import RangeReader
+from orchestration.log_client.protocol import RangeReader
 from orchestration.offsets.byte_limits import ByteLimits
 from orchestration.offsets.planning import BatchPlan, ProgressError, plan_batch
 from orchestration.offsets.ranges import OffsetRanges

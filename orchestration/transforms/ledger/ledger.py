@@ -18,9 +18,9 @@ from datetime import datetime
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from orchestration.dead_letters.table import named_attempt, naming
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import CommitConflictError, Lake, TableSnapshot, after_commit, commit_properties, conflicts_translated
-from orchestration.letters.table import named_attempt, naming
 from orchestration.offsets.planning import Checkpoint
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.transforms.ledger.progress import Progress, Route

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestration.log.client import CommittedOffset, TopicDescription
+from orchestration.log_client.protocol import CommittedOffset, TopicDescription
 from orchestration.offsets.planning import Checkpoint, ProgressError
 
 NOTE_VERSION = 1

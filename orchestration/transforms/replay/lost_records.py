@@ -7,9 +7,9 @@ gap, because an earlier one may be lost. Writes nothing.
 
 from collections.abc import Mapping, Sequence
 
-from orchestration.held.readable_records import HeldTopic, Ranges
 from orchestration.offsets.planning import Checkpoint
 from orchestration.offsets.ranges import OffsetRange, outside, within
+from orchestration.retained.readable_records import HeldTopic, Ranges
 
 Offsets = Mapping[int, int | None]
 """The first offset of a time by partition. It is None where no record is as young."""

@@ -7,10 +7,10 @@ Dagster.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from orchestration.held.readable_records import HeldTopic
-from orchestration.letters.fixes import At, ChosenReader, FixedReader
+from orchestration.dead_letters.fixes import At, ChosenReader, FixedReader
 from orchestration.offsets.planning import share_limit
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places, outside
+from orchestration.retained.readable_records import HeldTopic
 from orchestration.transforms.batch.batch import Batch
 from orchestration.transforms.batch.reading import read_batch
 from orchestration.transforms.declarations import TopicTable

@@ -1,7 +1,7 @@
 """The request of a replay, and its offsets, decided once from checkpoint, log and archive.
 
 Records that the log no longer holds are read from the topic's archive
-(``orchestration.held.readable_records``). Only records that neither holds are lost. A lost range of
+(``orchestration.retained.readable_records``). Only records that neither holds are lost. A lost range of
 offsets is refused, and so is a span of time of which nothing is left. If a part of a span is left,
 that part is replayed and the gaps are reported. Everything means all held records. Writes nothing
 and reads no record, except for the times in an archive.
@@ -18,11 +18,11 @@ records that its groups count, or not at all.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from orchestration.held.readable_records import HeldTopic, Ranges, held_topic
-from orchestration.letters.table import DeadLetters
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.offsets.known_gaps import beginning, holes_in
 from orchestration.offsets.planning import Checkpoint, ProgressError, clip_replay, plan_replay
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, merged, outside, places_within, ranges_of_offsets, within
+from orchestration.retained.readable_records import HeldTopic, Ranges, held_topic
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.replay.lost_records import decide_lost, lost_sentence

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from orchestration.held.readable_records import HeldTopic
 from orchestration.lake.tables import Lake
 from orchestration.offsets.planning import plan_replay
 from orchestration.offsets.ranges import OffsetRanges
+from orchestration.retained.readable_records import HeldTopic
 from orchestration.rows.latest import Replaced
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError

@@ -9,10 +9,10 @@ up to the log.
 
 from collections.abc import Mapping, Sequence
 
-from orchestration.held.readable_records import HeldTopic, held_topic
 from orchestration.lake.tables import Lake
-from orchestration.log.client import LogClient
+from orchestration.log_client.protocol import LogClient
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets
+from orchestration.retained.readable_records import HeldTopic, held_topic
 
 
 def overtaken(

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from orchestration.dead_letters.fixes import At
 from orchestration.lake.tables import Lake, TableSnapshot
-from orchestration.letters.fixes import At
-from orchestration.log.client import LogClient
+from orchestration.log_client.protocol import LogClient
 from orchestration.offsets.byte_limits import DEFAULT_LIMITS, ByteLimits
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets
 from orchestration.offsets.ranges import OffsetRanges

@@ -10,15 +10,15 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from orchestration.held.readable_records import HeldTopic
+from orchestration.dead_letters.fixes import At, FixedReader
+from orchestration.dead_letters.table import ENVELOPE, DeadLetters, Origin, Rejection, envelopes
 from orchestration.lake.schemas import validate_shape
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
-from orchestration.letters.fixes import At, FixedReader
-from orchestration.letters.table import ENVELOPE, DeadLetters, Origin, Rejection, envelopes
-from orchestration.log.client import OtherTopicError
+from orchestration.log_client.protocol import OtherTopicError
 from orchestration.offsets.planning import BatchPlan, Checkpoint, plan_batch
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, places_within
 from orchestration.quality.rules import broken_fail_rules
+from orchestration.retained.readable_records import HeldTopic
 from orchestration.transforms.batch.batch import Batch, ComputedBatch
 from orchestration.transforms.batch.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.batch.reading import read_batch

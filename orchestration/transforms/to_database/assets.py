@@ -1,7 +1,7 @@
 """The asset of a table in a database, as Dagster shows it.
 
 Events hold offsets, rows, checks, dead letters and the place of the table. Decides how a run is
-presented, like ``orchestration.transforms.shown.assets`` for lake tables. The asset is the
+presented, like ``orchestration.transforms.dagster_views.assets`` for lake tables. The asset is the
 follower: ``lake/NAME`` is its account of commits.
 """
 
@@ -15,14 +15,14 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
+from orchestration.transforms.dagster_views import events
+from orchestration.transforms.dagster_views.address import DUCKDB, table_address
+from orchestration.transforms.dagster_views.assets import Presentation, asset_spec, commit_events, is_asset_selected
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.reporting import DagsterReporter, Event, run_context
 from orchestration.transforms.declarations import pool_of, table_key
 from orchestration.transforms.kinds import declare
 from orchestration.transforms.run.following import follow
-from orchestration.transforms.shown import events
-from orchestration.transforms.shown.address import DUCKDB, table_address
-from orchestration.transforms.shown.assets import Presentation, asset_spec, commit_events, is_asset_selected
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.reporting import DagsterReporter, Event, run_context
 from orchestration.transforms.to_database.declarations import DatabaseTable
 from orchestration.transforms.to_database.kind import StoredKind
 from orchestration.transforms.to_database.opening import opened, refusals_told

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestration.databases.types import KEY_LENGTH
+from orchestration.dead_letters.table import Rejection
 from orchestration.lake.tables import TABLE_NAME
-from orchestration.letters.table import Rejection
 from orchestration.transforms.declarations import TopicTable
 from orchestration.values.times import untellable_rows
 from orchestration.values.unwritten import unwritten_rows

@@ -11,8 +11,8 @@ import dagster as dg
 from orchestration.project.names import names_of
 from orchestration.quality import Rule, Suite
 from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.dagster_views.assets import Presentation
 from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform, rules_of
-from orchestration.transforms.shown.assets import Presentation
 from orchestration.transforms.to_database.assets import database_table_asset
 from orchestration.transforms.to_database.declarations import DatabaseTable, Engine
 

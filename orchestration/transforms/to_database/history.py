@@ -14,9 +14,8 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
-from orchestration.transforms.run.context import RunContext
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.replays import (
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.replays import (
     ReplayConfig,
     Told,
     days_asset,
@@ -26,6 +25,7 @@ from orchestration.transforms.shown.replays import (
     replay_context,
     replay_op,
 )
+from orchestration.transforms.run.context import RunContext
 from orchestration.transforms.to_database.declarations import DatabaseTable
 from orchestration.transforms.to_database.opening import opened, refusals_told
 from orchestration.transforms.to_database.replay import DatabaseReplayer

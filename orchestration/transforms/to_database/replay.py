@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from orchestration.dead_letters.fixes import Fixes
+from orchestration.dead_letters.table import DeadLetters, Origin
 from orchestration.lake.tables import Lake
-from orchestration.letters.fixes import Fixes
-from orchestration.letters.table import DeadLetters, Origin
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.transforms.batch.batch import compute_batch
 from orchestration.transforms.declarations import TopicTable

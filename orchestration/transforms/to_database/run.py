@@ -17,9 +17,9 @@ from functools import partial
 
 import pyarrow as pa
 
+from orchestration.dead_letters.table import DeadLetters, Origin
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
-from orchestration.letters.table import DeadLetters, Origin
-from orchestration.log.client import TopicDescription
+from orchestration.log_client.protocol import TopicDescription
 from orchestration.rows.latest import PLACE, Changes, Held, Replaced, newest
 from orchestration.transforms.batch.batch import ComputedBatch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable

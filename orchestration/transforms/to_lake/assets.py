@@ -14,22 +14,29 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
 from orchestration.spark.session import shared_scratch
-from orchestration.transforms.declarations import DerivedTable, TopicTable, pool_of, table_key
-from orchestration.transforms.kinds import declare
-from orchestration.transforms.replay.plan import ReplayRequest
-from orchestration.transforms.run.following import follow
-from orchestration.transforms.shown import events
-from orchestration.transforms.shown.address import DELTA, table_address
-from orchestration.transforms.shown.assets import Presentation, ReplayRangeConfig, asset_spec, commit_events, is_asset_selected, selected
-from orchestration.transforms.shown.events import VERSION_METADATA, column_schema
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.reporting import (
+from orchestration.transforms.dagster_views import events
+from orchestration.transforms.dagster_views.address import DELTA, table_address
+from orchestration.transforms.dagster_views.assets import (
+    Presentation,
+    ReplayRangeConfig,
+    asset_spec,
+    commit_events,
+    is_asset_selected,
+    selected,
+)
+from orchestration.transforms.dagster_views.events import VERSION_METADATA, column_schema
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.reporting import (
     DagsterReporter,
     Event,
     milliseconds,
     raise_failures,
     run_context,
 )
+from orchestration.transforms.declarations import DerivedTable, TopicTable, pool_of, table_key
+from orchestration.transforms.kinds import declare
+from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.run.following import follow
 from orchestration.transforms.to_lake.derived import DerivedRunResult, run_derived_table
 from orchestration.transforms.to_lake.kind import LakeKind
 from orchestration.transforms.to_lake.replay import run_replay

@@ -14,6 +14,7 @@ from orchestration.quality import Rule, Suite
 from orchestration.rows.aggregates import Aggregate
 from orchestration.topics.inputs import input_name
 from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.dagster_views.assets import Presentation
 from orchestration.transforms.declarations import (
     DEFAULT_HISTORY_FROM,
     NO_SUITE,
@@ -23,7 +24,6 @@ from orchestration.transforms.declarations import (
     one_or_more,
     rules_of,
 )
-from orchestration.transforms.shown.assets import Presentation
 from orchestration.transforms.to_lake.assets import derived_table_asset, topic_table_asset
 
 FAILED_AGAIN_CRON = "*/5 * * * *"

@@ -8,9 +8,8 @@ import dagster as dg
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
-from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.replays import (
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.replays import (
     ReplayConfig,
     Told,
     days_asset,
@@ -20,6 +19,7 @@ from orchestration.transforms.shown.replays import (
     replay_context,
     replay_op,
 )
+from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.to_lake.replay import TableReplayer
 
 

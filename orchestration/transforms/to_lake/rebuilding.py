@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from orchestration.dead_letters.fixes import Fixes
+from orchestration.dead_letters.table import ENVELOPE, DeadLetters, Origin, Rejection, naming
 from orchestration.lake.tables import TableSnapshot
-from orchestration.letters.fixes import Fixes
-from orchestration.letters.table import ENVELOPE, DeadLetters, Origin, Rejection, naming
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, outside
 from orchestration.quality.suites import Outcome
 from orchestration.rows.aggregates import accumulated

@@ -1,8 +1,8 @@
 """A replay: read committed records once more, and replace the rows and dead letters they made.
 
 Each piece is one commit of the table that replaces its rows and its dead letters together
-(``letters.table`` says how). A killed replay leaves each piece either replayed or as it was, and
-may be run again. No checkpoint moves. A fixed record (``letters.fixes``) is read with its
+(``dead_letters.table`` says how). A killed replay leaves each piece either replayed or as it was, and
+may be run again. No checkpoint moves. A fixed record (``dead_letters.fixes``) is read with its
 correction. Knows no Dagster.
 
 If a range no longer gives a key the row that it gave before, only a replay of everything can tell.
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from orchestration.dead_letters.fixes import Fixes
+from orchestration.dead_letters.table import DeadLetters, Origin, naming
 from orchestration.lake.schemas import conform
 from orchestration.lake.tables import Lake, overwrite_ranges, ranges_predicate
-from orchestration.letters.fixes import Fixes
-from orchestration.letters.table import DeadLetters, Origin, naming
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.rows.uniqueness import TableKeys
 from orchestration.rows.upserts import upsert

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from orchestration.dead_letters.table import DeadLetters, Origin, naming
 from orchestration.lake.schemas import conform
 from orchestration.lake.tables import CommitConflictError, TableSnapshot, advance, append_with_offsets
-from orchestration.letters.table import DeadLetters, Origin, naming
 from orchestration.offsets.known_gaps import marks_of
 from orchestration.offsets.planning import BatchPlan
 from orchestration.offsets.ranges import Places

@@ -1,7 +1,7 @@
 """The asset of a transform to a topic, as Dagster shows it.
 
 Events hold offsets, rows, checks and counts of sent records. Another event says that the target
-grew. Decides how a run is presented, like ``orchestration.transforms.shown.assets`` for tables. One
+grew. Decides how a run is presented, like ``orchestration.transforms.dagster_views.assets`` for tables. One
 sender is held for the whole run.
 """
 
@@ -14,14 +14,14 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
+from orchestration.transforms.dagster_views import events
+from orchestration.transforms.dagster_views.assets import Presentation, asset_spec, is_asset_selected, selected
+from orchestration.transforms.dagster_views.dead_letters import rejection_events
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.reporting import DagsterReporter, Event, run_context, topic_events, with_verdicts
 from orchestration.transforms.declarations import pool_of, table_key
 from orchestration.transforms.kinds import declare
 from orchestration.transforms.run.following import follow
-from orchestration.transforms.shown import events
-from orchestration.transforms.shown.assets import Presentation, asset_spec, is_asset_selected, selected
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.letters import rejection_events
-from orchestration.transforms.shown.reporting import DagsterReporter, Event, run_context, topic_events, with_verdicts
 from orchestration.transforms.to_topic.declarations import TopicTransform, group_of
 from orchestration.transforms.to_topic.events import AFTER_FAILURE, grown
 from orchestration.transforms.to_topic.kind import SendingKind

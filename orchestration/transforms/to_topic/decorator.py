@@ -6,8 +6,8 @@ import dagster as dg
 
 from orchestration.quality import Rule, Suite
 from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.dagster_views.assets import Presentation
 from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform, rules_of
-from orchestration.transforms.shown.assets import Presentation
 from orchestration.transforms.to_topic.assets import topic_transform_asset
 from orchestration.transforms.to_topic.declarations import TopicTransform
 

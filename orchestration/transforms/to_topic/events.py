@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from orchestration.log.client import LogClient
+from orchestration.log_client.protocol import LogClient
 from orchestration.transforms.to_topic.declarations import TopicTransform
 
 AFTER_FAILURE = "What was not committed counts nowhere; the next run goes on from the group's offsets"

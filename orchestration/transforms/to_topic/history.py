@@ -13,13 +13,13 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
+from orchestration.transforms.dagster_views.dead_letters import rejection_events
+from orchestration.transforms.dagster_views.events import plain_events
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.replays import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
+from orchestration.transforms.dagster_views.reporting import DagsterReporter, run_context, topic_events
 from orchestration.transforms.declarations import pool_of
 from orchestration.transforms.replay.steps import Replayed
-from orchestration.transforms.shown.events import plain_events
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.letters import rejection_events
-from orchestration.transforms.shown.replays import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
-from orchestration.transforms.shown.reporting import DagsterReporter, run_context, topic_events
 from orchestration.transforms.to_topic.declarations import TopicTransform, group_of
 from orchestration.transforms.to_topic.events import AFTER_FAILURE, grown
 from orchestration.transforms.to_topic.outgoing import sending

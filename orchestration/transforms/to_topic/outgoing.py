@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 from pyspark.sql import types
 
+from orchestration.dead_letters.table import Rejection
 from orchestration.lake.tables import PROVENANCE
-from orchestration.letters.table import Rejection
-from orchestration.log.client import HEADERS, OutgoingRecord
+from orchestration.log_client.protocol import HEADERS, OutgoingRecord
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.transforms.batch.batch import call_transform, running
 from orchestration.transforms.declarations import Transform

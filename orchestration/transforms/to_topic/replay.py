@@ -3,7 +3,7 @@
 A topic takes nothing back, so sent records are not sent again. Only rejected records are read once
 more, at their places in the source, with their fixes if there are any. Their rows are sent in one
 transaction with the group's offsets, which stay where they are. The note of the offsets names the
-attempt that ends the dead letters (``orchestration.letters.table``). So the records stop being dead
+attempt that ends the dead letters (``orchestration.dead_letters.table``). So the records stop being dead
 letters in the moment in which readers of committed records find the rows. A killed replay has sent
 nothing, or finds nothing left to send. A record that still does not fit is a dead letter again,
 with its new reason. If one transaction, or the byte limit of a run, is not enough, the records are
@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from orchestration.held.readable_records import HeldTopic, held_topic
+from orchestration.dead_letters.fixes import Fixes
+from orchestration.dead_letters.table import DeadLetters, Origin
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
-from orchestration.letters.fixes import Fixes
-from orchestration.letters.table import DeadLetters, Origin
 from orchestration.offsets.planning import Checkpoint, ProgressError
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places, places_within, ranges_of_offsets
+from orchestration.retained.readable_records import HeldTopic, held_topic
 from orchestration.transforms.batch.batch import ComputedBatch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError

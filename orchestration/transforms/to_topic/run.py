@@ -18,10 +18,10 @@ from functools import partial
 
 import pyarrow as pa
 
+from orchestration.dead_letters.fixes import Fixes
+from orchestration.dead_letters.table import DeadLetters, Origin, Rejection
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
-from orchestration.letters.fixes import Fixes
-from orchestration.letters.table import DeadLetters, Origin, Rejection
-from orchestration.log.client import LogServiceError, Sender
+from orchestration.log_client.protocol import LogServiceError, Sender
 from orchestration.offsets.planning import BatchPlan
 from orchestration.offsets.ranges import OffsetRanges, Places
 from orchestration.topics.spec import reconcile

@@ -11,13 +11,13 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.topics.spec import TopicSpec
+from orchestration.transforms.dagster_views import events
+from orchestration.transforms.dagster_views.assets import Presentation, asset_spec, commit_events, is_asset_selected
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.reporting import DagsterReporter, Event, run_context
 from orchestration.transforms.declarations import TopicTable, Transform, pool_of, table_key
 from orchestration.transforms.kinds import declare
 from orchestration.transforms.run.following import follow
-from orchestration.transforms.shown import events
-from orchestration.transforms.shown.assets import Presentation, asset_spec, commit_events, is_asset_selected
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.reporting import DagsterReporter, Event, run_context
 from tests.platform.json_lines.kind import JsonLinesKind
 from tests.platform.json_lines.run import JsonLines
 

@@ -8,13 +8,13 @@ import dagster as dg
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
+from orchestration.transforms.dagster_views.failures import explained
+from orchestration.transforms.dagster_views.replays import ReplayConfig, Told, job_events, job_of, replay_context, replay_op
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.kinds import Additions, Kind, TopicFeed, feed_of
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed, replayed_by
 from orchestration.transforms.run.context import RunContext
-from orchestration.transforms.shown.failures import explained
-from orchestration.transforms.shown.replays import ReplayConfig, Told, job_events, job_of, replay_context, replay_op
 from tests.platform.json_lines.replay import JsonLinesReplayer
 from tests.platform.json_lines.run import JsonLines
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from orchestration.dead_letters.fixes import Fixes
+from orchestration.dead_letters.table import DeadLetters, Origin, naming
 from orchestration.lake.tables import Lake, replace_all
-from orchestration.letters.fixes import Fixes
-from orchestration.letters.table import DeadLetters, Origin, naming
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.transforms.batch.batch import compute_batch
 from orchestration.transforms.declarations import TopicTable

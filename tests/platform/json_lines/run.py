@@ -16,9 +16,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from orchestration.dead_letters.table import DeadLetters, Origin, naming
 from orchestration.lake.durable import sync
 from orchestration.lake.tables import TableSnapshot, append_with_offsets
-from orchestration.letters.table import DeadLetters, Origin, naming
 from orchestration.transforms.batch.batch import compute_batch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.run.context import RunContext, TopicRunResult

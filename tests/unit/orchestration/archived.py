@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from orchestration.held.readable_records import HeldTopic, held_topic
 from orchestration.lake.tables import Lake
+from orchestration.retained.readable_records import HeldTopic, held_topic
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.archiving import Archive
 from orchestration.transforms.archiving.run import ArchiveContext, run_archive

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from orchestration.dead_letters.table import Origin, Rejection, envelopes, naming
 from orchestration.lake.tables import Lake, append_with_offsets
-from orchestration.letters.table import Origin, Rejection, envelopes, naming
-from orchestration.log.client import HEADERS
+from orchestration.log_client.protocol import HEADERS
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

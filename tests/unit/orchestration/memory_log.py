@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from orchestration.log.client import (
+from orchestration.log_client.protocol import (
     HEADERS,
     RECORD_SCHEMA,
     UNREADABLE,

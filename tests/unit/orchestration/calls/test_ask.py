@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.calls.ask import ask
-from orchestration.log.client import LogServiceError
+from orchestration.log_client.protocol import LogServiceError
 from orchestration.settings import load_settings
 
 

@@ -6,8 +6,8 @@ from click.testing import CliRunner
 
 from orchestration.cli import surroundings
 from orchestration.cli.replay import replay
+from orchestration.marts.database_copy import sql_table
 from orchestration.marts.mart import mart
-from orchestration.marts.reference import sql_table
 from orchestration.resources import default_resources
 from orchestration.topics.spec import TopicSpec, topic_asset
 

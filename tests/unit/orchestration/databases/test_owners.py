@@ -16,7 +16,7 @@ from orchestration.cli import surroundings
 from orchestration.cli.take_over import take_over
 from orchestration.databases.owners import LAKE_ID, lake_id
 from orchestration.lake.tables import Lake, replace_all
-from orchestration.marts.reference import sql_table
+from orchestration.marts.database_copy import sql_table
 from orchestration.resources.database import DatabaseResource, open_engine
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.warehouse import WarehouseResource

@@ -16,7 +16,7 @@ from log_service.supervisor.components import DECLARED_TOPICS_FILE
 from orchestration.installation import project_server, served_project
 from orchestration.installation.project_server import ForkedRuns, ProjectServer
 from orchestration.installation.served_project import ServedProject
-from orchestration.log.client import LogServiceError
+from orchestration.log_client.protocol import LogServiceError
 from orchestration.project.importing import kept_imports
 from orchestration.project.mistakes import Troubles, mistaken_asset
 from orchestration.resources import default_resources

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.held.archive_files import staging
 from orchestration.lake.abandoned_files import STAGING_AGE_S, STAGING_PREFIX, old_ones
 from orchestration.lake.tables import Lake
+from orchestration.retained.archive_files import staging
 from orchestration.transforms.batch.intake import new_scratch_file
 from orchestration.warehouse.store import Warehouse
 

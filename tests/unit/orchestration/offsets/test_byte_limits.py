@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types
 
-from orchestration.log.client import RangeReader
+from orchestration.log_client.protocol import RangeReader
 from orchestration.offsets.byte_limits import DEFAULT_LIMITS, KEPT_VALUE_BYTES, ByteLimits, reading_order
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.settings import SettingsError, load_settings

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from orchestration.letters.table import Rejection
+from orchestration.dead_letters.table import Rejection
 from orchestration.rows import joins
 from orchestration.rows.joins import (
     LEFT,

@@ -3,9 +3,9 @@
 import dagster as dg
 import pytest
 
-from orchestration.held.lag import TopicLag, lag_of
-from orchestration.held.lag_objective import decide_keeps_up
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets
+from orchestration.retained.lag import TopicLag, lag_of
+from orchestration.retained.lag_objective import decide_keeps_up
 from orchestration.sensing import Progress, decide_events, lag_objective
 from orchestration.sensing.objectives import objectives
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestration.held.lag import TopicLag, lag_of
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets
+from orchestration.retained.lag import TopicLag, lag_of
 from orchestration.sensing import Progress, decide_events
 from orchestration.sensing.progress import QUIET_S, TELL_INTERVAL_S
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from orchestration.dead_letters.table import DEAD_LETTERS, SCHEMA_RULE, DeadLetters
 from orchestration.lake.tables import Lake
-from orchestration.letters.table import DEAD_LETTERS, SCHEMA_RULE, DeadLetters
 from orchestration.sensing import decide_drift
 from orchestration.sensing.schema_drift import Shape, drift_event, look_at, read_shapes, written
 from tests.unit.orchestration.dead_letter_parts import commit_target, letters_for, origin, ranges

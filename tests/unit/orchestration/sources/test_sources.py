@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from orchestration.log.client import SenderFencedError
+from orchestration.log_client.protocol import SenderFencedError
 from orchestration.sources import reading
 from orchestration.sources.dropped_files import DroppedFiles
 from orchestration.sources.json_rows import json_key, json_value

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestration.log.client import LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log_client.protocol import LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.topics.spec import TopicSpec, plan_changes, reconcile, reconcile_all
 from tests.unit.orchestration.memory_log import MemoryLog
 

@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from orchestration.assembly import assemble
+from orchestration.marts.database_copy import sql_table
 from orchestration.marts.mart import mart, mart_key
-from orchestration.marts.reference import sql_table
 from orchestration.quality import expect, quarantine, warn
 from orchestration.rows.aggregates import count
 from orchestration.sources import folder_source, sql_source

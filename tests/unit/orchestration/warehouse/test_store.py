@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake, replace_all
-from orchestration.letters.table import DeadLetters
 from orchestration.warehouse.store import CONNECTION_SETTINGS, UnknownRelationError, Warehouse, WarehouseError
 
 

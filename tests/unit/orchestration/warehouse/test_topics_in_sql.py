@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestration.held.topic_reads import Bounds
 from orchestration.lake.tables import Lake, replace_all
+from orchestration.retained.topic_reads import Bounds
 from orchestration.values.ddl import parse_ddl
 from orchestration.values.rule import PLAIN, RULE
 from orchestration.warehouse.store import Warehouse, WarehouseError

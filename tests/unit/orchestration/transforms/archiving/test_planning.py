@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from orchestration.held.archive_reading import ArchivedFile, chosen_files, expired_files
-from orchestration.held.lag import lag_of
-from orchestration.held.topic_reads import Bounds, beside
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets, ProgressError
 from orchestration.offsets.ranges import OffsetRange
+from orchestration.retained.archive_reading import ArchivedFile, chosen_files, expired_files
+from orchestration.retained.lag import lag_of
+from orchestration.retained.topic_reads import Bounds, beside
 from orchestration.topics.spec import TopicSpec, topic_asset, topic_specs
 from orchestration.transforms.archiving import Archive, archive_table
 from orchestration.transforms.archiving.planning import due_offsets, is_tidying_due, pinned, plan_archive

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types
 
-from orchestration.log.client import OtherTopicError, RangeReader
+from orchestration.log_client.protocol import OtherTopicError, RangeReader
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.transforms.batch import intake
 from orchestration.transforms.batch.intake import Intake, take_in

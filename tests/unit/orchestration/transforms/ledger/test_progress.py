@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.log.client import CommittedOffset, TopicDescription
+from orchestration.log_client.protocol import CommittedOffset, TopicDescription
 from orchestration.offsets.planning import Checkpoint, ProgressError
 from orchestration.transforms.ledger.progress import Note, Progress, Route, advanced, decide_progress, offsets_to_commit, read_note
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.held.readable_records import HeldTopic
 from orchestration.lake.tables import Lake
 from orchestration.offsets.planning import Checkpoint
 from orchestration.offsets.ranges import OffsetRange
+from orchestration.retained.readable_records import HeldTopic
 from orchestration.transforms.replay.lost_records import decide_lost, lost_sentence
 from tests.unit.orchestration.archived import archive, held_by
 from tests.unit.orchestration.memory_log import MemoryLog

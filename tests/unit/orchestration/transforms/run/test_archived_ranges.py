@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from orchestration.held.readable_records import HeldTopic
 from orchestration.offsets.planning import PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange
+from orchestration.retained.readable_records import HeldTopic
 from orchestration.transforms.run.archived_ranges import readable_starts
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.log.client import HEADERS
+from orchestration.log_client.protocol import HEADERS
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.quality import quarantine
 from orchestration.topics.spec import TopicSpec

@@ -1,5 +1,0 @@
-"""The log service as the platform sees it.
-
-- ``client``: the protocol of blocking calls. ``connection``: that protocol over
-  ``log_service.client``.
-"""

@@ -1,0 +1,320 @@
+"""Keeps reference tables in a SQL database equal to lake tables, for services that need them there.
+
+One transaction replaces all rows, so readers see the old rows or the new ones. Decides when a
+replacement is needed, and when the SQL table has to be made anew for it. For this the database
+notes the version of the lake table, and the types and the key of the columns. The SQL table has one
+owner, and rows of another owner are never replaced. Meant for tables that fit into memory. Knows
+SQLAlchemy only, so that any database it speaks to will do.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import sqlalchemy as sa
+
+from orchestration.databases import owners
+from orchestration.databases.owners import OWNERS, NotOwnerError, Owner, owner_of
+from orchestration.databases.types import KEY_LENGTH, chunks, sql_column
+from orchestration.databases.urls import shown_url
+from orchestration.lake.tables import TABLE_NAME, TableSnapshot
+from orchestration.project.names import names_of
+from orchestration.resources.database import DatabaseResource
+from orchestration.resources.lake import LakeResource
+from orchestration.topics.inputs import input_name
+from orchestration.transforms import on_fresh_inputs, table_key
+from orchestration.transforms.dagster_views.address import table_address
+from orchestration.values.times import untellable_rows
+
+SQL_PREFIX = "sql"
+VERSIONS_TABLE, SHAPES_TABLE = "tidelog_versions", "tidelog_shapes"
+MAX_ROWS = 5_000_000
+MAX_LEFT_OUT = 1_000
+"""Most rows that are left out because of values that a database refuses.
+
+More rows are no accident, and then the table stays as it was.
+"""
+MAX_REASONS = 5
+
+
+class SqlError(RuntimeError):
+    """A table cannot be put into the database. The text tells the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlCopy:
+    """The result of a replacement.
+
+    With ``is_unchanged`` the database held that version already. ``left_out`` rows hold values that
+    the database refuses, for ``reasons``.
+    """
+
+    rows: int
+    version: int
+    is_unchanged: bool
+    left_out: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+def sql_table(
+    name: str,
+    *,
+    table: str | dg.AssetsDefinition,
+    columns: str | Sequence[str] | None = None,
+    primary_key: str | Sequence[str] = (),
+    description: str = "",
+    is_automated: bool = True,
+    group_name: str = "sql",
+    tags: Mapping[str, str] | None = None,
+    owners: Sequence[str] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
+) -> dg.AssetsDefinition:
+    """Return the asset that keeps the SQL table ``name`` equal to a lake table.
+
+    ``columns`` are those of the lake table, all by default. ``primary_key`` are those of the
+    columns that become the SQL table's primary key, none by default.
+
+    :raises ValueError: the name cannot be a table's, ``table`` is no table of the lake, or the key
+        is not among the columns.
+    """
+    key = names_of(primary_key)
+    copied = None if columns is None else names_of(columns)
+    astray = [] if copied is None else sorted(set(key) - set(copied))
+    if astray:
+        raise ValueError(f"the primary key of the SQL table {name} has {', '.join(astray)}, which is not among its columns")
+    if not TABLE_NAME.fullmatch(name) or name in {VERSIONS_TABLE, SHAPES_TABLE, OWNERS}:
+        raise ValueError(
+            f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit, and none of {VERSIONS_TABLE}, "
+            f"{SHAPES_TABLE} and {OWNERS}, which hold notes"
+        )
+    source = input_name(f"the SQL table {name}", table)
+
+    @dg.asset(
+        key=dg.AssetKey([SQL_PREFIX, name]),
+        deps=[table_key(source)],
+        description=description or f"The lake table {source} in the SQL database",
+        kinds={"sql"},
+        metadata=table_address(name),
+        pool=f"sql_{name}",
+        output_required=False,
+        automation_condition=on_fresh_inputs() if is_automated else None,
+        retry_policy=dg.RetryPolicy(max_retries=2, delay=3),
+        group_name=group_name,
+        tags=tags,
+        owners=owners,
+        freshness_policy=freshness_policy,
+    )
+    def copy_to_database(
+        context: dg.AssetExecutionContext, lake: LakeResource, database: DatabaseResource
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        opened = lake.open()
+        snapshot = opened.snapshot(source)
+        if snapshot is None:
+            context.log.info("%s: waiting for the lake table %s, which does not exist yet", name, source)
+            return
+        try:
+            with database.open() as engine:
+                copy = replace_table(engine, name, snapshot, copied, key, owner=owner_of(opened.root, f"{SQL_PREFIX}/{name}"))
+        except (SqlError, NotOwnerError, sa.exc.SQLAlchemyError) as error:
+            is_passing = isinstance(error, sa.exc.OperationalError)
+            raise dg.Failure(description=f"the SQL table {name} stays as it was: {error}", allow_retries=is_passing) from error
+        metadata: dict[str, int | bool | str] = {"rows": copy.rows, "table_version": copy.version, "unchanged": copy.is_unchanged}
+        if copy.left_out:
+            told = "; ".join(copy.reasons)
+            context.log.warning("%s: the database refuses values of %d rows, which were left out: %s", name, copy.left_out, told)
+            metadata |= {"rows_left_out": copy.left_out, "why_left_out": told}
+        yield dg.MaterializeResult(metadata=metadata)
+
+    return copy_to_database
+
+
+def replace_table(
+    engine: sa.Engine, name: str, snapshot: TableSnapshot, columns: Sequence[str] | None, primary_key: Sequence[str], *, owner: Owner
+) -> SqlCopy:
+    """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction.
+
+    A table that holds them already stays as it is. A table without owner belongs to ``owner`` from
+    then on, if it was made of the same lake table or does not exist yet. A table whose columns,
+    types or primary key differ from before is dropped and made again. A row with a value that the
+    database cannot hold is left out and reported, because otherwise one text would stop the table
+    for good.
+
+    :raises SqlError: a column, also of the key, does not exist, the table is too large for a
+        reference table, or too many rows cannot be held.
+    :raises NotOwnerError: the table belongs to another owner.
+    """
+    rows = _rows(snapshot, columns)
+    astray = [column for column in primary_key if column not in rows.column_names]
+    if astray:
+        raise SqlError(f"the primary key has no columns {', '.join(astray)} among those that are copied: {', '.join(rows.column_names)}")
+    metadata = sa.MetaData()
+    declared = sa.Table(name, metadata, *(sql_column(field, is_key=field.name in primary_key) for field in rows.schema))
+    versions, shapes = _versions(metadata), _shapes(metadata)
+    with engine.begin() as connection:
+        for notes in (versions, shapes):
+            notes.create(connection, checkfirst=True)
+        owners.create_owners(connection)
+        is_present = sa.inspect(connection).has_table(name)
+        owners.hold(connection, shown_url(engine.url), name, owner, lambda: _another(connection, versions, name, snapshot.table_id))
+        is_same_shape = is_present and _is_shaped(connection, declared, shapes)
+        held = connection.execute(sa.select(versions.c.lake_table_id, versions.c.version).where(versions.c.name == name)).first()
+        if is_same_shape and held is not None and tuple(held) == (snapshot.table_id, snapshot.version):
+            return SqlCopy(rows=rows.num_rows, version=snapshot.version, is_unchanged=True)
+        if is_present and not is_same_shape:
+            connection.execute(sa.schema.DropTable(declared))
+        declared.create(connection, checkfirst=True)
+        connection.execute(declared.delete())
+        untellable = untellable_rows(rows)
+        refused = [f"the column {column} has a time beyond the years 1 to 9999" for column in untellable.values()]
+        told = rows.filter(pa.array([number not in untellable for number in range(rows.num_rows)], pa.bool_())) if untellable else rows
+        for chunk in chunks(told, engine.dialect.name):
+            refused += _insert(connection, declared, chunk)
+            if len(refused) > MAX_LEFT_OUT:
+                raise SqlError(f"the database refuses values of {len(refused)} rows, more than {MAX_LEFT_OUT}: {_distinct(refused)[0]}")
+        _note(connection, versions, {"name": name, "lake_table_id": snapshot.table_id, "version": snapshot.version})
+        _note(connection, shapes, {"name": name, "shape": _shape(declared)})
+    return SqlCopy(
+        rows=rows.num_rows - len(refused),
+        version=snapshot.version,
+        is_unchanged=False,
+        left_out=len(refused),
+        reasons=_distinct(refused),
+    )
+
+
+def holder(engine: sa.Engine, name: str, table_id: str | None, owner: Owner) -> str | None:
+    """Return the other owner of the SQL table ``name``, or None if it is free or ``owner`` has it.
+
+    ``table_id`` is the lake table's, None if that does not exist.
+    """
+    metadata = sa.MetaData()
+    versions = _versions(metadata)
+    with engine.begin() as connection:
+        versions.create(connection, checkfirst=True)
+        owners.create_owners(connection)
+        found = owners.sql_owner(connection, name)
+        if found is None:
+            return _another(connection, versions, name, table_id)
+        return None if found[0].is_same(owner) else owners.told(*found)
+
+
+def take_over(engine: sa.Engine, name: str, owner: Owner) -> None:
+    """Make ``owner`` the owner of the SQL table ``name``.
+
+    Its next run replaces all rows, and runs of the former owner replace none any more.
+    """
+    with engine.begin() as connection:
+        owners.create_owners(connection)
+        owners.give(connection, name, owner)
+
+
+def _another(connection: sa.Connection, versions: sa.Table, name: str, table_id: str | None) -> str | None:
+    """Return the apparent owner of a table without owner.
+
+    It is None if the table does not exist, or if its rows were made of the lake table ``table_id``.
+    """
+    if not sa.inspect(connection).has_table(name):
+        return None
+    noted = connection.execute(sa.select(versions.c.lake_table_id).where(versions.c.name == name)).scalar()
+    if noted is None:
+        return "somebody else: no sql_table made it"
+    return None if noted == table_id else f"another sql_table: its rows are those of the lake table with the id {noted}"
+
+
+def _insert(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> list[str]:
+    """Insert ``rows`` and return the reasons why some were refused.
+
+    Rows that fail together are tried in halves, down to single rows.
+    """
+    try:
+        with connection.begin_nested():
+            connection.execute(table.insert(), rows)
+    except sa.exc.DataError as error:
+        if len(rows) == 1:
+            return [str(error.orig).partition("\n")[0]]
+        half = len(rows) // 2
+        return [*_insert(connection, table, rows[:half]), *_insert(connection, table, rows[half:])]
+    return []
+
+
+def _distinct(reasons: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(reasons))[:MAX_REASONS]
+
+
+def _rows(snapshot: TableSnapshot, columns: Sequence[str] | None) -> pa.Table:
+    names = list(columns or snapshot.arrow_schema.names)
+    unknown = [column for column in names if column not in snapshot.arrow_schema.names]
+    if unknown:
+        raise SqlError(
+            f"the lake table {snapshot.name} has no columns {', '.join(unknown)}; it has {', '.join(snapshot.arrow_schema.names)}"
+        )
+    if snapshot.row_count > MAX_ROWS:
+        raise SqlError(f"the lake table {snapshot.name} has {snapshot.row_count} rows; a reference table has at most {MAX_ROWS}")
+    return snapshot.dataset().to_table(columns=names)
+
+
+def _versions(metadata: sa.MetaData) -> sa.Table:
+    return sa.Table(
+        VERSIONS_TABLE,
+        metadata,
+        sa.Column("name", sa.String(KEY_LENGTH), primary_key=True),
+        sa.Column("lake_table_id", sa.String(64), nullable=False),
+        sa.Column("version", sa.BigInteger, nullable=False),
+    )
+
+
+def _shapes(metadata: sa.MetaData) -> sa.Table:
+    """Return the table of notes on the shapes of tables.
+
+    It is a table of its own, because ``tidelog_versions`` of an earlier release has no column for
+    them.
+    """
+    return sa.Table(
+        SHAPES_TABLE,
+        metadata,
+        sa.Column("name", sa.String(KEY_LENGTH), primary_key=True),
+        sa.Column("shape", sa.Text, nullable=False),
+    )
+
+
+def _note(connection: sa.Connection, notes: sa.Table, row: Mapping[str, Any]) -> None:
+    connection.execute(notes.delete().where(notes.c.name == row["name"]))
+    connection.execute(notes.insert(), [row])
+
+
+def _is_shaped(connection: sa.Connection, declared: sa.Table, shapes: sa.Table) -> bool:
+    """Return whether the present table has the declared columns, types and key.
+
+    The note about the table tells it, because databases tell types by other names than they were
+    given. A table without note was made by an earlier release, and then the database's own
+    description is compared. A type that it tells by another name costs one replacement, after which
+    a note exists.
+    """
+    found = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(declared.name)}
+    if found.keys() != {column.name for column in declared.columns}:
+        return False
+    noted = connection.execute(sa.select(shapes.c.shape).where(shapes.c.name == declared.name)).scalar()
+    if noted is not None:
+        return bool(noted == _shape(declared))
+    key = sa.inspect(connection).get_pk_constraint(declared.name)["constrained_columns"]
+    is_same_key = set(key) == {column.name for column in declared.primary_key}
+    return is_same_key and all(_told(found[column.name], connection) == _told(column.type, connection) for column in declared.columns)
+
+
+def _shape(declared: sa.Table) -> str:
+    """Return types by column, and which columns are the key, as they are noted."""
+    return json.dumps({column.name: [repr(column.type), column.primary_key] for column in declared.columns}, sort_keys=True)
+
+
+def _told(kind: "sa.types.TypeEngine[Any]", connection: sa.Connection) -> str:
+    """Return a type as the database names it.
+
+    SQLAlchemy has no name for a type that it does not know.
+    """
+    try:
+        return kind.compile(connection.dialect)
+    except sa.exc.CompileError:
+        return repr(kind)

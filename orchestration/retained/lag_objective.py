@@ -1,0 +1,95 @@
+"""Judges whether a table commits every record within the seconds of its declared objective.
+
+Decides exactly and cheaply. The log tells the first offset that is younger than the objective, and
+every offset below it must be committed. Knows no sensor. The watchdog judges while no run commits,
+and a run judges after each of its commits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import dagster as dg
+
+from orchestration.log_client.protocol import LogClient
+from orchestration.retained.lag import TopicLag
+
+CHECK_NAME = "keeps_up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The judgement whether a table keeps up.
+
+    ``late`` counts offsets that are older than the objective and not committed.
+    """
+
+    late: int
+    lag: int
+    within_s: int
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether no record is late."""
+        return self.late == 0
+
+    @property
+    def text(self) -> str:
+        """The verdict in one word, for remembering which verdict was reported."""
+        return "kept" if self.is_kept else "missed"
+
+    def metadata(self) -> dict[str, int]:
+        """Numbers for the UI."""
+        return {"late_records": self.late, "lag": self.lag, "within_seconds": self.within_s}
+
+
+def decide_keeps_up(lag: TopicLag, first_young: Mapping[int, int | None], within_s: int) -> Verdict:
+    """Return the verdict on a table.
+
+    ``first_young`` holds, by partition, the first offset that is young enough to wait. None means
+    that no record is.
+    """
+    late = 0
+    for one in lag.partitions:
+        young = first_young.get(one.partition)
+        boundary = one.high_watermark if young is None else min(young, one.high_watermark)
+        late += max(boundary - one.committed_offset, 0)
+    return Verdict(late=late, lag=lag.lag, within_s=within_s)
+
+
+def judge(log: LogClient, lag: TopicLag, within_s: int, now: int) -> Verdict:
+    """Ask the log for the first young offsets and return the verdict. Skip the query without lag.
+
+    ``now`` is in milliseconds.
+    """
+    verdicts = []
+    for one in (replace(of, others=()) for of in lag.each):
+        young = log.offsets_at(one.topic, now - within_s * 1000) if one.lag else {}
+        verdicts.append(decide_keeps_up(one, young, within_s))
+    return Verdict(late=sum(one.late for one in verdicts), lag=lag.lag, within_s=within_s)
+
+
+def evaluation(key: dg.AssetKey, verdict: Verdict) -> dg.AssetCheckEvaluation:
+    """Return the event that tells of a verdict on a table."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=CHECK_NAME,
+        passed=verdict.is_kept,
+        metadata=verdict.metadata(),
+        severity=dg.AssetCheckSeverity.WARN,
+    )
+
+
+_declared: dict[dg.AssetKey, int] = {}
+
+
+def declare_objective(key: dg.AssetKey, within_s: int) -> None:
+    """Remember an objective by the table's asset key.
+
+    A project that is loaded anew declares it again.
+    """
+    _declared[key] = within_s
+
+
+def declared_objective(key: dg.AssetKey) -> int | None:
+    """Return the seconds that a table's objective allows, or None if it has no objective."""
+    return _declared.get(key)

@@ -1,0 +1,7 @@
+"""Runs and replays as Dagster shows them.
+
+- ``assets``: specs of assets. ``events``: numbers, offsets and checks. ``reporting``: reports of a
+  run.
+- ``replays``: history by day, and the replay job. ``dead_letters``: the asset of dead letters.
+- ``failures``: errors as failed runs. ``address``: where a table is.
+"""

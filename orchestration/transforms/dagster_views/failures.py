@@ -1,0 +1,46 @@
+"""Errors of a run as Dagster Failures.
+
+One sentence says what to do. A Failure forbids retries where a retry cannot help.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import dagster as dg
+
+from orchestration.lake.schemas import SchemaConflictError
+from orchestration.lake.tables import CommitConflictError, TableMissingError
+from orchestration.log_client.protocol import LogServiceError
+from orchestration.offsets.planning import ProgressError
+from orchestration.settings import SettingsError
+from orchestration.spark.java import JavaError
+from orchestration.spark.session import SparkGoneError
+from orchestration.transforms.errors import NotReadyError, TransformError
+
+FINAL = (ProgressError, SchemaConflictError, SettingsError, JavaError, NotReadyError, TransformError, TableMissingError, ValueError)
+PASSING = (CommitConflictError, LogServiceError, SparkGoneError)
+
+
+class HasSession(Protocol):
+    """Opens a Spark session."""
+
+    def forget(self) -> None:
+        """Close the session. The next use opens another."""
+        ...
+
+
+@contextmanager
+def explained(name: str, spark: HasSession | None, after: str = "Nothing was committed; the next run tries again") -> Iterator[None]:
+    """Translate errors of the platform.
+
+    ``after`` tells the user what to expect. Any other error is a bug and keeps its traceback.
+    """
+    try:
+        yield
+    except FINAL as error:
+        raise dg.Failure(description=f"{name}: {error}", allow_retries=False) from error
+    except PASSING as error:
+        if isinstance(error, SparkGoneError) and spark is not None:
+            spark.forget()
+        raise dg.Failure(description=f"{name}: {error}. {after}", allow_retries=True) from error

@@ -1,0 +1,168 @@
+"""The context of a topic table's run from Dagster, and the run's reports to Dagster.
+
+Decides the tags of a run, the events of a committed batch or replay, and that a run fails if its
+batch must not be committed. Serves the table's own asset and its replays alike.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+import dagster as dg
+from deltalake.exceptions import DeltaError
+
+from orchestration.log_client.protocol import LogClient, LogServiceError
+from orchestration.offsets.ranges import OffsetRanges
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.spark import SparkResource
+from orchestration.retained.lag import measure_lag
+from orchestration.retained.lag_objective import declared_objective, evaluation, judge
+from orchestration.settings import load_settings
+from orchestration.spark.session import shared_scratch
+from orchestration.transforms.dagster_views import events
+from orchestration.transforms.declarations import TopicTable, mirror_group, table_key
+from orchestration.transforms.run.context import Reporter, RunContext, TopicRunResult
+
+MAX_TAG_LENGTH = 200
+Event = dg.AssetCheckResult | dg.MaterializeResult[None]
+Shown = Event | dg.AssetCheckEvaluation | dg.AssetMaterialization
+Context = dg.AssetExecutionContext | dg.OpExecutionContext
+
+
+def run_context(
+    context: Context, log: LogClient, lake: LakeResource, spark: SparkResource, reporter: Reporter, *, is_loss_accepted: bool = False
+) -> RunContext:
+    """Return the context of a run, by the settings and resources of a Dagster run."""
+    settings = load_settings()
+    return RunContext(
+        log=log,
+        lake=lake.open(),
+        session=lambda: spark.spark_session,
+        reporter=reporter,
+        run_id=context.run.run_id,
+        records_per_run=settings.records_per_run,
+        byte_limits=settings.byte_limits,
+        arrow_records=settings.arrow_records,
+        commit_attempts=settings.commit_attempts,
+        scratch=shared_scratch(settings),
+        is_loss_accepted=is_loss_accepted,
+    )
+
+
+class DagsterReporter:
+    """Reports the progress of a run in its log and tags."""
+
+    def __init__(self, context: Context, table: TopicTable) -> None:
+        self._context = context
+        self._table = table
+        self._committed: OffsetRanges | None = None
+
+    def note(self, sentence: str) -> None:
+        """Log a sentence for a person as a warning."""
+        self._context.log.warning(sentence)
+
+    def committed(self, ranges: OffsetRanges) -> None:
+        """Remember the committed ranges for the tag."""
+        self._committed = ranges if self._committed is None else self._committed.spanning(ranges)
+
+    def pin(self, kind: str, ranges: OffsetRanges) -> None:
+        """Name the table and the ranges in the run's tags."""
+        span = ranges if self._committed is None else self._committed.spanning(ranges)
+        self._context.log.info("%s: %s of topic %s (id %s), offsets %s", self._table.name, kind, ranges.topic, ranges.topic_id, ranges)
+        self._context.instance.add_run_tags(self._context.run.run_id, run_tags(self._table.name, ranges.topic, kind, str(span)))
+
+
+def run_tags(table: str, topic: str, kind: str, span: str) -> dict[str, str]:
+    """Return the tags that describe a run on the page of runs."""
+    return {"tidelog/table": table, "tidelog/topic": topic, "tidelog/kind": kind, "tidelog/range": _shortened(span)}
+
+
+def topic_events(context: Context, table: TopicTable, result: TopicRunResult) -> Iterator[Event]:
+    """Yield the materialization and the checks of a batch or replay.
+
+    The materialization comes first, because Dagster links a check to the newest one.
+
+    :raises Failure: the batch must not be committed, and was not.
+    """
+    key = table_key(table.name)
+    if result.batch is None:
+        state = result.state
+        if events.is_announced(context.instance, key, state.topic_id, state.committed):
+            context.log.info("%s: nothing new in topic %s", table.name, table.topic.name)
+        else:
+            context.log.info("%s: an earlier run committed and could not tell; telling now", table.name)
+            yield events.recovered_materialization(key, state)
+        return
+    checks = events.check_results(key, table.rules, result.batch.violations, result.outcomes)
+    if result.failures:
+        yield from checks
+        raise_failures(table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}")
+    yield events.topic_materialization(key, result, datetime.now(UTC), table.topic.fields)
+    yield from checks
+
+
+def with_verdicts(
+    context: Context, run: RunContext, name: str, topics: Sequence[str], told: Iterable[Shown]
+) -> Iterator[Shown | dg.AssetCheckEvaluation]:
+    """Yield ``told``, and after each materialization the verdict on the table's objective, if any.
+
+    A verdict follows each one, because Dagster treats a check that is older than the newest
+    materialization as not evaluated.
+    """
+    within_s = declared_objective(table_key(name))
+    for event in told:
+        yield event
+        if within_s is None or not isinstance(event, dg.MaterializeResult | dg.AssetMaterialization):
+            continue
+        try:
+            lag = measure_lag(run.log, run.lake, topic=topics[0], table=name, also=topics[1:])
+            if lag is not None:
+                yield evaluation(table_key(name), judge(run.log, lag, within_s, int(run.now().timestamp() * 1000)))
+        except (LogServiceError, DeltaError, OSError) as error:  # the commit stands, and the watchdog judges, too
+            context.log.warning("%s: whether it keeps its objective cannot be told: %s", name, error)
+
+
+def raise_failures(name: str, failures: Sequence[str], source: str) -> None:
+    """Fail the run if there is a reason to."""
+    if failures:
+        raise dg.Failure(
+            description=f"{name} was not committed from {source}: {'; '.join(failures)}. "
+            "Nothing is lost: correct the rule, the transform or the source and run again",
+            allow_retries=False,
+        )
+
+
+def mirror(context: Context, table: TopicTable, run: RunContext, result: TopicRunResult) -> None:
+    """Commit the table's offsets to its consumer group, for Kafka's tools."""
+    mirror_progress(context, table.name, run, result.ranges.topic, result.next_offsets)
+
+
+def mirror_progress(context: Context, name: str, run: RunContext, topic: str, offsets: Mapping[int, int]) -> None:
+    """Commit a table's offsets in a topic to its consumer group, for Kafka's tools.
+
+    They are no checkpoint, so a failure is only a warning.
+    """
+    group_id = mirror_group(name, load_settings().deployment)
+    try:
+        run.log.mirror_offsets(group_id, topic, offsets)
+    except Exception as error:  # noqa: BLE001 - the commit stands, whatever happens here
+        context.log.warning("the offsets of group %s could not be mirrored: %s", group_id, error)
+
+
+def milliseconds(text: str | None) -> int | None:
+    """Return a time in milliseconds since 1970, None for an empty text.
+
+    A time without zone is UTC.
+
+    :raises ValueError: it is not ISO 8601.
+    """
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a time: give ISO 8601, e.g. 2026-01-01T00:00:00Z") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_TAG_LENGTH else f"{text[: MAX_TAG_LENGTH - 3]}..."
