@@ -1,23 +1,26 @@
 """The ``tidelog`` command, one module per noun.
 
-- ``main``: the group of all commands; each command's module is imported only when it is called.
-- ``output``: what everything printed has in common: aligned tables, JSON, errors, exit codes. ``names``: topics, groups and partitions as
-  they are typed, matched and completed. ``times``, ``record_lines``: times and records as text. ``numbers``, ``sizes``,
-  ``node_ids``: what is typed as a number, bytes a second or a node. ``explain``: errors as sentences. ``connection``: reaching a cluster.
+- ``main``: the group of all commands. It imports a command's module only when that is called.
+- ``output``: aligned tables, JSON, errors and exit codes of all commands. ``names``: topics, groups
+  and partitions as users type, match and complete them. ``times``, ``record_lines``: times and
+  records as text. ``numbers``, ``sizes``, ``node_ids``: numbers, bytes a second and nodes as users
+  type them. ``explain``: errors as sentences. ``connection``: reaching a cluster.
 - ``init``: a project; ``project_settings``: its ``.env``.
-- ``up``, ``status``, ``serve``, ``demo``: installations and nodes. ``installation_nodes``, ``node_files``: their nodes, from another
-  command. ``storage``: directories before the first start.
-- ``topics``, ``configs``, ``offsets``, ``records``, ``groups`` (with ``group_resets`` and ``share_groups``), ``transactions``, ``quotas``,
-  ``produce``, ``consume`` (with ``consume_queue``): a cluster, through the client.
-- ``users``, ``certificates``, ``acls``, ``tokens``: who gets in, and who may do what. ``passwords``: how secrets reach a command;
-  ``secret_values``: those among configs.
-  ``command_config``: where a command's clients get their settings.
-- ``cluster``: brokers and replicas, with ``cluster_status``, ``cluster_moves`` (and ``plan_view``), ``cluster_roll``, ``cluster_nodes`` and
-  ``cluster_voters``.
+- ``up``, ``status``, ``serve``, ``demo``: installations and nodes. ``installation_nodes``,
+  ``node_files``: their nodes, from another command. ``storage``: directories before a first start.
+- ``topics``, ``configs``, ``offsets``, ``records``, ``groups`` (with ``group_resets`` and
+  ``share_groups``), ``transactions``, ``quotas``, ``produce``, ``consume`` (with
+  ``consume_queue``): a cluster, through the client.
+- ``users``, ``certificates``, ``acls``, ``tokens``: logins and permissions. ``passwords``: how
+  secrets reach a command. ``secret_values``: secrets among configs. ``command_config``: where the
+  clients of a command get their settings.
+- ``cluster``: brokers and replicas, with ``cluster_status``, ``cluster_moves`` (and ``plan_view``),
+  ``cluster_roll``, ``cluster_nodes`` and ``cluster_voters``.
 - ``mirror``: topics of one cluster copied into another.
 - ``top`` (with ``top_metrics``, ``top_rates``, ``top_view``): a cluster in a terminal.
 - ``log_dump``, ``log_verify``: a segment's files, read from disk.
 - ``completion``: scripts for shells.
 
-Exit codes: 0 done; 1 it could not be done, one sentence on standard error says why; 2 wrong usage; 130 interrupted (docs/command-line.md).
+Exit codes: 0 done; 1 failed, one sentence on standard error says why; 2 wrong usage; 130
+interrupted (docs/command-line.md).
 """

@@ -1,6 +1,7 @@
-"""``tidelog acls``: who may do what, with the options of Kafka's ``kafka-acls.sh``.
+"""``tidelog acls`` lists, adds and removes ACLs, with the options of Kafka's ``kafka-acls.sh``.
 
-Decides how options name resources, principals and operations, and what the two shorthands mean: ``--producer`` and ``--consumer``.
+Decides how options name resources, principals and operations, and what the two shorthands
+``--producer`` and ``--consumer`` mean.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +28,10 @@ RESOURCES = {
 }
 """Options that name resources, and the types that they name."""
 SUPPORTED = {kind.name.lower(): {operation.name.lower() for operation in operations} for kind, operations in OPERATIONS_ON.items()}
-"""What can be done with a resource of a type, beside all; ``kafka-acls.sh`` refuses the rest, too."""
+"""Operations that each resource type supports, beside all.
+
+``kafka-acls.sh`` refuses the others, too.
+"""
 OPERATION_NAMES = [name for name in OPERATIONS if name != "any"]
 PRODUCER = {"topic": ("write", "describe", "create"), "transactional_id": ("write", "describe")}
 CONSUMER = {"topic": ("read", "describe"), "group": ("read",)}
@@ -36,7 +40,7 @@ COLUMNS = ["principal", "permission", "operation", "resource", "name", "pattern"
 
 @click.group()
 def acls() -> None:
-    """Access control lists: which principal may, or must not, do what with which resources.
+    """Manage access control lists (ACLs): which principals may use which resources, and how.
 
     \b
     A principal is User:NAME; NAME alone means the same. User:* is everybody.
@@ -44,7 +48,10 @@ def acls() -> None:
 
 
 def operation_name(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return operations in our words; Kafka's tools write them as in DescribeConfigs or DESCRIBE_CONFIGS."""
+    """Return operations in tidelog's spelling.
+
+    Kafka's tools write them as in DescribeConfigs or DESCRIBE_CONFIGS.
+    """
     known = {name.replace("_", ""): name for name in OPERATION_NAMES}
     for value in values:
         if value.lower().replace("_", "").replace("-", "") not in known:
@@ -83,18 +90,18 @@ def acl_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def principal(text: str) -> str:
-    """Return a principal as ``Type:name``; a name alone is a user's."""
+    """Return a principal as ``Type:name``. A name alone means a user."""
     return text if ":" in text else f"User:{text}"
 
 
 def named_resources(given: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return (type, name) of what the options name."""
+    """Return (type, name) of each resource that the options name."""
     found = [(kind, principal(name) if kind == "user" else name) for option, kind in RESOURCES.items() for name in given[option]]
     return found + [("cluster", CLUSTER_NAME)] * given["cluster"]
 
 
 def bindings_of(given: dict[str, Any]) -> list[AclBinding]:
-    """Return the ACLs that the options mean.
+    """Return the ACLs that the options describe.
 
     Raises:
         UsageError: no resource or no principal is named, or options contradict each other.
@@ -136,7 +143,10 @@ def _whom(given: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _written(host: str) -> str:
-    """Return an address as brokers compare it: a denial of ``::1`` would deny nothing, because Java writes ``0:0:0:0:0:0:0:1``."""
+    """Return an address in Java's spelling, in which brokers compare it.
+
+    A denial of ``::1`` would deny nothing, because Java writes ``0:0:0:0:0:0:0:1``.
+    """
     if host == WILDCARD:
         return host
     try:
@@ -148,7 +158,10 @@ def _written(host: str) -> str:
 
 
 def _with_operations(given: dict[str, Any]) -> list[tuple[str, str, Sequence[str]]]:
-    """Return (type, name, operations) of each resource, from --operation or from the shorthands."""
+    """Return (type, name, operations) of each resource.
+
+    The operations come from --operation or from the shorthands.
+    """
     resources = named_resources(given)
     if not given["producer"] and not given["consumer"]:
         return [(kind, name, given["operations"] or ("all",)) for kind, name in resources]
@@ -174,7 +187,10 @@ def _require_names(given: dict[str, Any]) -> None:
 
 
 def _require_meaning(resources: Iterable[tuple[str, str, Sequence[str]]], *, is_literal: bool) -> None:
-    """Refuse ACLs that could never allow or deny anything: a user who makes one means another."""
+    """Refuse ACLs that could never allow or deny anything.
+
+    A user who adds such an ACL means another.
+    """
     for kind, name, operations in resources:
         for operation in operations:
             if operation != "all" and operation not in SUPPORTED[kind]:
@@ -185,7 +201,10 @@ def _require_meaning(resources: Iterable[tuple[str, str, Sequence[str]]], *, is_
 
 
 def filters_of(given: dict[str, Any]) -> list[AclFilter]:
-    """Return which ACLs the options mean: those of every named resource and principal, of all where none is named."""
+    """Return the filters of the ACLs that the options select.
+
+    They match the ACLs of every named resource and principal. Where none is named, they match all.
+    """
     if given["producer"] or given["consumer"]:
         return [
             AclFilter(
@@ -262,7 +281,7 @@ def list_acls(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
 @json_option
 @bootstrap_option
 def add(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
-    """Allow, or deny, operations on resources. ACLs that are there already stay.
+    """Allow, or deny, operations on resources. Existing ACLs stay.
 
     \b
     tidelog acls add --allow-principal alice --producer --topic orders

@@ -1,7 +1,9 @@
-"""``tidelog certificates``: identities for services, signed by the local authority of an installation that ``tidelog up --secure`` made.
+"""``tidelog certificates`` issues certificates to services of a secured installation.
 
-Decides what a service is called, and which names are taken: those of the nodes, the operator and the platform, which come with rights of
-their own. A certificate gives no right to anything: ACLs do.
+``tidelog up --secure`` makes such an installation. Its local authority signs the certificates.
+Decides which names a service may have. The names of the nodes, the operator and the platform are
+taken, because they come with rights of their own. A certificate alone gives no right to anything,
+because ACLs do that.
 """
 
 import re
@@ -20,7 +22,10 @@ TAKEN = frozenset({NODE, OPERATOR, PLATFORM})
 
 @click.group()
 def certificates() -> None:
-    """Identities of services on an installation that `tidelog up --secure` made: its local authority signs them."""
+    """Manage certificates of services on an installation of `tidelog up --secure`.
+
+    The installation's local authority signs them.
+    """
 
 
 @certificates.command(short_help="Make a key and a certificate for a service.")
@@ -32,7 +37,9 @@ def certificates() -> None:
 @data_option("The installation's directory.")
 @json_option
 def issue(*, name: str, out: Path, is_replacing: bool, data: Path, as_json: bool) -> None:
-    """Make a key and a certificate by which a service logs in as User:NAME, and the settings of its clients.
+    """Make a key and a certificate for a service that logs in as User:NAME.
+
+    The settings of its clients are written beside them.
 
     \b
     DIR/NAME.pem         key and certificates, for their owner alone (0600)
@@ -61,9 +68,11 @@ def issue(*, name: str, out: Path, is_replacing: bool, data: Path, as_json: bool
 @data_option("The installation's directory.")
 @json_option
 def list_certificates(*, data: Path, as_json: bool) -> None:
-    """List the certificates that the local authority has signed: whose they are, until when they hold, and who renews them.
+    """List the certificates that the local authority has signed.
 
-    Those of nodes, operator and platform are made anew while the installation runs. Those of services lie elsewhere: issue them again.
+    The list tells whose each certificate is, until when it is valid and where it lies. Certificates
+    of nodes, operator and platform are renewed while the installation runs. Those of services lie
+    elsewhere: issue them again.
     """
     check_is_protected(data)
     rows = [
@@ -85,10 +94,10 @@ def check_is_protected(data: Path) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that means something in a certificate or an ACL, or is taken.
+    """Refuse a name that is taken, or that means something in a certificate or an ACL.
 
     Raises:
-        BadParameter: it cannot be a service's.
+        BadParameter: a service cannot have the name.
     """
     if not NAME.fullmatch(name):
         raise click.BadParameter(f"{name!r} has to be 1-63 letters, digits, '.', '_' and '-'", param_hint="NAME")

@@ -1,6 +1,7 @@
-"""``tidelog cluster``: brokers, what they speak, the metadata quorum, features, log directories, leaders and reassignments.
+"""``tidelog cluster`` shows brokers, API versions, the quorum, features and log directories.
 
-How the cluster is and where replicas go are commands of ``cluster_status``, ``cluster_moves`` and ``cluster_roll``.
+It also elects leaders and reassigns partitions. The commands for health, for plans of moves and for
+rolling restarts stand in ``cluster_status``, ``cluster_moves`` and ``cluster_roll``.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,7 @@ broker_option = click.option("--broker", "node_id", type=NODE_ID, metavar="ID", 
 
 @click.group()
 def cluster() -> None:
-    """See how the cluster is, plan where replicas go, and do it."""
+    """Show the cluster's health, plan where replicas go, and carry plans out."""
 
 
 for _command in (
@@ -124,7 +125,7 @@ def features(
     as_json: bool,
     bootstrap_servers: str,
 ) -> None:
-    """Show which feature levels a broker keeps and which the cluster has, or change the cluster's."""
+    """Show the feature levels that a broker supports and the cluster has, or change the latter."""
     upgrade_type = UpgradeType.SAFE_DOWNGRADE if downgrade else UpgradeType.UPGRADE
     wanted = levels_of(updates, UpgradeType.UNSAFE_DOWNGRADE if unsafe_downgrade else upgrade_type)
     with open_admin(bootstrap_servers) as admin:
@@ -169,7 +170,7 @@ def require_broker(admin: BlockingAdmin, node_id: int | None) -> None:
 @json_option
 @bootstrap_option
 def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
-    """Show who leads the metadata quorum, and how far its voters and observers are."""
+    """Show the leader of the metadata quorum, and how far its voters and observers are."""
     from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - the other commands show no ids of directories
 
     with open_admin(bootstrap_servers) as admin:
@@ -204,7 +205,7 @@ def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
 @json_option
 @bootstrap_option
 def log_dirs(*, names: tuple[str, ...], node_id: int | None, with_replicas: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Show the log directories of all brokers, or what is in them."""
+    """Show the log directories of all brokers, or the replicas in them."""
     with open_admin(bootstrap_servers) as admin:
         require_broker(admin, node_id)
         wanted = set(matching_topics(admin, names, is_internal_included=True)) if names else None
@@ -289,7 +290,7 @@ def producers(*, partitions: tuple[str, ...], as_json: bool, bootstrap_servers: 
 @json_option
 @bootstrap_option
 def elect(*, partitions: tuple[str, ...], unclean: bool, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Give partitions, or all that need it, their preferred leader back."""
+    """Elect the preferred leaders of partitions, or of all that need it."""
     if unclean and not yes:
         confirm("Elect leaders that may lack records?", "nothing was elected")
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
@@ -301,7 +302,10 @@ def elect(*, partitions: tuple[str, ...], unclean: bool, yes: bool, as_json: boo
 
 
 def elected_of(admin: BlockingAdmin, wanted: Sequence[TopicPartition] | None, kind: ElectionType) -> set[TopicPartition]:
-    """Elect leaders and return the partitions that got one. A partition that needs no election is no error to a person."""
+    """Elect leaders and return the partitions that got one.
+
+    A partition that needs no election is no error to a person.
+    """
     try:
         return set(admin.elect_leaders(wanted, kind))
     except ItemsFailed as error:
@@ -317,7 +321,7 @@ def elected_of(admin: BlockingAdmin, wanted: Sequence[TopicPartition] | None, ki
 @json_option
 @bootstrap_option
 def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Show the moves of partitions that are under way, or begin some, or take them back."""
+    """Show the moves of partitions that are under way, begin moves, or cancel them."""
     if (targets is not None or cancel) and not partitions:
         raise click.UsageError("say what to move: TOPIC or TOPIC:0,2-4")
     refuse_both({"--to": targets is not None, "--cancel": cancel})
@@ -344,12 +348,13 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
 
 
 def refuse_fenced_targets(admin: BlockingAdmin, partitions: Sequence[TopicPartition], broker_ids: Sequence[int]) -> None:
-    """Refuse to move replicas to brokers that are down or not ready: such a move ends only once they are back.
+    """Refuse to move replicas to fenced brokers: those that are down or not ready.
 
-    A fenced broker that has a replica already is waited for only where a partition gets fewer replicas than it has.
+    The reason is that such a move ends only once the brokers are back. A fenced broker that has a
+    replica already is waited for only where a partition gets fewer replicas than it has.
 
     Raises:
-        PlanRefused: some are fenced; all of them are told.
+        PlanRefused: some are fenced. The error names all of them.
     """
     fenced = {each.node_id for each in admin.describe_brokers() if each.is_fenced}
     topics = admin.describe_topics(sorted({each.topic for each in partitions})) if fenced.intersection(broker_ids) else {}
@@ -370,9 +375,9 @@ def refuse_fenced_targets(admin: BlockingAdmin, partitions: Sequence[TopicPartit
 @json_option
 @bootstrap_option
 def unregister(*, node_id: int, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Have the cluster forget broker NODE_ID, which must be gone for good.
+    """Unregister broker NODE_ID, which must be gone for good.
 
-    A broker that serves is not forgotten: `tidelog cluster remove` empties it first.
+    A running broker is refused: `tidelog cluster remove` empties it first.
     """
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_state(admin).layout

@@ -1,6 +1,8 @@
-"""``tidelog cluster rebalance | add | drain | remove | topics plan | watch | cancel``: where replicas go, planned first and then done.
+"""``tidelog cluster`` commands that plan moves of replicas and carry them out.
 
-Each command shows its plan; ``--execute`` carries it out. What cannot be is refused before anything changes.
+These are ``rebalance``, ``add``, ``drain``, ``remove``, ``topics plan``, ``watch`` and ``cancel``.
+Each planning command shows its plan, and ``--execute`` carries it out. An impossible plan is
+refused before anything changes.
 """
 
 import time
@@ -43,7 +45,10 @@ MAX_FILE_BYTES = 64 << 20
 @json_option
 @bootstrap_option
 def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
-    """Plan about as many replicas and leaders on every broker, spread over racks, with the fewest copies."""
+    """Plan an even spread of replicas and leaders over brokers and racks.
+
+    The plan has the fewest copies.
+    """
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
         plan = plans.rebalance(layout, throttle_bytes=throttle_bytes, byte_tolerance=BYTE_TOLERANCE if by_bytes else None)
@@ -72,7 +77,10 @@ def add(
     bootstrap_servers: str,
     **how: Any,
 ) -> None:
-    """Plan the share of brokers ID that have joined, or of all that have no replicas yet. Only they receive anything."""
+    """Plan the share of new brokers ID, or of all brokers without replicas.
+
+    Only they receive replicas.
+    """
     if start and broker_ids:
         raise click.UsageError("--start starts a broker with the next id: it excludes ID")
     with open_admin(bootstrap_servers) as admin, told_refusals():
@@ -105,7 +113,10 @@ def add(
 @json_option
 @bootstrap_option
 def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
-    """Plan the way of all replicas off brokers ID to the others. A broker that is down is emptied, too: from the replicas that are left."""
+    """Plan to move all replicas off brokers ID to the others.
+
+    A broker that is down is emptied, too. The copies come from the replicas that are left.
+    """
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
         refuse_unknown_brokers(admin, layout, broker_ids)
@@ -120,10 +131,12 @@ def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: b
 @json_option
 @bootstrap_option
 def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
-    """Plan the way of all replicas off broker ID; with --execute it also leaves the quorum, is stopped, and is forgotten.
+    """Plan to move all replicas off broker ID; --execute also removes the broker from the cluster.
 
-    A node of the tidelog up on --data is stopped by it. Any other broker that still runs is not forgotten, because it would register
-    again: the command says when it can be stopped, and forgets it when it is called once more.
+    With --execute the node leaves the quorum, is stopped, and is unregistered. The command stops a
+    node of the tidelog up on --data itself. Any other broker that still runs is not unregistered,
+    because it would register again. The command says when it can be stopped. Call the command again
+    to unregister it.
     """
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
@@ -161,7 +174,7 @@ def _is_carried_out(how: Mapping[str, Any]) -> bool:
 
 @click.group("topics", short_help="Plan the replicas of topics.")
 def cluster_topics() -> None:
-    """Plan how many replicas topics have, and where."""
+    """Plan replication factors of topics, and the brokers of their replicas."""
 
 
 @cluster_topics.command("plan", short_help="Plan other replicas for topics.")
@@ -185,7 +198,9 @@ def plan_topics(
     bootstrap_servers: str,
     **how: Any,
 ) -> None:
-    """Plan another replication factor or other brokers for topics, by name or pattern, or what a file says.
+    """Plan another replication factor or other brokers for topics.
+
+    Topics are named directly, by pattern, or in a plan file.
 
     \b
     tidelog cluster topics plan orders -r 3
@@ -250,7 +265,10 @@ COLUMNS = ["topic", "partition", "from", "to", "copied", "of"]
 @json_option
 @bootstrap_option
 def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Follow the moves that are under way, by whatever began them, and take away throttles of replication when none is left."""
+    """Follow the moves that are under way, by whatever tool began them.
+
+    Once no move is left, the command removes the throttles of replication.
+    """
     with open_admin(bootstrap_servers) as admin:
         moving = moves_under_way(admin)
         if once:
@@ -272,7 +290,7 @@ def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_servers: 
 
 
 def follow(admin: BlockingAdmin, moving: Sequence[tuple[Move, int]]) -> int:
-    """Wait until nothing moves any more, and return how many moves that were."""
+    """Wait until nothing moves any more, and return the number of moves seen."""
     line = ProgressLine()
     seen: dict[TopicPartition, int] = {}
     while moving:
@@ -295,7 +313,7 @@ def follow(admin: BlockingAdmin, moving: Sequence[tuple[Move, int]]) -> int:
 
 
 def lift_throttles(admin: BlockingAdmin) -> dict[str, list[Any]]:
-    """Take away the throttles that moves left on brokers and topics, and return from which."""
+    """Remove the throttles that moves left on brokers and topics, and return where they were."""
     brokers = throttled_brokers(admin, [node.node_id for node in admin.describe_cluster().nodes])
     topics = throttled_topics(admin, [topic.name for topic in admin.list_topics(is_internal_included=True)])
     remove_throttles(admin, brokers=brokers, topics=topics)
@@ -307,9 +325,10 @@ def lift_throttles(admin: BlockingAdmin) -> dict[str, list[Any]]:
 @json_option
 @bootstrap_option
 def cancel(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
-    """Put back all moves that are under way, or those of some topics, and take away throttles of replication when none is left.
+    """Cancel all moves that are under way, or those of some topics.
 
-    Replicas that were added are dropped, and the partition is where it was. A move that is complete is not put back: --write-back of the
+    Added replicas are dropped, and the partition is where it was. Once no move is left, the command
+    removes the throttles of replication. A complete move is not put back: --write-back of the
     command that began it writes the plan for that.
     """
     with open_admin(bootstrap_servers) as admin:

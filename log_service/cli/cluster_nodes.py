@@ -1,7 +1,8 @@
-"""``tidelog cluster stop | start``: a node of ``tidelog up`` that is down for a while, for work on its disk or its machine.
+"""``tidelog cluster stop | start`` stops a node of ``tidelog up``, and starts it again.
 
-The supervisor leaves it down until it is asked to start it, or until the next ``tidelog up``, which starts all nodes. A node is stopped
-only while the cluster can be without it.
+This is for work on the node's disk or machine. The supervisor leaves the node down until it is
+asked to start it, or until the next ``tidelog up``, which starts all nodes. A node is stopped only
+while the cluster can be without it.
 """
 
 from pathlib import Path
@@ -28,9 +29,10 @@ from log_service.supervisor.nodes import NodeSpec
 @json_option
 @bootstrap_option
 def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_servers: str) -> None:
-    """Stop node ID of the tidelog up on --data, and leave it down until tidelog cluster start ID.
+    """Stop node ID of the tidelog up on --data, until tidelog cluster start ID.
 
-    Others lead its partitions first. Where the cluster cannot be without the node that is refused, unless --force is given.
+    Other nodes lead its partitions first. The command refuses to stop a node that the cluster
+    cannot be without, unless --force is given.
     """
     name = require_node(data, node_id).name
     if any(component.name == name and component.state == "stopped" for component in supervisor_state.read(data)):
@@ -56,7 +58,7 @@ def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_serv
 @json_option
 @bootstrap_option
 def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: str) -> None:
-    """Start node ID again, which tidelog cluster stop has stopped, and wait until it serves."""
+    """Start node ID, which tidelog cluster stop has stopped, and wait until it serves."""
     require_node(data, node_id)
     note(f"node {node_id} is to start")
     Installation(data).release(node_id)

@@ -1,7 +1,8 @@
-"""``tidelog cluster roll``: restart the brokers one by one, each only while the cluster can be without it.
+"""``tidelog cluster roll`` restarts brokers one by one, while the cluster can be without them.
 
-Nodes of ``tidelog up`` are restarted by their supervisor, others by a command of the person's own, in which ``{id}`` and ``{host}`` stand
-for the broker's. The cluster decides when the next one may go: all replicas are in sync, and all voters are up to date.
+The supervisor restarts nodes of ``tidelog up``. A command of the user restarts other nodes.
+``{id}`` and ``{host}`` in it stand for the broker's id and host. The next broker may restart once
+all replicas are in sync and all voters are up to date.
 """
 
 import shlex
@@ -51,9 +52,10 @@ def roll(
     as_json: bool,
     bootstrap_servers: str,
 ) -> None:
-    """Restart brokers ID, or all, one by one; each waits until all replicas are in sync. The active controller's comes last.
+    """Restart brokers ID, or all, one by one; each waits until all replicas are in sync.
 
-    Nodes of tidelog up are restarted by it, any others by a command of yours.
+    The active controller comes last. Nodes of tidelog up are restarted by it, any others by a
+    command of yours.
 
     \b
     tidelog cluster roll --execute
@@ -86,7 +88,11 @@ def roll(
 
 
 def plan_rows(state: ClusterState, order: Sequence[int], by: str, strange: Collection[int]) -> list[dict[str, Any]]:
-    """Return each broker in its turn: what it leads, what is offline while it is away, and what restarts it."""
+    """Return a row per broker in restart order.
+
+    It has the partitions that the broker leads, its single replicas, which are offline meanwhile,
+    and who restarts the broker.
+    """
     return [
         {
             "broker": broker_id,
@@ -100,7 +106,7 @@ def plan_rows(state: ClusterState, order: Sequence[int], by: str, strange: Colle
 
 
 def show(rows: Sequence[Mapping[str, Any]], strange: Sequence[int], data: Path) -> None:
-    """Print the brokers in their turn, and what a person has to know before."""
+    """Print the brokers in restart order, and the warnings that a user has to know before."""
     print_rows(rows, ["broker", "leaders", "single_replicas", "controller", "restarted_by"], as_json=False)
     single = sum(row["single_replicas"] for row in rows)
     if single:
@@ -111,13 +117,13 @@ def show(rows: Sequence[Mapping[str, Any]], strange: Sequence[int], data: Path) 
 
 
 def tell_down(layout: ClusterLayout) -> None:
-    """Name the brokers that are down: no other is restarted while replicas are missing."""
+    """Name the brokers that are down, because no other is restarted while replicas are missing."""
     for broker_id in layout.fenced:
         click.echo(f"broker {broker_id} is down: start it first, or the restart of the others waits for it", err=True)
 
 
 def nothing_restarts(strange: Sequence[int], data: Path) -> str:
-    """Say which brokers this machine's installation does not run, and what can be done about it."""
+    """Return advice about the brokers that this machine's installation does not run."""
     is_one = len(strange) == 1
     brokers = f"broker {strange[0]} is no node" if is_one else f"brokers {', '.join(map(str, sorted(strange)))} are no nodes"
     return (
@@ -127,7 +133,7 @@ def nothing_restarts(strange: Sequence[int], data: Path) -> str:
 
 
 def words_of(command: str, order: Sequence[int]) -> list[str]:
-    """Return the words of a person's command.
+    """Return the words of the user's command.
 
     Raises:
         BadParameter: it cannot be split into words, or is the same for each of several brokers.
@@ -145,7 +151,7 @@ def words_of(command: str, order: Sequence[int]) -> list[str]:
 
 
 def commander(words: Sequence[str], state: ClusterState) -> Restart:
-    """Return what restarts a broker by a command, and comes back when the command has ended."""
+    """Return a function that restarts a broker by a command and waits for the command to end."""
     hosts = {broker.broker_id: broker.address.rpartition(":")[0] for broker in state.layout.brokers}
 
     def run(broker_id: int) -> None:
@@ -167,7 +173,10 @@ def commander(words: Sequence[str], state: ClusterState) -> Restart:
 
 
 def carry_out(rolling: RollingRestart, command: str | None) -> None:
-    """Restart the brokers. Where that ends early, by Ctrl-C too, say what is done, what is on its way, and how to go on.
+    """Restart the brokers.
+
+    If that ends early, also by Ctrl-C, print the brokers that are done and under way, and how to go
+    on.
 
     Raises:
         Exit: 130, Ctrl-C.
@@ -191,7 +200,7 @@ def carry_out(rolling: RollingRestart, command: str | None) -> None:
 
 
 def how_to_go_on(rolling: RollingRestart, left: Sequence[int], command: str | None) -> str:
-    """Return what a person can do after a restart that ended early, with the brokers that are left."""
+    """Return advice after a restart that ended early, with the brokers that are left."""
     if not left:
         after = f"once broker {rolling.current} serves" if rolling.current is not None else "once all is in sync"
         return f"no other broker is left: {after}, tidelog cluster elect gives preferred leaders their partitions back"

@@ -1,9 +1,11 @@
-"""``tidelog cluster status``: what is wrong first, then each broker with its leaders, replicas, lag, disk and place in the quorum.
+"""``tidelog cluster status`` prints the cluster's problems first, then a row per broker.
 
-Controllers that are no brokers come behind them, with their place in the quorum alone.
+A row has leaders, replicas, lag, disk and the broker's place in the quorum. Controllers that are no
+brokers follow, with their place in the quorum alone.
 
-The exit code tells the health to scripts: 0 is well, 3 works and the next failure may cost something, 4 is that clients cannot read or
-write something now. 1 is that no broker can be asked, as with every command.
+The exit code tells scripts the health. 0 is healthy. 3 works, but the next failure may cost
+something. 4 means that clients cannot read or write something now. 1 means that no broker can be
+asked, as with every command.
 """
 
 from typing import Any
@@ -37,9 +39,10 @@ MARKS = {Severity.NOTICE: "note", Severity.DEGRADED: "degraded", Severity.FAILED
 @json_option
 @bootstrap_option
 def status(*, disk_full_percent: int, as_json: bool, bootstrap_servers: str) -> None:
-    """Tell what is wrong with the cluster first, then how each broker is.
+    """Show the cluster's problems first, then the state of each broker.
 
-    Exit code 0: all is well; 3: all works, and the next failure may cost something; 4: clients cannot read or write something now.
+    Exit code 0: all is well; 3: all works, and the next failure may cost something; 4: clients
+    cannot read or write something now.
     """
     with open_admin(bootstrap_servers) as admin:
         state = read_state(admin)
@@ -105,13 +108,16 @@ def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
 
 
 def place_in_quorum(state: ClusterState, member: QuorumMember) -> str:
-    """Return a member's part in the quorum, and how many records it is behind."""
+    """Return a member's role in the quorum, and how many records it is behind."""
     role = state.quorum.role_of(member)
     return f"{role} -{member.lag}" if member.lag else role
 
 
 def controller_rows(state: ClusterState) -> list[dict[str, Any]]:
-    """Return the controllers that are no brokers, as rows. An observer that is long silent may be a broker that has left."""
+    """Return the controllers that are no brokers, as rows.
+
+    An observer that is long silent may be a broker that has left.
+    """
     brokers = {broker.broker_id for broker in state.layout.brokers}
     return [
         {
@@ -125,7 +131,7 @@ def controller_rows(state: ClusterState) -> list[dict[str, Any]]:
 
 
 def as_values(state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return all of it for programs."""
+    """Return the whole status as plain values for programs."""
     severity = worst(findings)
     return {
         "health": "well" if severity is None or severity is Severity.NOTICE else MARKS[severity].lower(),

@@ -1,7 +1,8 @@
-"""``tidelog cluster voters add | remove``: which nodes vote in the metadata quorum (KIP-853).
+"""``tidelog cluster voters add | remove`` changes the voters of the metadata quorum (KIP-853).
 
-Each command shows the voters before and after, and how many of them may fail; ``--execute`` changes them. ``tidelog cluster quorum`` lists
-them. A quorum that is fixed in the nodes' files (``controller.quorum.voters``) is not changed here.
+Each command shows the voters before and after, and how many of them may fail. ``--execute`` changes
+them. ``tidelog cluster quorum`` lists them. A quorum that is fixed in the nodes' files
+(``controller.quorum.voters``) is not changed here.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +25,7 @@ execute_option = click.option("--execute", is_flag=True, help="Change the voters
 
 @click.group(short_help="Change who votes in the metadata quorum.")
 def voters() -> None:
-    """Change who votes in the metadata quorum; tidelog cluster quorum shows them."""
+    """Change the voters of the metadata quorum; tidelog cluster quorum shows them."""
 
 
 @voters.command("add", short_help="Make a controller a voter.")
@@ -33,7 +34,9 @@ def voters() -> None:
 @json_option
 @bootstrap_option
 def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Make the controller with the properties FILE a voter: it runs already, and follows the metadata log.
+    """Make the controller with the properties FILE a voter.
+
+    It runs already, and follows the metadata log.
 
     \b
     On the new controller's host:
@@ -55,10 +58,10 @@ def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: st
 @json_option
 @bootstrap_option
 def remove(*, node_id: int, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Take voter ID out of the metadata quorum; the node goes on as an observer until it is stopped.
+    """Take voter ID out of the metadata quorum. The node stays an observer until it is stopped.
 
-    A node that runs with controller.quorum.auto.join.enable=true would vote again some seconds later: stop it first, or set that to false
-    and start it again.
+    A node that runs with controller.quorum.auto.join.enable=true would vote again some seconds
+    later: stop it first, or set that to false and start it again.
     """
     with open_admin(bootstrap_servers) as admin, told_refusals():
         before = refuse_voter_removal(admin, node_id)
@@ -95,7 +98,10 @@ def _tell(before: Mapping[int, bool], after: Collection[int], *, execute: bool, 
 
 
 def voters_text(before: Mapping[int, bool], after: Collection[int]) -> str:
-    """Say who votes before and after a change, and how many of them may fail then; ``before`` tells of each voter whether it follows."""
+    """Return the voters before and after a change, and how many of the new ones may fail.
+
+    ``before`` maps each voter to whether it follows the leader.
+    """
     text = f"voters {_listed(before)} -> {_listed(sorted(after))}: {_spare(before, after)} of {len(after)} may fail"
     down = _down(before, after)
     if not down:

@@ -1,9 +1,10 @@
-"""Where the clients of a command get their settings: ``--command-config``, else the environment, else the installation in this directory.
+"""Chooses the settings of a command's clients: a file, the environment or the local installation.
 
-Decides which of them holds. The file of ``--command-config`` stands alone. Without it a file named by TIDELOG_CLIENT_CONFIG holds, and
-variables such as TIDELOG_SASL_PASSWORD hold over it. Where neither says anything, and no other servers are named, the commands use what
-``tidelog up --secure`` wrote for the operator. Keys that no client has are told, and a file with a password that
-others may read.
+The file of ``--command-config`` stands alone. Without it the file named by TIDELOG_CLIENT_CONFIG
+holds, and variables such as TIDELOG_SASL_PASSWORD hold over it. Where neither sets anything, and no
+other servers are named, the commands use the file that ``tidelog up --secure`` wrote for the
+operator. The user is warned of keys that no client has, and of a file with a password that others
+may read.
 """
 
 import os
@@ -19,14 +20,15 @@ from log_service.config.client_properties import FILE_VARIABLE, settings_of_envi
 from log_service.config.client_security import SECRETS, SECURITY_SETTINGS, client_security
 
 OPERATOR_FILE = Path("security") / "clients" / "operator.properties"
-"""What ``tidelog up --secure`` writes for the person who administers, below the directory of the data."""
+"""The operator's settings file that ``tidelog up --secure`` writes, below the data directory."""
 
 
 def told_settings(bootstrap_servers: str) -> dict[str, Any]:
-    """Return the settings that file and environment say.
+    """Return the settings that file and environment give.
 
     Raises:
-        ConfigError: the file cannot be read, or is no properties file, or its settings contradict each other.
+        ConfigError: the file cannot be read, or is no properties file, or its settings contradict
+            each other.
     """
     context = click.get_current_context(silent=True)
     given: Path | None = None if context is None else context.find_root().meta.get(COMMAND_CONFIG)
@@ -41,7 +43,9 @@ def told_settings(bootstrap_servers: str) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return the settings of a properties file. Keys that no client has, and a secret that others may read, are told on standard error.
+    """Return the settings of a properties file.
+
+    Keys that no client has, and a secret that others may read, are reported on standard error.
 
     Raises:
         ConfigError: it cannot be read, or is no properties file.
@@ -58,7 +62,8 @@ def read_whole_file(path: Path) -> dict[str, Any]:
     """Return the settings of a properties file that stands alone; see ``read_file``.
 
     Raises:
-        ConfigError: as ``read_file``; or the settings contradict each other, which is told by the file and in its own words.
+        ConfigError: as ``read_file``, or the settings contradict each other. That text names the
+            file, and keys as the file spells them.
     """
     settings = read_file(path)
     try:

@@ -1,6 +1,7 @@
-"""``tidelog completion``: the script that makes a shell complete commands, options, topics and groups.
+"""``tidelog completion`` prints a script by which a shell completes the words of a command.
 
-Decides only how it is printed and what to do with it; the scripts are click's, and ask ``tidelog`` itself for what fits.
+These are commands, options, topics and groups. Decides only how the script is printed and what to
+do with it. The scripts are click's, and ask ``tidelog`` itself for the completions.
 """
 
 import click
@@ -14,7 +15,7 @@ VARIABLE = "_TIDELOG_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, *, shell: str) -> None:
-    """Print the script that makes SHELL complete commands, options, and the cluster's topics and groups.
+    """Print a script that lets SHELL complete commands, options, topics and groups.
 
     \b
     bash, in ~/.bashrc:  source <(tidelog completion bash)

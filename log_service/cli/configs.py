@@ -1,7 +1,8 @@
-"""``tidelog configs``: what topics, brokers, the cluster, groups and the metrics of clients are configured with, and changing it.
+"""``tidelog configs`` shows and changes configs of topics, brokers, the cluster and more.
 
-Decides how the options name resources, and what is shown by default: the values that were set, without the defaults. Every change goes key
-by key; what is not named stays.
+Groups and the metrics of clients have configs, too. Decides how the options name resources. By
+default it shows only values that were set, without the defaults. Every change is per key, and keys
+that are not named stay.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +35,7 @@ PLACES = {
     "DYNAMIC_CLIENT_METRICS_CONFIG": "client metrics",
     "DEFAULT_CONFIG": "default",
 }
-"""Where a value was set, in a word; JSON has Kafka's."""
+"""Short names of the places where a value was set. JSON has Kafka's names."""
 
 
 @click.group()
@@ -79,13 +80,13 @@ def named_resources(
 
 
 def require_one(named: Mapping[str, object]) -> None:
-    """Refuse to work on nothing."""
+    """Refuse options that name no resource."""
     if not any(named.values()):
         raise click.UsageError("name what: --topic NAME, --broker ID, --cluster-default, --group ID or --client-metrics NAME")
 
 
 def shown(resource: ConfigResource) -> str:
-    """Return a resource as a person writes it."""
+    """Return a resource as a user writes it."""
     kind = KINDS.get(resource.resource_type, resource.resource_type.name.lower())
     return f"{kind} {resource.name}" if resource.name else "cluster default"
 
@@ -107,7 +108,10 @@ def row_of(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
 
 
 def default_of(entry: ConfigEntry) -> str | None:
-    """Return the value that holds where none is set: the last synonym's, where that is a default; None where it is not told."""
+    """Return the value that holds where none is set, or None where the cluster does not report it.
+
+    It is the last synonym that is a default.
+    """
     found = [value for _, value, source in entry.synonyms if source == "DEFAULT_CONFIG"]
     return found[-1] if found else entry.value if entry.is_default else None
 
@@ -116,7 +120,10 @@ def default_of(entry: ConfigEntry) -> str | None:
 @json_option
 @bootstrap_option
 def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
-    """Show what was configured anywhere: on topics, brokers while they run, the whole cluster, groups and clients' metrics."""
+    """Show every config that was set, anywhere in the cluster.
+
+    That is on topics, brokers while they run, the whole cluster, groups and clients' metrics.
+    """
     with open_admin(bootstrap_servers) as admin:
         topics = matching_topics(admin, (), is_internal_included=True)
         nodes = [node.node_id for node in admin.describe_cluster().nodes]
@@ -150,7 +157,7 @@ def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
 def describe(
     *, keys: tuple[str, ...], with_defaults: bool, with_synonyms: bool, as_json: bool, bootstrap_servers: str, **named: Any
 ) -> None:
-    """Show the configs KEYS, or all that were set, of the resources that the options name.
+    """Show the configs KEYS, or all that were set, of the named resources.
 
     \b
     tidelog configs describe --topic orders
@@ -177,12 +184,12 @@ def describe(
 
 
 def place_of(source: str) -> str:
-    """Return where a value was set, in a word."""
+    """Return the short name of the place where a value was set."""
     return PLACES.get(source, source.lower())
 
 
 def is_set(entry: ConfigEntry) -> bool:
-    """Whether the config was set, and is not a default."""
+    """Return whether the config was set, and is not a default."""
     return not entry.is_default
 
 
@@ -200,15 +207,15 @@ def refuse_unknown(resource: ConfigResource, entries: dict[str, ConfigEntry], ke
 @json_option
 @bootstrap_option
 def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
-    """Set each KEY to VALUE on the resources that the options name.
+    """Set each KEY to VALUE on the named resources.
 
     \b
     tidelog configs set retention.ms=86400000 --topic orders
     tidelog configs set log.retention.ms=3600000 --cluster-default
     tidelog configs set 'metrics=*' interval.ms=30000 --client-metrics all
 
-    A secret comes from a file, or from the standard input for @-. Other keys
-    take a value that begins with @ as it is.
+    A secret comes from a file, or from the standard input for @-. Other keys take a value that
+    begins with @ as it is.
 
     \b
     tidelog configs set ssl.key.password=@password.txt --broker 1
@@ -224,7 +231,7 @@ def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstr
 @json_option
 @bootstrap_option
 def unset(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
-    """Give each KEY its default back on the resources that the options name."""
+    """Reset each KEY to its default on the named resources."""
     for key in keys:
         if "=" in key:
             raise click.BadParameter(f"{key!r} is more than a key", param_hint="KEY")
@@ -238,7 +245,7 @@ def unset(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_serv
 @json_option
 @bootstrap_option
 def append(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
-    """Add VALUE to the list that KEY is, on the resources that the options name.
+    """Add VALUE to the list config KEY of the named resources.
 
     \b
     tidelog configs append cleanup.policy=compact --topic orders
@@ -253,14 +260,14 @@ def append(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_se
 @json_option
 @bootstrap_option
 def subtract(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
-    """Take VALUE from the list that KEY is, on the resources that the options name."""
+    """Remove VALUE from the list config KEY of the named resources."""
     change_list(ConfigOperation.SUBTRACT, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json)
 
 
 def change_list(
     operation: ConfigOperation, pairs: Sequence[str], bootstrap_servers: str, named: dict[str, Any], *, dry_run: bool, as_json: bool
 ) -> None:
-    """Append to lists, or take from them."""
+    """Append values to lists, or remove values from them."""
     values = key_values(pairs, "KEY=VALUE")
     changes = {key: ConfigChange(operation=operation, value=value) for key, value in values.items()}
     word = "appended to" if operation is ConfigOperation.APPEND else "took from"
@@ -268,7 +275,7 @@ def change_list(
 
 
 def change(bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any], *, dry_run: bool, as_json: bool, done: str) -> None:
-    """Make the same changes to every resource that is named, and say so.
+    """Make the same changes to every named resource, and report them.
 
     Raises:
         UsageError: no resource is named.

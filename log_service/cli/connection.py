@@ -1,6 +1,7 @@
-"""How commands reach a cluster: a quick look whether a broker is there, then clients that do not keep a person waiting.
+"""Connects commands to a cluster: a quick check for a broker, then clients that fail fast.
 
-A client of a service tries for a minute, because its broker may come back. A person wants to know at once that nothing listens there.
+A client of a service tries for a minute, because its broker may come back. A person wants to know
+at once that nothing listens there.
 """
 
 import socket
@@ -26,12 +27,15 @@ GLANCE_SECONDS = 0.3
 GREETING = struct.pack(">ihhih", 10, 18, 0, 0x71DE, -1)
 """A request of ApiVersions: size, API key, version, correlation id, no client id."""
 GREETING_RESPONSE = struct.pack(">ii", 0, 0x71DE)
-"""How the response begins: its size, which may be any, and the correlation id."""
+"""The first bytes of the response: its size, which may be any, and the correlation id."""
 API_TIMEOUT_MS = 20_000
 QUORUM_TIMEOUT_MS = 5_000
-"""How long the quorum may take to tell of itself; without a leader brokers wait for one much longer."""
+"""How long the quorum may take to describe itself.
+
+Without a leader, brokers wait for one much longer.
+"""
 PATIENCE_SECONDS = 2.0
-"""How long a change may take before the quorum is asked: longer than an election."""
+"""How long a change may take before the quorum is asked. It is longer than an election."""
 NO_LEADER_TEXT = (
     "the metadata quorum has no leader, so nothing can be changed: a majority of the controllers has to run and to reach each other; "
     "see: tidelog cluster status"
@@ -46,8 +50,9 @@ def client_settings(bootstrap_servers: str) -> dict[str, Any]:
     """Return the settings of every client of the command line, once a server accepts connections.
 
     Raises:
-        ClickException: none does.
-        ConfigError: the servers are not ``host:port``, or the settings of ``--command-config`` contradict each other.
+        ClickException: no server does.
+        ConfigError: the servers are not ``host:port``, or the settings of ``--command-config``
+            contradict each other.
     """
     settings = {"client_id": "tidelog-cli", "default_api_timeout_ms": API_TIMEOUT_MS} | told_settings(bootstrap_servers)
     config = AdminConfig.of(bootstrap_servers, settings)
@@ -56,12 +61,14 @@ def client_settings(bootstrap_servers: str) -> dict[str, Any]:
 
 
 async def unless_leaderless(change: Callable[[], Awaitable[T]], has_leader: Callable[[], Awaitable[bool]]) -> T:
-    """Return what a change gives back. Where it takes long, look whether the metadata quorum has a leader: brokers wait for one in silence.
+    """Return the result of a change, or fail once the metadata quorum turns out to have no leader.
 
-    No question is asked before: most users must not describe the cluster, and each question of theirs would be a line of the audit log.
+    The quorum is asked only after ``PATIENCE_SECONDS``, because brokers without a leader wait for
+    one in silence. It is not asked before the change, because most users must not describe the
+    cluster and each refused question would be a line of the audit log.
 
     Raises:
-        KafkaError: LEADER_NOT_AVAILABLE, the quorum has none; or what the change raises.
+        KafkaError: LEADER_NOT_AVAILABLE, the quorum has no leader; or the change's own error.
     """
     outcome: list[T] = []
     failure: TidelogError | None = None
@@ -86,7 +93,11 @@ async def unless_leaderless(change: Callable[[], Awaitable[T]], has_leader: Call
 
 
 async def _has_leader(admin: Admin) -> bool:
-    """Whether the metadata quorum has a leader. Clusters that do not tell, or not this user, are left to respond themselves."""
+    """Return whether the metadata quorum has a leader.
+
+    It counts as led where the cluster, or this user's rights, do not let the command see it. The
+    brokers then respond to the change themselves.
+    """
     try:
         return (await admin.describe_metadata_quorum(timeout_ms=QUORUM_TIMEOUT_MS)).leader_id >= 0
     except KafkaError as error:
@@ -94,7 +105,10 @@ async def _has_leader(admin: Admin) -> bool:
 
 
 def _led(method: Callable[Concatenate[Admin, P], Awaitable[T]]) -> Callable[Concatenate[Blocking[Any], P], T]:
-    """Return a change for commands: without a leader of the metadata quorum it is given up within seconds."""
+    """Return a command's form of a change, which gives up within seconds without a leader.
+
+    The leader is that of the metadata quorum.
+    """
 
     async def watched(admin: Admin, /, *arguments: P.args, **named: P.kwargs) -> T:
         return await unless_leaderless(partial(method, admin, *arguments, **named), partial(_has_leader, admin))
@@ -103,7 +117,7 @@ def _led(method: Callable[Concatenate[Admin, P], Awaitable[T]]) -> Callable[Conc
 
 
 class CommandAdmin(BlockingAdmin):
-    """The admin of commands. What only the active controller does is given up within seconds where there is none."""
+    """The admin of commands, whose changes give up within seconds without an active controller."""
 
     def __init__(self, bootstrap_servers: str, **settings: Any) -> None:
         super().__init__(bootstrap_servers, **settings)
@@ -113,7 +127,7 @@ class CommandAdmin(BlockingAdmin):
         """Describe the metadata quorum as ``Admin`` does, within seconds.
 
         Raises:
-            KafkaError: LEADER_NOT_AVAILABLE, it has no leader; or what the brokers say.
+            KafkaError: LEADER_NOT_AVAILABLE, it has no leader; or the brokers' own error.
         """
         limit_ms = QUORUM_TIMEOUT_MS if timeout_ms is None else timeout_ms
         try:
@@ -148,12 +162,12 @@ class CommandAdmin(BlockingAdmin):
 
 
 def open_admin(bootstrap_servers: str) -> CommandAdmin:
-    """Return an admin for ``with``. Raises as ``client_settings``."""
+    """Return an admin for ``with``. Raises the errors of ``client_settings``."""
     return CommandAdmin(bootstrap_servers, **client_settings(bootstrap_servers))
 
 
 def accepts_at_once(servers: Sequence[tuple[str, int]]) -> bool:
-    """Whether one of the servers accepts a connection without making a person wait."""
+    """Return whether one of the servers accepts a connection without making a person wait."""
     for server in servers:
         try:
             socket.create_connection(server, GLANCE_SECONDS).close()
@@ -164,10 +178,10 @@ def accepts_at_once(servers: Sequence[tuple[str, int]]) -> bool:
 
 
 def speaks_kafka(connection: socket.socket, seconds: float) -> bool:
-    """Whether the other side responds to a client's first request, ApiVersions of version 0.
+    """Return whether the other side responds to a client's first request, ApiVersions version 0.
 
     Raises:
-        TimeoutError: the other side says nothing for so long.
+        TimeoutError: the other side is silent for ``seconds``.
         OSError: the request cannot be sent.
     """
     connection.settimeout(seconds)
@@ -187,10 +201,10 @@ def speaks_kafka(connection: socket.socket, seconds: float) -> bool:
 
 
 def check_reachable(servers: Sequence[tuple[str, int]], *, is_tls: bool = False) -> None:
-    """Raise ClickException unless one of the servers accepts a connection and responds as a Kafka broker does.
+    """Raise ClickException unless one of the servers responds as a Kafka broker does.
 
-    Of one with TLS only the connection is looked at. Of several servers each is first asked for a moment, so that one that hangs does not
-    keep a person from those that respond.
+    Of a server with TLS only the connection is checked. Of several servers each first gets a short
+    time, so that one that hangs does not keep a person from those that respond.
     """
     failures, is_hanging = _failures(servers, GLANCE_SECONDS if len(servers) > 1 else RESPONSE_SECONDS, is_tls=is_tls)
     if failures and is_hanging and len(servers) > 1:
@@ -203,7 +217,10 @@ def check_reachable(servers: Sequence[tuple[str, int]], *, is_tls: bool = False)
 
 
 def _failures(servers: Sequence[tuple[str, int]], seconds: float, *, is_tls: bool) -> tuple[list[str], bool]:
-    """Return what is wrong with each server and whether one of them hangs; nothing once one responds within so many seconds."""
+    """Return the failure of each server, and whether one of them hangs.
+
+    The failures are empty once one server responds within ``seconds``.
+    """
     failures, is_hanging = [], False
     for host, port in servers:
         try:

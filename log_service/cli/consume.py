@@ -1,7 +1,7 @@
-"""``tidelog consume``: records of a topic, as text, by a format, or as JSON lines.
+"""``tidelog consume`` prints records of a topic as text, by a format, or as JSON lines.
 
-Decides where reading starts, when it ends and how a record looks. Records are written in whole polls and flushed before the next one, so
-that a group never commits what was not printed.
+Decides where reading starts, when it ends and how a record looks. Records are written in whole
+polls and flushed before the next one, so that a group never commits a record that was not printed.
 """
 
 import signal
@@ -32,7 +32,10 @@ FORMAT_HELP = r"""Print each record like this: {topic} {partition} {offset} {tim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When reading ends: after so many records, after so many seconds without one, or at the ends that the partitions had."""
+    """The limits that end reading: a record count, a time without a record, or end offsets.
+
+    ``ends`` holds the end offsets that the partitions had at the start.
+    """
 
     max_records: int | None
     timeout_s: float | None
@@ -109,9 +112,10 @@ def consume(
     skip_corrupt: bool,
     bootstrap_servers: str,
 ) -> None:
-    """Print the values of TOPIC's records, one per line, until Ctrl-C; new ones only unless told where to start.
+    """Print the values of TOPIC's records, one per line, until Ctrl-C.
 
-    Several topics, or patterns like 'orders-*', are read together.
+    Only new records are printed unless an option says where to start. Several topics, or patterns
+    like 'orders-*', are read together.
 
     \b
     tidelog consume orders --from-beginning --exit-at-end
@@ -159,7 +163,7 @@ def consume(
 
 
 def consume_queue(bootstrap_servers: str, names: Sequence[str], queue_id: str, render: Render, limits: Limits) -> None:
-    """Print records out of a queue. Raises Abort after Ctrl-C."""
+    """Print records of a queue. Raises Abort after Ctrl-C."""
     with noted_interrupts() as interrupts:
         count = print_queue(
             bootstrap_servers,
@@ -175,7 +179,7 @@ def consume_queue(bootstrap_servers: str, names: Sequence[str], queue_id: str, r
 
 
 def tell_end(count: int, interrupts: Sequence[int]) -> None:
-    """Say how many records were printed. Raises Abort after Ctrl-C."""
+    """Print the number of records printed. Raises Abort after Ctrl-C."""
     click.echo(counted(count, "record"), err=True)
     if interrupts:
         raise click.Abort
@@ -186,7 +190,10 @@ Bounds = Mapping[TopicPartition, tuple[int, int]]
 
 
 def bounds_of(bootstrap_servers: str, names: Sequence[str], *, read_committed: bool) -> tuple[list[str], Bounds]:
-    """Ask what there is to read, and which topics that are. Raises KafkaError if there is no such topic."""
+    """Return the matching topics, and the bounds of their partitions.
+
+    Raises KafkaError if none exists.
+    """
     with open_admin(bootstrap_servers) as admin:
         topics = matching_topics(admin, names)
         found = admin.describe_offsets(topics)
@@ -197,7 +204,7 @@ def bounds_of(bootstrap_servers: str, names: Sequence[str], *, read_committed: b
 
 
 def partitions_of(topics: Sequence[str], wanted: Sequence[int], bounds: Bounds) -> list[TopicPartition]:
-    """Return the partitions to read; all of them where none is named.
+    """Return the partitions to read, or all where none is named.
 
     Raises:
         ClickException: one does not exist.
@@ -227,7 +234,9 @@ def start_reading(
 
 
 def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> int:
-    """Return where reading starts, not below ``start``; a negative offset counts back from ``end``.
+    """Return the offset where reading starts, at least ``start``.
+
+    A negative offset counts back from ``end``.
 
     Raises:
         ClickException: the offset lies above ``end``.
@@ -238,7 +247,7 @@ def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> in
 
 
 def print_records(consumer: BlockingConsumer, output: BinaryIO, render: Render, limits: Limits, interrupts: Sequence[int]) -> int:
-    """Print until a limit is reached or an interrupt is noted; returns how many records were printed."""
+    """Print records until a limit is reached or an interrupt is noted, and return their number."""
     count = 0
     heard = time.monotonic()
     patience_ms = POLL_MS if limits.timeout_s is None else min(POLL_MS, int(limits.timeout_s * 1_000) + 1)
@@ -258,7 +267,10 @@ def print_records(consumer: BlockingConsumer, output: BinaryIO, render: Render, 
 
 @contextmanager
 def noted_interrupts() -> Iterator[list[int]]:
-    """Let the first Ctrl-C only be noted, in the list that is yielded, so that a poll is printed whole; the second interrupts."""
+    """Yield a list that notes the first Ctrl-C, so that a poll is printed whole.
+
+    The second Ctrl-C interrupts.
+    """
     noted: list[int] = []
 
     def note(number: int, _frame: object) -> None:
@@ -273,6 +285,9 @@ def noted_interrupts() -> Iterator[list[int]]:
 
 
 def is_at_end(consumer: BlockingConsumer, ends: Mapping[TopicPartition, int]) -> bool:
-    """Whether everything that is assigned was read up to where it ended; nothing assigned is no end yet."""
+    """Return whether every assigned partition was read up to its end.
+
+    Without an assignment the end is not reached yet.
+    """
     assigned = consumer.assignment
     return bool(assigned) and all(consumer.position(where) >= ends.get(where, 0) for where in assigned)

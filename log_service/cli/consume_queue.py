@@ -1,7 +1,8 @@
-"""``tidelog consume --queue``: records out of a queue that other consumers take from, too, each accepted once it is printed (KIP-932).
+"""``tidelog consume --queue`` prints records of a share group and accepts each one (KIP-932).
 
-Decides when reading ends. A poll is printed whole and flushed before the next one accepts it; what was acquired and not printed is free for
-others as soon as the command ends, and so is a poll that could not be printed.
+Other consumers take records of the same queue. Decides when reading ends. A poll is printed whole
+and flushed before the next one accepts it. Records that were acquired and not printed are free for
+others as soon as the command ends. So is a poll that could not be printed.
 """
 
 import time
@@ -29,9 +30,10 @@ def print_queue(
     max_records: int | None,
     timeout_s: float | None,
 ) -> int:
-    """Print until a limit is reached or an interrupt is noted; returns how many records were printed.
+    """Print records until a limit is reached or an interrupt is noted, and return their number.
 
-    With ``max_records`` no more are acquired than that (KIP-1206), so that no other record is counted as delivered.
+    With ``max_records`` no more are acquired than that (KIP-1206), so that no other record is
+    counted as delivered.
     """
     with open_admin(bootstrap_servers) as admin:
         topics = matching_topics(admin, names)

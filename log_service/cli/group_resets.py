@@ -1,7 +1,8 @@
-"""Where ``tidelog groups reset`` moves a group: which partitions, to which offsets. Asks the cluster, changes nothing.
+"""Computes the offsets to which ``tidelog groups reset`` moves a group. It changes nothing.
 
-Decides what each way of saying it means, and that no offset lies outside of its log: one that would is moved to the nearest that there
-is, and said. Follows kafka-consumer-groups, whose CSV it reads and writes.
+Decides which partitions are meant and what each option means. An offset outside of its log is moved
+to the nearest offset of the log, and the result notes that. Follows kafka-consumer-groups, whose
+CSV it reads and writes.
 """
 
 import csv
@@ -27,7 +28,11 @@ MS_OF = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where to: ``kind`` is one of earliest, latest, current, offset, shift, time, file; ``value`` is its number."""
+    """The target of a reset, as a kind and its number.
+
+    ``kind`` is one of earliest, latest, current, offset, shift, time, file. ``value`` is the number
+    that the kind needs.
+    """
 
     kind: str
     value: int = 0
@@ -36,7 +41,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One partition's position before and after; ``note`` says what was adjusted."""
+    """One partition's position before and after. ``note`` says what was adjusted."""
 
     where: TopicPartition
     before: int | None
@@ -63,10 +68,10 @@ class DurationParameter(click.ParamType[int]):
 def chosen_partitions(
     admin: BlockingAdmin, committed: Mapping[TopicPartition, OffsetAndMetadata], topics: Sequence[str], *, is_all: bool
 ) -> list[TopicPartition]:
-    """Return the partitions that are named, or all that the group has committed.
+    """Return the named partitions, or all that the group has committed.
 
     Raises:
-        UsageError: neither was said.
+        UsageError: neither or both are given.
     """
     if is_all == bool(topics):
         raise click.UsageError("say what to reset: --topic TOPIC[:0,2-4], or --all-topics for all that the group has committed")
@@ -74,7 +79,9 @@ def chosen_partitions(
 
 
 def planned(admin: BlockingAdmin, target: Target, committed: Mapping[TopicPartition, OffsetAndMetadata], wanted: Offsets) -> list[Move]:
-    """Return every partition's move; ``wanted`` holds the partitions, and the offsets where a file names them.
+    """Return every partition's move.
+
+    ``wanted`` holds the partitions, and the offsets where a file names them.
 
     Raises:
         ClickException: a partition does not exist, or has no position that could be shifted.
@@ -102,7 +109,7 @@ def planned(admin: BlockingAdmin, target: Target, committed: Mapping[TopicPartit
 
 
 def shifted(where: TopicPartition, before: int | None, by: int) -> int:
-    """Return a position moved by so many offsets.
+    """Return a position shifted by a number of offsets.
 
     Raises:
         ClickException: there is no position.
@@ -115,7 +122,7 @@ def shifted(where: TopicPartition, before: int | None, by: int) -> int:
 def found_by_time(
     admin: BlockingAdmin, wanted: Sequence[TopicPartition], time_ms: int, bounds: Mapping[TopicPartition, PartitionOffsets]
 ) -> Offsets:
-    """Return the first offset as new as a time; the end where there is none."""
+    """Return each partition's first offset at or after a time, or its end where there is none."""
     found = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.at(time_ms)))
     return {where: each.offset if each.offset >= 0 else bounds[where].high_watermark for where, each in found.items()}
 
@@ -133,7 +140,7 @@ def read_csv(path: Path) -> Offsets:
     """Return the offsets of a file of ``topic,partition,offset`` lines.
 
     Raises:
-        ClickException: a line is something else.
+        ClickException: a line has another form.
     """
     offsets: Offsets = {}
     with path.open(newline="", encoding="utf-8") as file:

@@ -1,4 +1,7 @@
-"""``tidelog groups``: consumer groups and share groups, their lag and members, and moving, deleting and forgetting what they committed."""
+"""``tidelog groups`` shows consumer groups and share groups, with lag and members.
+
+It also resets and deletes their committed offsets, and deletes groups.
+"""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -32,7 +35,7 @@ STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead"
 
 NO_GROUPS = "there are no groups"
 ABSENT = "Dead"
-"""The state of a group that is not there."""
+"""The state of a group that does not exist."""
 MIRROR_PREFIX = "tidelog."
 SENDING_PREFIX = "tidelog-topic."
 SENDING_NOTE = (
@@ -48,7 +51,7 @@ MIRROR_NOTE = (
 
 @click.group()
 def groups() -> None:
-    """List and describe groups of consumers, queues and Kafka Streams, see their lag, reset and delete their offsets."""
+    """Manage groups of consumers, queues and Kafka Streams, with their lag and offsets."""
 
 
 group_arguments = click.argument("group_ids", nargs=-1, metavar="[GROUPS...]", shell_complete=complete_groups)
@@ -88,9 +91,10 @@ def list_groups(*, states: tuple[str, ...], group_ids: tuple[str, ...], as_json:
 @json_option
 @bootstrap_option
 def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Describe GROUPS, by id or pattern, or all: committed offsets and lag (high watermark - committed offset), or members, or state.
+    """Describe GROUPS, by id or pattern, or all: committed offsets and lag, or members, or state.
 
-    Of a queue (share group) it shows where each partition starts, and as lag how many records are not done with: some behind the start are.
+    Lag is high watermark - committed offset. Of a queue (share group) it shows where each partition
+    starts, and as lag how many records are not done with: some behind the start are.
 
     \b
     tidelog groups describe billing
@@ -113,7 +117,7 @@ def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool
 
 
 def found_groups(admin: BlockingAdmin, group_ids: Sequence[str]) -> list[GroupDescription | ShareGroupDescription]:
-    """Return the groups that are wanted. Raises ClickException where one does not exist."""
+    """Return the groups that the names match. Raises ClickException where one does not exist."""
     wanted = matching_groups(admin, group_ids)
     shared = share_groups_among(admin, wanted) if wanted else set()
     others = [group_id for group_id in wanted if group_id not in shared]
@@ -128,13 +132,13 @@ def found_groups(admin: BlockingAdmin, group_ids: Sequence[str]) -> list[GroupDe
 
 
 def require_group(group_id: str, *, is_there: bool) -> None:
-    """Refuse a group that is not there."""
+    """Refuse a group that does not exist."""
     if not is_there:
         raise click.ClickException(f"there is no group {group_id!r}; see: tidelog groups list")
 
 
 def described(admin: BlockingAdmin, group: GroupDescription | ShareGroupDescription) -> dict[str, Any]:
-    """Return everything about a group."""
+    """Return everything known about a group."""
     if isinstance(group, ShareGroupDescription):
         return described_share_group(admin, group)
     return {
@@ -149,7 +153,7 @@ def described(admin: BlockingAdmin, group: GroupDescription | ShareGroupDescript
 
 
 def headline(told: dict[str, Any]) -> str:
-    """Return a group's first line."""
+    """Return the first line about a group."""
     return f"{readable(told['group_id'])}  {told['state']}  {counted(len(told['members']), 'member')}  coordinator {told['coordinator']}"
 
 
@@ -166,14 +170,14 @@ def show(told: dict[str, Any], *, with_members: bool) -> None:
 
 
 def state_row(told: dict[str, Any]) -> dict[str, Any]:
-    """Return a group as one row; its lag is None where it is not known of any partition."""
+    """Return a group as one row. Its lag is None where no partition's lag is known."""
     offsets = told["offsets"]
     lags = [row["lag"] for row in offsets if row["lag"] is not None]
     return {**told, "members": len(told["members"]), "partitions": len(offsets), "lag": sum(lags) if lags or not offsets else None}
 
 
 def offset_rows(admin: BlockingAdmin, group: GroupDescription) -> list[dict[str, Any]]:
-    """Return a row per partition that the group has committed or was given."""
+    """Return a row per partition that the group has committed or is assigned."""
     committed = admin.list_group_offsets(group.group_id)
     owners = {where: member.client_id for member in group.members for where in member.assignment}
     partitions = sorted({*committed, *owners})
@@ -249,7 +253,9 @@ def reset(
     bootstrap_servers: str,
     **ways: Any,
 ) -> None:
-    """Move the committed offsets of GROUP_ID, which must have no members. Only shows what it would do unless --execute is given.
+    """Reset the committed offsets of GROUP_ID, which must have no members.
+
+    Without --execute it only shows what it would do.
 
     \b
     tidelog groups reset billing --topic orders --to-earliest
@@ -283,7 +289,7 @@ def reset(
 
 
 def absence(admin: BlockingAdmin, group_id: str, *, is_made: bool) -> str:
-    """Return what is said of a group that does not exist: its name may be a slip."""
+    """Return the message about a group that does not exist, because its name may be a slip."""
     if is_made:
         return f"note: there was no group {group_id}: it is made with these offsets"
     near = get_close_matches(group_id, [each.group_id for each in admin.list_groups()], n=1)
@@ -291,7 +297,7 @@ def absence(admin: BlockingAdmin, group_id: str, *, is_made: bool) -> str:
 
 
 def positions_of(admin: BlockingAdmin, group_id: str, *, is_shared: bool) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:
-    """Return a group's state, and what it has committed; of a share group, where it goes on."""
+    """Return a group's state and its committed offsets, or the start offsets of a share group."""
     if is_shared:
         return admin.describe_share_groups([group_id])[group_id].state, queue_positions(admin, group_id)
     state = admin.describe_groups([group_id])[group_id].state
@@ -299,7 +305,7 @@ def positions_of(admin: BlockingAdmin, group_id: str, *, is_shared: bool) -> tup
 
 
 def target_of(ways: dict[str, Any]) -> Target:
-    """Return the one way that was given. Raises UsageError for none, and for two."""
+    """Return the one target that the options give. Raises UsageError for none, and for two."""
     given = [(name, value) for name, value in ways.items() if value is not None and value is not False]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
     if len(given) != 1:
@@ -314,7 +320,7 @@ def target_of(ways: dict[str, Any]) -> Target:
 
 
 def show_moves(moves: Sequence[Move], *, as_json: bool, export: bool) -> None:
-    """Print what is, or would be, moved."""
+    """Print the moves that are, or would be, made."""
     if export and not as_json:
         click.echo(as_csv(moves), nl=False)
         return
@@ -358,7 +364,10 @@ def delete(*, group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap_se
 @json_option
 @bootstrap_option
 def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Take back what GROUP_ID has committed for topics that its members do not read; a share group forgets whole topics."""
+    """Delete the offsets that GROUP_ID has committed for topics that its members do not read.
+
+    A share group forgets whole topics.
+    """
     with open_admin(bootstrap_servers) as admin:
         if share_groups_among(admin, [group_id]):
             names = whole_topics(topics)

@@ -1,4 +1,4 @@
-"""``tidelog init``: becomes the platform's program that writes a project; without the extra it says how to get it."""
+"""``tidelog init`` writes a new project; without the platform extra it says how to get it."""
 
 import os
 import sys
@@ -12,9 +12,10 @@ from log_service.common.errors import ConfigError
 @click.command()
 @click.argument("directory", metavar="NAME")
 def init(directory: str) -> None:
-    """Write a new project: a topic, a transform, a mart, a test and settings, ready for `tidelog up`.
+    """Write a new project, ready for `tidelog up`.
 
-    NAME is the directory, which must be new or empty.
+    It has a topic, a transform, a mart, a test and settings. NAME is the directory, which must be
+    new or empty.
     """
     if find_spec("dagster") is None:
         raise ConfigError("a project needs the platform: pip install 'tidelog[platform]'")

@@ -1,4 +1,7 @@
-"""What commands about the nodes of a ``tidelog up`` installation share: the option that names it, and refusals in a command's words."""
+"""Provides what commands about nodes of a ``tidelog up`` installation share.
+
+These are the option that names the installation, and refusals in a command's words.
+"""
 
 from pathlib import Path
 
@@ -30,7 +33,7 @@ def required_cluster(data: Path) -> ClusterSpec:
 
 
 def require_same_cluster(data: Path, cluster_id: str) -> None:
-    """Refuse to operate an installation by what another cluster says.
+    """Refuse to operate an installation by the state of another cluster.
 
     Raises:
         ClickException: the brokers that were asked are of another cluster.
@@ -43,7 +46,7 @@ def require_same_cluster(data: Path, cluster_id: str) -> None:
 
 
 def refuse_to_stop(data: Path, node_id: int) -> None:
-    """Refuse to take away a node that the installation's files name as a controller.
+    """Refuse to remove a node that the installation's files name as a controller.
 
     Raises:
         ClickException: it is one.

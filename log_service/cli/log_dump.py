@@ -1,7 +1,7 @@
-"""``tidelog log dump``: what the files of a log say, ours or Apache Kafka's, read from disk without a broker.
+"""``tidelog log dump`` prints the files of a log, tidelog's or Apache Kafka's, without a broker.
 
-Reads segments, indexes, producer snapshots and checkpoints by their names. Never writes. What is damaged is said, with its position, and
-everything before it is shown.
+Reads segments, indexes, producer snapshots and checkpoints by their names. Never writes. Reports
+damage with its position, and shows everything before it.
 """
 
 import json
@@ -41,7 +41,7 @@ HIDDEN = "[hidden]"
 
 @click.group()
 def log() -> None:
-    """Look into a log's files on disk."""
+    """Inspect a log's files on disk."""
 
 
 @log.command(short_help="Show what files of a log say.")
@@ -56,10 +56,10 @@ def log() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per entry.")
 def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: bool) -> None:
-    """Show what the files PATH say; a directory means all of its files.
+    """Print the entries of the files PATH; a directory means all of its files.
 
-    Reads segments (.log), snapshots of the metadata log (.checkpoint), indexes (.index, .timeindex, .txnindex), producer snapshots
-    (.snapshot) and checkpoints.
+    Reads segments (.log), snapshots of the metadata log (.checkpoint), indexes (.index, .timeindex,
+    .txnindex), producer snapshots (.snapshot) and checkpoints.
 
     Exit code 1 where a file is damaged; what stands before the damage is shown.
 
@@ -90,11 +90,14 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
 @click.argument("paths", nargs=-1, required=True, metavar="DIRECTORY...", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table.")
 def verify(*, paths: tuple[Path, ...], as_json: bool) -> None:
-    """Check the logs in directories: checksums, records that clients can read, rising offsets, indexes that point where they should.
+    """Check the logs in directories: checksums, readable records, rising offsets and indexes.
 
-    A batch that no client can read is named with partition, offsets and reason; consumers go on behind it with --skip-corrupt.
+    Records have to be readable by clients, and indexes have to point where they should. A batch
+    that no client can read is named with partition, offsets and reason; consumers go on behind it
+    with --skip-corrupt.
 
-    Exit code 1 where something is wrong; the table says what. The broker that owns the files should be stopped.
+    Exit code 1 where something is wrong; the table says what. The broker that owns the files should
+    be stopped.
 
     \b
     tidelog log verify logs/flights-0
@@ -121,7 +124,7 @@ def segments_of(directory: Path) -> list[Path]:
 
 
 def decode_of(path: Path, decode: str) -> str:
-    """Return what the records of a segment are; ``auto`` goes by the directory's name."""
+    """Return the kind of a segment's records. ``auto`` goes by the directory's name."""
     if decode != "auto":
         return decode
     topic = path.resolve().parent.name.rpartition("-")[0]
@@ -129,7 +132,7 @@ def decode_of(path: Path, decode: str) -> str:
 
 
 def table_of(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """Return rows as a table that fits the terminal, long values cut."""
+    """Return rows as a table that fits the terminal, with long values cut."""
     if not rows:
         return "(empty)"
     width = terminal_width()
@@ -140,7 +143,10 @@ def table_of(rows: Sequence[Row], columns: Sequence[str]) -> str:
 
 
 def files_of(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """Iterate over the files that are named, and those in the directories that are: segments first, then what is about them."""
+    """Iterate over the named files, and over the files of the named directories.
+
+    In a directory segments come first, then the files that belong to them.
+    """
     kinds = [*READERS, ""]
     for path in paths:
         if path.is_dir():
@@ -151,7 +157,7 @@ def files_of(paths: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def rows_of(path: Path, decode: str | None) -> Iterator[Row]:
-    """Iterate over a file's entries; ``decode`` opens the batches of a segment."""
+    """Iterate over a file's entries. ``decode`` opens the batches of a segment."""
     if path.suffix in {".log", ".checkpoint"} and path.stem.split("-")[0].isdigit():
         yield from batches(path, decode)
     else:
@@ -196,7 +202,7 @@ def batch_row(position: int, header: BatchHeader, *, is_valid: bool) -> Row:
 
 
 def record_row(record: Record, decode: Decode) -> Row:
-    """Describe a record; one that does not decode is shown as text with the reason."""
+    """Describe a record. One that does not decode is shown as text with the reason."""
     row: Row = {"offset": record.offset, "timestamp": record.timestamp}
     try:
         decoded = decode(record)
@@ -272,7 +278,7 @@ READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
 
 
 def shown(value: bytes | None) -> str | None:
-    """Return bytes as text of a readable length; what is not text is shown in hexadecimal."""
+    """Return bytes as text of a readable length, or in hexadecimal where they are no text."""
     if value is None:
         return None
     cut = value[:MAX_SHOWN_BYTES]
@@ -289,12 +295,15 @@ def columns_of(rows: list[Row]) -> list[str]:
 
 
 def cut(row: Row) -> Row:
-    """Return a row as a table shows it: long values are cut."""
+    """Return a row for a table, with long values cut."""
     return {name: printable(value) for name, value in row.items()}
 
 
 def open_fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a decoded record, those hidden that would let their reader log in: keys of users, passwords of brokers."""
+    """Return the fields of a decoded record, with secrets hidden.
+
+    The keys of users and the passwords of brokers would let their reader log in.
+    """
     parts = asdict(value)
     if isinstance(value, ConfigRecord):  # its repr hides every value; a dump shows what is no secret
         hidden = ["value"] if value.resource_type == ResourceType.BROKER and _is_secret(value.name) else []
@@ -324,7 +333,7 @@ def printable(value: Any) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """Return what JSON has no form for in one that it has, uncut."""
+    """Return a value without a JSON form in a form that JSON has, uncut."""
     if is_dataclass(value) and not isinstance(value, type):
         return {name: part for name, part in open_fields(value).items() if part not in (None, [], ())}
     return as_json_value(value) if isinstance(value, bytes) else str(value)

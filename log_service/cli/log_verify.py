@@ -1,7 +1,8 @@
-"""``tidelog log verify``: whether a segment is whole, and whether its indexes point where they should. Reads files, writes nothing.
+"""``tidelog log verify`` checks whether a segment is whole, and whether its indexes are right.
 
-Decides what is wrong with a segment: a batch that does not parse, whose checksum is wrong or whose records no client can read, offsets that
-do not rise, an index entry that does not point at the batch with that offset, a time that is not the one up to that offset.
+Reads files, writes nothing. Reports a batch that does not parse, whose checksum is wrong or whose
+records no client can read. Also reports offsets that do not rise, an offset index entry that does
+not point at the batch with its offset, and a time that no record up to its offset has.
 """
 
 import bisect
@@ -23,7 +24,7 @@ Batches = list[tuple[int, BatchHeader]]
 
 
 def checked(segment: Path) -> dict[str, Any]:
-    """Return what a segment holds, and what is wrong with it."""
+    """Return a segment's contents in numbers, and its problems."""
     batches: Batches = []
     problems = list(read_batches(segment.read_bytes(), int(segment.stem), batches, segment.parent.name))
     for suffix, check in ((".index", offset_problems), (".timeindex", time_problems)):
@@ -42,7 +43,10 @@ def checked(segment: Path) -> dict[str, Any]:
 
 
 def read_batches(content: bytes, base_offset: int, batches: Batches, partition: str) -> Iterator[str]:
-    """Fill ``batches`` from the content of a segment of ``partition``, and yield what is wrong; ends at what does not parse."""
+    """Fill ``batches`` from a segment's content, and yield its problems.
+
+    It ends at the first batch that does not parse.
+    """
     position, next_offset = 0, base_offset
     while position < len(content):
         try:
@@ -64,7 +68,7 @@ def read_batches(content: bytes, base_offset: int, batches: Batches, partition: 
 
 
 def unreadable(header: BatchHeader, batch: Buffer) -> str | None:
-    """Return why no client can read a batch whose checksum holds, None where it is readable."""
+    """Return why no client can read a batch with a right checksum, or None where it is readable."""
     try:
         check_stored(header, batch)
     except KafkaError as error:
@@ -73,7 +77,7 @@ def unreadable(header: BatchHeader, batch: Buffer) -> str | None:
 
 
 def offset_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[str]:
-    """Yield the entries of an offset index that do not point at the batch that holds the offset."""
+    """Yield the entries of an offset index that do not point at the batch with the offset."""
     at = dict(batches)
     for relative, position in entries(path, OFFSET_INDEX_ENTRY):
         offset = base_offset + relative
@@ -89,7 +93,7 @@ def offset_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[
 def time_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[str]:
     """Yield the wrong entries of a time index.
 
-    They do not rise, or name a time that no record up to the offset has.
+    Wrong are times that do not rise, and a time that no record up to the offset has.
     """
     ends = [header.last_offset for _, header in batches]
     highest: list[int] = []
@@ -115,10 +119,10 @@ def entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
 
 
 def whole_entries(path: Path, entry_bytes: int) -> bytes:
-    """Return an index's content, entries of ``entry_bytes`` bytes each.
+    """Return an index's content, made of entries of ``entry_bytes`` bytes each.
 
     Raises:
-        ValueError: the content is not whole entries.
+        ValueError: the content ends within an entry.
     """
     content = path.read_bytes()
     if len(content) % entry_bytes:

@@ -1,4 +1,7 @@
-"""The group of all commands. A command's module is imported when it is called or asked for help, so that the others cost nothing."""
+"""The group of all commands, which imports a command's module only for its call or its help.
+
+The other commands then cost nothing.
+"""
 
 import importlib
 import logging
@@ -50,15 +53,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
 OWN_SETTINGS = frozenset({"up", "demo", "init", "serve", "log", "completion"})
-"""Commands that read the settings of the project they are told of, or none."""
+"""Commands that read the settings of a project named by their options, or read none."""
 
 
 SPEAKING_FOR_THEMSELVES = ("log_service.client.producer.sender", "log_service.rpc.pool")
-"""Loggers whose warnings commands leave out: they say by themselves what was not delivered, and that no server could be reached."""
+"""Loggers whose warnings commands leave out.
+
+The commands say themselves which records were not delivered, and that no server could be reached.
+"""
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and one line each, and imports them on demand."""
+    """A group that knows a name and one line per command, and imports commands on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order in which a newcomer needs them."""
@@ -73,7 +79,7 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; one that does not exist is refused with the names that come near to it."""
+        """Find the command. An unknown one is refused with similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -83,7 +89,10 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A reader of its output that stops early, as ``head`` does, ends it without an error."""
+        """Run the command.
+
+        A reader of its output that stops early, as ``head`` does, ends it without an error.
+        """
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -132,7 +141,10 @@ def tidelog(ctx: click.Context, *, verbose: bool, bootstrap_servers: str | None)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line (default: this process's) and turn every error into a sentence and an exit code."""
+    """Run the command line, and turn every error into a sentence and an exit code.
+
+    The default arguments are those of this process.
+    """
     given = sys.argv[1:] if arguments is None else list(arguments)
     is_verbose = bool({"-v", "--verbose"} & set(given))
     try:

@@ -1,4 +1,4 @@
-"""``tidelog mirror``: copy topics of one cluster into another, and tell how far that is."""
+"""``tidelog mirror`` copies topics of one cluster into another, and shows the mirror's lag."""
 
 import signal
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ file_argument = click.argument("file", metavar="[FILE]", default=DEFAULT_FILE, t
 
 @click.group()
 def mirror() -> None:
-    """Copy topics of one cluster into another, exactly once, with configs and the offsets of groups.
+    """Mirror topics of one cluster to another, exactly once, with configs and group offsets.
 
     \b
     A file that is enough, in MirrorMaker's words:
@@ -41,10 +41,10 @@ def mirror() -> None:
 @click.option("--heartbeat", type=click.Path(path_type=Path), hidden=True)
 @click.option("--complaint", type=click.Path(path_type=Path), hidden=True)
 def run(*, file: Path, heartbeat: Path | None, complaint: Path | None) -> None:
-    """Mirror in the foreground what FILE says, until Ctrl-C or SIGTERM.
+    """Mirror the flows of FILE in the foreground, until Ctrl-C or SIGTERM.
 
-    It may be killed at any moment: what is mirrored and how far the source is are one transaction. `tidelog up` runs it for a project
-    that has a mirror.properties.
+    It may be killed at any moment: mirrored records and the position in the source are one
+    transaction. `tidelog up` runs it for a project that has a mirror.properties.
     """
     settings = read_mirror_settings(file)
     if settings.unused:
@@ -74,11 +74,12 @@ async def run_until_stopped(service: MirrorService) -> None:
 @click.option("--flow", "only", metavar="A->B", help="Only this flow.")
 @json_option
 def status(*, file: Path, only: str | None, as_json: bool) -> None:
-    """Tell how far each topic of FILE's flows is behind.
+    """Show how far each topic of FILE's flows is behind.
 
-    The mirror need not run for that. RECORDS counts what the source has and the target has not; SECONDS is how long the oldest
-    of it waits; LOST counts offsets that retention of the source removed before they were mirrored. PARTITIONS tells how many of a
-    topic's partitions are begun with.
+    The mirror need not run for that. RECORDS counts what the source has and the target has not;
+    SECONDS is how long the oldest of it waits; LOST counts offsets that retention of the source
+    removed before they were mirrored. PARTITIONS tells how many of a topic's partitions are begun
+    with.
     """
     settings = read_mirror_settings(file)
     flows = [flow for flow in settings.flows if only in {None, flow.name}]
@@ -90,7 +91,7 @@ def status(*, file: Path, only: str | None, as_json: bool) -> None:
 
 
 async def measure_all(settings: MirrorSettings, names: Sequence[str]) -> list[FlowLag]:
-    """Return how far these flows are behind."""
+    """Return the lag of these flows."""
     env = real_env()
     return [await measure_lag(settings.flows, flow, env, STATUS_TIMEOUT_MS) for flow in settings.flows if flow.name in names]
 

@@ -1,8 +1,9 @@
-"""Names of topics, partitions and groups as they are typed: alone, as patterns, and completed by the shell.
+"""Reads typed names of topics, partitions and groups, and completes them for the shell.
 
-Decides what a pattern is (``*``, ``?``, ``[...]`` as in a shell) and how partitions are written (``orders:0,2-4``). A pattern that
-matches nothing is an error, because a person meant something by it. Completion asks the cluster only if a server accepts a connection
-at once, and says nothing about what goes wrong: a shell is waiting.
+Decides what a pattern is (``*``, ``?``, ``[...]`` as in a shell) and how partitions are written
+(``orders:0,2-4``). A pattern without a match is an error, because the user meant something by it.
+Completion asks the cluster only if a server accepts a connection at once. It reports no errors,
+because a shell is waiting.
 """
 
 import re
@@ -24,12 +25,14 @@ MAX_RANGE = 100_000
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name has a letter that no topic's name has."""
+    """Return whether a name has a character of a pattern, which no topic's name has."""
     return any(letter in name for letter in "*?[")
 
 
 def matching(wanted: Sequence[str], list_names: Callable[[], Iterable[str]], what: str) -> list[str]:
-    """Return the names that are wanted, each once, with patterns replaced by what they match; names are asked for only if needed.
+    """Return the wanted names, each once, with patterns replaced by their matches.
+
+    Names are listed only if there is a pattern.
 
     Raises:
         ClickException: a pattern matches nothing.
@@ -47,7 +50,7 @@ def matching(wanted: Sequence[str], list_names: Callable[[], Iterable[str]], wha
 
 
 def matching_topics(admin: BlockingAdmin, wanted: Sequence[str], *, is_internal_included: bool = False) -> list[str]:
-    """Return topics by name or pattern; all where nothing is wanted in particular."""
+    """Return topics by name or pattern, or all where none is named."""
 
     def listed() -> list[str]:
         return [topic.name for topic in admin.list_topics(is_internal_included=is_internal_included)]
@@ -56,7 +59,7 @@ def matching_topics(admin: BlockingAdmin, wanted: Sequence[str], *, is_internal_
 
 
 def matching_groups(admin: BlockingAdmin, wanted: Sequence[str]) -> list[str]:
-    """Return groups by id or pattern; all where nothing is wanted in particular."""
+    """Return groups by id or pattern, or all where none is named."""
 
     def listed() -> list[str]:
         return [group.group_id for group in admin.list_groups()]
@@ -65,10 +68,12 @@ def matching_groups(admin: BlockingAdmin, wanted: Sequence[str]) -> list[str]:
 
 
 def split_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
-    """Return a topic and the partitions that are named behind a colon, None where none are: ``orders``, ``orders:0,2-4``.
+    """Return the topic and the partitions of a text like ``orders`` or ``orders:0,2-4``.
+
+    The partitions are None where the text has no colon.
 
     Raises:
-        BadParameter: what is behind the colon are no numbers.
+        BadParameter: the part behind the colon is no list of numbers or ranges.
     """
     topic, colon, numbers = text.partition(":")
     if not colon:
@@ -86,7 +91,9 @@ def split_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
 
 
 def partitions_named(admin: BlockingAdmin, texts: Sequence[str], option: str) -> list[TopicPartition]:
-    """Return the partitions that ``TOPIC[:0,2-4]`` texts name, topics by pattern too; all of a topic's where none are named.
+    """Return the partitions that ``TOPIC[:0,2-4]`` texts name.
+
+    TOPIC may be a pattern. Without numbers the text names all of a topic's partitions.
 
     Raises:
         ClickException: a partition does not exist, a pattern matches nothing.

@@ -1,4 +1,4 @@
-"""The properties files of nodes, as commands read them."""
+"""Reads the properties files of nodes for commands."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ def read_node_file(path: Path) -> "NodeConfig":
     """Return the configuration of a node.
 
     Raises:
-        ConfigError: the file cannot be read, or asks for what is not there.
+        ConfigError: the file cannot be read, or its configuration cannot be honoured.
     """
     from log_service.broker.main import read_configuration  # noqa: PLC0415 - most commands need no node
 

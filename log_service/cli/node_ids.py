@@ -1,4 +1,7 @@
-"""Node ids on the command line: one, several, or a list with commas, each refused with a sentence where it is none."""
+"""Reads node ids on the command line: one, several, or a list with commas.
+
+A text that is no node id is refused with a sentence.
+"""
 
 import click
 
@@ -12,7 +15,7 @@ class NodeIdParameter(click.ParamType[int]):
     name = "id"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the id of what was typed."""
+        """Return the id of the typed text."""
         if isinstance(value, int):
             return value
         text = str(value).strip()
@@ -25,12 +28,12 @@ NODE_ID = NodeIdParameter()
 
 
 def is_node_id(text: str) -> bool:
-    """Whether a text is a node id as Kafka has them: 32 bits, not negative."""
+    """Return whether a text is a node id of Kafka: 32 bits, not negative."""
     return len(text) <= MAX_DIGITS and text.isascii() and text.isdecimal() and int(text) <= MAX_NODE_ID
 
 
 def node_ids_of(text: str, option: str) -> list[int]:
-    """Return node ids that are written with commas between them.
+    """Return the node ids of a list with commas.
 
     Raises:
         BadParameter: one is no node id.

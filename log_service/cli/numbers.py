@@ -1,4 +1,8 @@
-"""Numbers on the command line. They are click's ranges under names that a person understands: 'x' is not a valid 'integer range' there."""
+"""Reads numbers on the command line, with error texts that a person understands.
+
+They are click's ranges under other names, because click says that 'x' is not a valid 'integer
+range'.
+"""
 
 from typing import Any
 
@@ -6,7 +10,7 @@ import click
 
 
 class WholeNumber(click.IntRange):
-    """A whole number within bounds, and of as many bits as requests have for it."""
+    """A whole number within bounds that fits the bits of the request's field."""
 
     name = "whole number"
 
@@ -28,7 +32,7 @@ class Number(click.FloatRange):
 def checked_size(
     number: int, kind: click.ParamType[int], param: click.Parameter | None, ctx: click.Context | None, *, largest: int = 2**63 - 1
 ) -> int:
-    """Return a number that a request has room for, and refuse another one as ``kind`` does."""
+    """Return a number that fits a request, and refuse a larger one as ``kind`` does."""
     if not -largest <= number <= largest:
         kind.fail(f"{number} is too large: at most {largest} is possible", param, ctx)
     return number

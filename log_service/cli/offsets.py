@@ -1,4 +1,4 @@
-"""``tidelog offsets``: where partitions begin and end, and which offset a time has."""
+"""``tidelog offsets`` prints the first and end offsets of partitions, or the offset of a time."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class AtParameter(click.ParamType[OffsetSpec]):
     name = "at"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OffsetSpec:
-        """Return what to look for."""
+        """Return the point to look for."""
         if isinstance(value, OffsetSpec):
             return value
         if value in SPECS:
@@ -47,7 +47,9 @@ class AtParameter(click.ParamType[OffsetSpec]):
 def offsets(
     *, names: tuple[str, ...], spec: OffsetSpec | None, read_committed: bool, internal: bool, as_json: bool, bootstrap_servers: str
 ) -> None:
-    """Tell where each partition begins and ends, or with --at one offset of each; of all topics, or of those named.
+    """Show the first and end offset of each partition, or with --at one offset of each.
+
+    Without TOPIC that is all topics.
 
     \b
     tidelog offsets orders
@@ -75,7 +77,7 @@ def offsets(
 
 
 def found_row(where: TopicPartition, found: FoundOffset) -> dict[str, Any]:
-    """Return what was found in one partition as a row; None in a field where nothing was found."""
+    """Return a partition's result as a row, with None in a field without one."""
     return {
         "topic": where.topic,
         "partition": where.partition,

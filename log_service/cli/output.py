@@ -1,9 +1,10 @@
-"""Formats what the commands print.
+"""Formats the output of commands.
 
 There are tables that fit a terminal, JSON for programs, and sizes and times for people.
 
-Names come from clients: a client that may join a group may name it so that a terminal would obey the name. Control characters in tables,
-sentences and JSON are written as escapes. Records alone are printed as they are.
+Names come from clients. A client that may join a group may name it so that a terminal would obey
+the name. So control characters in tables, sentences and JSON are written as escapes. Records alone
+are printed unchanged.
 """
 
 import json
@@ -23,7 +24,7 @@ from log_service.common.log_lines import escaped, escaped_lines
 
 LEAST_CUT = 8
 COMMAND_CONFIG = "tidelog.command_config"
-"""Where click keeps the file of ``--command-config`` for the length of a command."""
+"""The key under which click keeps the file of ``--command-config`` while a command runs."""
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 DEFAULT_DATA, DATA_SETTING = ".tidelog", "TIDELOG_DATA"
@@ -35,7 +36,7 @@ json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option
 
 
 def checked_servers(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse servers that are not host:port while arguments are read; None names none."""
+    """Refuse servers that are not host:port while arguments are read. None names no servers."""
     if value is None:
         return None
     from log_service.config.client import parse_servers  # noqa: PLC0415 - help, and commands that ask no cluster, have no use for it
@@ -48,7 +49,9 @@ def checked_servers(_context: click.Context, _parameter: click.Parameter, value:
 
 
 def default_servers() -> str:
-    """Return whom a command asks that is not told: the broker or nodes that `tidelog up` keeps in this directory, else port 9092 here.
+    """Return the servers that a command asks by default.
+
+    They are the broker or nodes that `tidelog up` keeps in this directory, else port 9092 here.
 
     Raises:
         StorageError: the installation's file cannot be understood.
@@ -62,7 +65,9 @@ def default_servers() -> str:
 
 
 def told_servers() -> str:
-    """Return whom a command asks that has no ``--bootstrap-servers``: those that its settings file names, else ``default_servers()``.
+    """Return the servers of a command without ``--bootstrap-servers``.
+
+    They are those that its settings file names, else ``default_servers()``.
 
     Raises:
         ConfigError: the settings file cannot be read. StorageError: as ``default_servers``.
@@ -75,7 +80,7 @@ def told_servers() -> str:
 
 
 def data_option(text: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """Return the option ``--data``, the directory of a ``tidelog up``; ``text`` says what the command does with it."""
+    """Return the option ``--data``, the directory of a ``tidelog up``. ``text`` is its help."""
     return click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
@@ -101,7 +106,7 @@ servers_option: Callable[[click.decorators.FC], click.decorators.FC] = click.opt
 
 
 def keep_command_config(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
-    """Keep the file for all clients of the command."""
+    """Store the file for all clients of the command."""
     if value is not None:
         context.find_root().meta[COMMAND_CONFIG] = value
 
@@ -118,7 +123,7 @@ command_config_option: Callable[[click.decorators.FC], click.decorators.FC] = cl
 
 
 def bootstrap_option(command: click.decorators.FC) -> click.decorators.FC:
-    """Add the options of every command that asks a cluster: whom, and with which settings."""
+    """Add the options of every command that asks a cluster: its servers and settings."""
     return servers_option(command_config_option(command))
 
 
@@ -142,14 +147,17 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
 
 
 def terminal_width() -> int | None:
-    """Return the columns that a table may take; None where nothing is cut: what is piped, unless COLUMNS is set."""
+    """Return the columns that a table may take, or None where nothing is cut.
+
+    Piped output is not cut, unless COLUMNS is set.
+    """
     if "COLUMNS" in os.environ or sys.stdout.isatty():
         return shutil.get_terminal_size((80, 24)).columns
     return None
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text of at most ``width`` letters; dots stand for what is left out."""
+    """Return a text of at most ``width`` letters. Dots replace the rest."""
     return text if len(text) <= width else text[: max(width - 3, 1)] + "..."
 
 
@@ -162,10 +170,11 @@ def print_rows(
     flexible: Sequence[str] = (),
     times: Sequence[str] = (),
 ) -> None:
-    """Print rows as an aligned table, or all their fields as JSON; numbers stand to the right.
+    """Print rows as an aligned table, or all their fields as JSON. Numbers are aligned right.
 
-    Texts in ``flexible`` columns are cut where the table would not fit into the terminal, the first of them first. Columns in ``times``
-    hold milliseconds since 1970: the table shows them as ISO 8601 in UTC, under their names without ``_ms``.
+    Texts in ``flexible`` columns are cut where the table would not fit into the terminal, the first
+    of them first. Columns in ``times`` hold milliseconds since 1970. The table shows them as ISO
+    8601 in UTC, under their names without ``_ms``.
     """
     if as_json:
         print_json(list(rows))
@@ -185,7 +194,10 @@ def print_rows(
 
 
 def narrowed(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], column: str, width: int) -> Sequence[Mapping[str, Any]]:
-    """Return rows with one column cut so that the table fits ``width``. A few letters always stay."""
+    """Return rows with one column cut so that the table fits ``width``.
+
+    A few letters always stay.
+    """
     if column not in columns:
         return rows
     widths = {name: max(len(name), *(len(readable(row.get(name))) for row in rows)) for name in columns}
@@ -197,7 +209,7 @@ def narrowed(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], column: 
 
 
 def tell(text: str, values: Any, *, as_json: bool) -> None:
-    """Say what was done, or print it as JSON."""
+    """Print the result of a command as a sentence, or as JSON."""
     if as_json:
         print_json(values)
     else:
@@ -205,34 +217,43 @@ def tell(text: str, values: Any, *, as_json: bool) -> None:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print sentences that may have names in them."""
+    """Print sentences that may hold names, with control characters as escapes."""
     click.echo(escaped_lines(text), err=err)
 
 
 def for_terminal(text: str) -> str:
-    """Return a text as standard output takes it: on a terminal, which would obey them, control characters are escapes."""
+    """Return a text for standard output, with control characters as escapes on a terminal.
+
+    A terminal would obey them.
+    """
     return terminal_text(text) if sys.stdout.isatty() else text
 
 
 def terminal_text(text: str) -> str:
-    """Return a text whose lines and tabs stay, and whose other control characters are escapes."""
+    """Return a text with its lines and tabs, and its other control characters as escapes."""
     return "\t".join(map(escaped_lines, text.split("\t")))
 
 
 def write_records(output: BinaryIO, content: bytes) -> None:
-    """Write what records hold: to a terminal with control characters as escapes, to a pipe or a file as it is."""
+    """Write the content of records, with control characters as escapes on a terminal.
+
+    A pipe or a file gets the content unchanged.
+    """
     output.write(terminal_text(content.decode(errors="backslashreplace")).encode() if output.isatty() else content)
     output.flush()
 
 
 def note(text: str, *, nl: bool = True) -> None:
-    """Say on standard error what goes on. Where no one reads that any more, it goes on all the same."""
+    """Print progress on standard error. The command goes on where no one reads that any more."""
     with suppress(BrokenPipeError):
         click.echo(text, nl=nl, err=True)
 
 
 def even_unread(is_so: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - one argument, as suppress() has
-    """Have a block that prints end without an error where no one reads that any more, if ``is_so``: what is to be done is done then."""
+    """Ignore a closed output in a block that prints, if ``is_so``.
+
+    The work after the block is then done although no one reads the output any more.
+    """
     return suppress(BrokenPipeError) if is_so else nullcontext()
 
 
@@ -244,7 +265,7 @@ def print_json(value: Any) -> None:
 def json_text(value: Any) -> str:
     """Return a value as JSON of several lines.
 
-    Letters of all languages stand as they are, control characters as escapes.
+    Letters of all languages stay, and control characters become escapes.
     """
     text = json.dumps(value, indent=2, default=str, ensure_ascii=False)
     return "\n".join(line if line.isprintable() else "".join(map(_in_json, line)) for line in text.split("\n"))
@@ -270,7 +291,7 @@ def aligned(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
 
 
 def readable(value: Any) -> str:
-    """Return a cell's text; nothing is a dash, several things are joined by commas."""
+    """Return a cell's text. None becomes a dash, and commas join several values."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -281,7 +302,10 @@ def readable(value: Any) -> str:
 
 
 def sized(size_bytes: int) -> str | None:
-    """Return a number of bytes as people read it: 512 B, 1.5 KiB, 20 GiB; None where it is not known."""
+    """Return a number of bytes for people: 512 B, 1.5 KiB, 20 GiB.
+
+    None, an unknown number, stays None.
+    """
     if size_bytes < 0:
         return None
     value = float(size_bytes)
@@ -298,7 +322,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def confirm(question: str, refused: str) -> None:
-    """Ask before what cannot be undone.
+    """Ask before an action that cannot be undone.
 
     Raises:
         ClickException: the person says no, or standard input ends without a response.

@@ -1,6 +1,7 @@
-"""Passwords as they reach a command: typed without an echo, from a file, or from standard input; never as an argument.
+"""Reads passwords without an echo, from a file, or from standard input, never from an argument.
 
-Arguments stand in the process list and in the history of shells, so no command takes a secret there.
+Arguments stand in the process list and in the history of shells, so no command takes a secret
+there.
 """
 
 import sys
@@ -22,7 +23,7 @@ password_file_option: Callable[[click.decorators.FC], click.decorators.FC] = cli
 
 
 def asked_password(file: TextIO | None, whose: str) -> SecretText:
-    """Return a password from a file, else typed twice.
+    """Return a password from a file, or one that a person types twice.
 
     Raises:
         ClickException: there is none, or there is no person to ask.

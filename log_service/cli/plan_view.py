@@ -1,4 +1,8 @@
-"""Plans on a terminal: the moves and what they cost before anything happens, a progress bar while it does, and what Ctrl-C leaves."""
+"""Shows plans on a terminal and carries them out.
+
+Prints the moves and their costs before anything happens, a progress bar meanwhile, and advice after
+Ctrl-C.
+"""
 
 import sys
 import time
@@ -30,12 +34,15 @@ DEFAULT_THROTTLE = "50MiB"
 
 
 def parsed_throttle(_context: click.Context, _parameter: click.Parameter, value: str) -> int | None:
-    """Return bytes a second of a text like 50MiB; None of ``none``."""
+    """Return the bytes a second of a text like 50MiB, or None for ``none``."""
     return None if value.lower() == NO_THROTTLE else rate_of(value, f", and not {NO_THROTTLE!r}")
 
 
 def new_file(_context: click.Context, _parameter: click.Parameter, value: Path | None) -> Path | None:
-    """Refuse a file that is there: the plan of yesterday that takes everything back is not to be lost."""
+    """Refuse a file that exists.
+
+    It may be yesterday's plan that takes everything back, and must not be lost.
+    """
     if value is not None and value.is_file():
         raise click.BadParameter(f"{value} is there already: name another file, or remove that one")
     return value
@@ -53,7 +60,7 @@ throttle_option: Callable[[click.decorators.FC], click.decorators.FC] = click.op
 
 
 def plan_options(command: click.decorators.FC) -> click.decorators.FC:
-    """Add what every command has that makes a plan."""
+    """Add the options of every command that makes a plan."""
     options = [
         throttle_option,
         click.option("--execute", is_flag=True, help="Carry the plan out; without it, it is only shown."),
@@ -78,7 +85,7 @@ def plan_options(command: click.decorators.FC) -> click.decorators.FC:
 
 @contextmanager
 def told_refusals() -> Iterator[None]:
-    """Turn what cannot be planned into an error of the command."""
+    """Turn a refused plan into an error of the command."""
     try:
         yield
     except PlanRefused as error:
@@ -98,7 +105,9 @@ def present(
     as_json: bool,
     nothing: str,
 ) -> bool:
-    """Show a plan, write its files, and carry it out if that is wanted. Return whether the cluster is now as the plan wants it.
+    """Show a plan, write its files, and carry it out if ``execute`` is set.
+
+    Returns whether the cluster is now as the plan wants it.
 
     Raises:
         ClickException: it cannot be carried out.
@@ -131,7 +140,7 @@ def present(
 
 
 def show(layout: ClusterLayout, plan: Plan, nothing: str) -> None:
-    """Print the moves, what each broker has before and after, and what the plan costs."""
+    """Print the moves, each broker's load before and after, and the plan's costs."""
     for text in plan.notes:
         click.echo(text, err=True)
     if plan.is_empty:
@@ -149,7 +158,7 @@ def show(layout: ClusterLayout, plan: Plan, nothing: str) -> None:
 
 
 def summary(plan: Plan) -> str:
-    """Return a plan in a line."""
+    """Return a plan in one line."""
     parts = [f"{counted(len(plan.moves), 'move')}, {counted(plan.copied_replicas, 'replica')} to copy ({sized(plan.copied_bytes)})"]
     if plan.elections:
         parts.append(f"{counted(len(plan.elections), 'leader')} to elect")
@@ -161,7 +170,7 @@ def summary(plan: Plan) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it."""
+    """Return a time in words."""
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
     if seconds < 3600:
@@ -185,7 +194,7 @@ def move_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def broker_rows(layout: ClusterLayout, plan: Plan) -> list[dict[str, Any]]:
-    """Return what each broker has before and after a plan."""
+    """Return each broker's load before and after a plan."""
     after = {each.where: each.replicas for each in layout.partitions} | {move.where: move.after for move in plan.moves}
     counts = [
         (Counter(broker for replicas in placed for broker in replicas), Counter(replicas[0] for replicas in placed if replicas))
@@ -206,7 +215,7 @@ def broker_rows(layout: ClusterLayout, plan: Plan) -> list[dict[str, Any]]:
 
 
 def as_values(layout: ClusterLayout, plan: Plan) -> dict[str, Any]:
-    """Return a plan for programs."""
+    """Return a plan as plain values for programs."""
     return {
         "moves": [{name: value for name, value in row.items() if name != "copies"} for row in move_rows(plan)],
         "elections": [{"topic": where.topic, "partition": where.partition} for where in plan.elections],
@@ -230,7 +239,7 @@ def as_values(layout: ClusterLayout, plan: Plan) -> dict[str, Any]:
 
 
 class ProgressLine:
-    """Tells how far moves are: a bar on a terminal, else a line now and then."""
+    """Prints the progress of moves: a bar on a terminal, else a line now and then."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
@@ -238,7 +247,7 @@ class ProgressLine:
         self._told = ""
 
     def show(self, progress: PlanProgress) -> None:
-        """Tell it."""
+        """Print the progress."""
         share = progress.copied_bytes / progress.total_bytes if progress.total_bytes else progress.complete / max(progress.total, 1)
         copied = f"{sized(progress.copied_bytes)} of {sized(progress.total_bytes)}"
         text = f"{progress.complete} of {counted(progress.total, 'move')}, {copied}, {progress.moving} under way"
@@ -250,13 +259,15 @@ class ProgressLine:
             self._told, self._told_at = text, time.monotonic()
 
     def close(self) -> None:
-        """Leave the line."""
+        """End the line."""
         if self._is_terminal:
             note("")
 
 
 def carry_out(admin: BlockingAdmin, plan: Plan, *, limit: int) -> None:
-    """Carry out a plan to its end. Ctrl-C leaves what is under way to the cluster, and says what to do about it.
+    """Carry out a plan to its end.
+
+    Ctrl-C leaves the moves under way to the cluster, and prints what to do about them.
 
     Raises:
         ClickException: a partition did not become as planned.
@@ -286,7 +297,11 @@ def carry_out(admin: BlockingAdmin, plan: Plan, *, limit: int) -> None:
 
 
 def settled_problems(mover: Mover) -> list[str]:
-    """Return what is unlike the plan. A broker may tell for a moment what was before, so it is asked again."""
+    """Return the differences between cluster and plan.
+
+    The cluster is asked again while there are some, because a broker may report an old state for a
+    moment.
+    """
     problems = mover.problems()
     for _ in range(SETTLE_ATTEMPTS):
         if not problems:
@@ -297,7 +312,7 @@ def settled_problems(mover: Mover) -> list[str]:
 
 
 def left_behind(mover: Mover, plan: Plan) -> str:
-    """Return what a plan that was stopped leaves, and what can be done."""
+    """Return the state after a plan was stopped, with advice how to go on."""
     complete = len(plan.moves) - len(mover.waiting) - len(mover.moving)
     moves = counted(len(plan.moves), "move")
     stopped = f"stopped: {complete} of {moves} complete, {len(mover.moving)} under way, {len(mover.waiting)} not begun."

@@ -1,4 +1,7 @@
-"""``tidelog produce``: records from lines of standard input or of a file, as values, as key and value, or as JSON."""
+"""``tidelog produce`` sends lines of standard input or a file as records.
+
+A line is a value, a key and a value, or JSON.
+"""
 
 import logging
 import sys
@@ -24,14 +27,17 @@ MAX_RECORD_BYTES = 64 << 20
 
 
 class Patience(logging.Handler):
-    """Hears of batches that are sent again, and says why once that has gone on for ``PATIENCE_S`` without an outcome for any record."""
+    """Reports the reason for retries after ``PATIENCE_S`` without an outcome for any record.
+
+    It receives the producer's log records about batches that are sent again.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self._timer: threading.Timer | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Begin to wait; errors are passed on."""
+        """Start the timer. Errors are passed on."""
         if record.levelno >= logging.ERROR:
             logging.getLogger().callHandlers(record)
         elif self._timer is None:
@@ -40,14 +46,14 @@ class Patience(logging.Handler):
             self._timer.start()
 
     def settle(self) -> None:
-        """Forget what was heard: there is an outcome."""
+        """Stop the timer, because a record has an outcome."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear of what the producer sends again meanwhile."""
+        """Receive the producer's log records about retries meanwhile."""
         logger = logging.getLogger(SENDER)
         if logger.isEnabledFor(logging.DEBUG):  # --verbose shows it all
             yield
@@ -65,7 +71,7 @@ class Patience(logging.Handler):
 
 
 class Deliveries:
-    """Counts what became of the records."""
+    """Counts the outcomes of the records."""
 
     def __init__(self) -> None:
         self.sent_count = 0
@@ -79,12 +85,12 @@ class Deliveries:
             self.failures.append(error)
 
     def show_progress(self) -> None:
-        """Tell a terminal how far it is."""
+        """Print the number of records on a terminal."""
         if self.sent_count % PROGRESS_EVERY == 0 and sys.stderr.isatty():
             click.echo(f"\r{self.sent_count:,} records", nl=False, err=True)
 
     def sum_up(self) -> None:
-        """Tell the outcome. Raises ClickException if a record was not acknowledged."""
+        """Print the outcome. Raises ClickException if a record was not acknowledged."""
         if sys.stderr.isatty() and self.sent_count >= PROGRESS_EVERY:
             click.echo("\r", nl=False, err=True)
         if self.failures:
@@ -127,7 +133,9 @@ def produce(
     tombstones: bool,
     bootstrap_servers: str,
 ) -> None:
-    """Send each line to TOPIC as a record, and end once all are acknowledged. Exit code 1 if one was not.
+    """Send each line to TOPIC as a record, and end once all are acknowledged.
+
+    Exit code 1 if one was not.
 
     \b
     seq 1000 | tidelog produce numbers
@@ -171,7 +179,7 @@ def produce(
 
 
 def require_partition(topic: str, partition_count: int, partition: int) -> None:
-    """Refuse a partition that a topic does not have; a producer waits for one to be added."""
+    """Refuse a partition that a topic does not have, because a producer would wait for it."""
     if partition >= partition_count:
         raise click.ClickException(
             f"topic {topic!r} has partitions 0 to {partition_count - 1}, not {partition}; nothing was sent: name another with --partition, "
@@ -180,7 +188,7 @@ def require_partition(topic: str, partition_count: int, partition: int) -> None:
 
 
 def parse_headers(headers: tuple[str, ...]) -> list[tuple[str, bytes | None]]:
-    """Split NAME=VALUE, and refuse what has no equals sign."""
+    """Split NAME=VALUE texts, and refuse a text without an equals sign."""
     for header in headers:
         if "=" not in header:
             raise click.BadParameter(f"{header!r} is not NAME=VALUE", param_hint="--header")
@@ -191,7 +199,7 @@ def records_of(sources: Sequence[BinaryIO], parse: Parse, *, is_whole: bool = Fa
     """Iterate over the records of lines, or over files that are one record each.
 
     Raises:
-        ClickException: a line is not a record; those before it were sent.
+        ClickException: a line is not a record. Those before it were sent.
     """
     lines = (source.read() for source in sources) if is_whole else (line for source in sources for line in source)
     for number, raw in enumerate(lines, 1):

@@ -1,7 +1,7 @@
-"""The settings of a project, which lie in its file ``.env``.
+"""Reads the settings of a project from its file ``.env``.
 
-Decides that what is set in the environment already stays as it is. The package that reads such files comes with the platform extra; without
-it there are no projects, and the file is not looked at.
+Variables that the environment already has stay. The package that reads such files comes with the
+platform extra. Without it there are no projects, and the file is not read.
 """
 
 from importlib.util import find_spec
@@ -11,7 +11,10 @@ SETTINGS_FILE = ".env"
 
 
 def read_settings_of(project: Path) -> None:
-    """Take the settings of the ``project`` into this process, for its options and for all that it starts."""
+    """Put the settings of ``project`` into the environment of this process and its children.
+
+    The command's options read them there.
+    """
     if (project / SETTINGS_FILE).is_file() and find_spec("dotenv") is not None:
         from dotenv import load_dotenv  # noqa: PLC0415 - comes with the platform extra
 

@@ -1,6 +1,7 @@
-"""``tidelog quotas``: how much users, clients and addresses may ask for in a time; showing, setting and removing it.
+"""``tidelog quotas`` shows, sets and removes quotas of users, clients and addresses.
 
-Decides how the options name an entity, and how values are written: a quota of bytes may have a unit, as in 10MiB.
+Decides how the options name an entity, and how values are written: a quota of bytes may have a
+unit, as in 10MiB.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ BYTES = frozenset({"producer_byte_rate", "consumer_byte_rate"})
 
 @click.group()
 def quotas() -> None:
-    """Bound what users, clients and addresses may ask for in a time.
+    """Limit the rates of users, clients and addresses.
 
     \b
     The quotas, all per second:
@@ -38,7 +39,7 @@ def quotas() -> None:
 
 
 def entity_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name whom a quota is for."""
+    """Add the options that name a quota's entity."""
     options = (
         click.option("-u", "--user", metavar="NAME", help="A user; without logins that is ANONYMOUS."),
         click.option("--default-user", is_flag=True, help="Each user that has no quota by name."),
@@ -53,7 +54,9 @@ def entity_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def named_parts(given: dict[str, Any]) -> dict[str, str]:
-    """Return what the options name, by Kafka's types; the default of a type is empty.
+    """Return the entity that the options name, by Kafka's types.
+
+    An empty name is the default of a type.
 
     Raises:
         UsageError: options exclude each other.
@@ -72,7 +75,7 @@ def named_parts(given: dict[str, Any]) -> dict[str, str]:
 
 
 def named_entity(given: dict[str, Any]) -> QuotaEntity:
-    """Return whom the options name.
+    """Return the entity that the options name.
 
     Raises:
         UsageError: no user, client or address is named.
@@ -84,10 +87,10 @@ def named_entity(given: dict[str, Any]) -> QuotaEntity:
 
 
 def value_of(key: str, text: str) -> float:
-    """Return the number that a text stands for.
+    """Return the number that a text means.
 
     Raises:
-        BadParameter: it stands for none, or there is no such quota.
+        BadParameter: it means none, or there is no such quota.
     """
     if key not in KEYS:
         raise click.BadParameter(f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY=VALUE")
@@ -138,7 +141,7 @@ def show(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
 @json_option
 @bootstrap_option
 def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
-    """Set each quota KEY to VALUE for whom the options name.
+    """Set each quota KEY to VALUE for the entity that the options name.
 
     \b
     tidelog quotas set producer_byte_rate=1MiB --user alice
@@ -156,7 +159,7 @@ def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstra
 @json_option
 @bootstrap_option
 def remove(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
-    """Remove the quotas KEY, or all, from whom the options name.
+    """Remove the quotas KEY, or all, from the entity that the options name.
 
     \b
     tidelog quotas remove producer_byte_rate --user alice
@@ -178,7 +181,7 @@ def remove(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_ser
 def change(
     entity: QuotaEntity, changes: dict[str, float | None], bootstrap_servers: str, *, dry_run: bool, as_json: bool, done: str
 ) -> None:
-    """Change quotas, and say so."""
+    """Change quotas, and report that."""
     with open_admin(bootstrap_servers) as admin:
         admin.alter_client_quotas({entity: changes}, is_validated_only=dry_run)
     text = f"{'this would be accepted: ' if dry_run else ''}{done} for {entity}"

@@ -1,6 +1,8 @@
-"""Records as lines: printed as values, by a template or as JSON, and read back from values, keys and values, or JSON.
+"""Prints records as lines, and reads lines as records.
 
-Decides only bytes. Keys and values go out as they are; null is ``null``, which only JSON tells from text of that spelling.
+Lines are values, keys and values, a template's output (printed only) or JSON. Decides only bytes.
+Keys and values are printed unchanged. Null is printed as ``null``, which only JSON tells from text
+of that spelling.
 """
 
 import base64
@@ -21,11 +23,14 @@ PLACEHOLDER = re.compile(r"\{(\w+)\}|\\(.)|%([tpokshTKS%])")
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0"}
 BASE64 = "base64"
 NO_TIMESTAMP_MS = -1
-"""What the log tells of a record without a time; read back, it is a record whose time the producer sets."""
+"""The timestamp in the log of a record without a time.
+
+A record read back with it gets its time from the producer.
+"""
 
 
 class LineError(ValueError):
-    """A line is not a record; the text goes on after "line N"."""
+    """The error for a line that is no record. Its text continues "line N"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,10 @@ Parse = Callable[[bytes], NewRecord]
 
 
 def renderer(*, as_json: bool, template: str | None, key_separator: str | None, is_queue: bool = False) -> Render:
-    """Return what turns a record into bytes; records of a queue tell their delivery. Raises BadParameter if the template is wrong."""
+    """Return a function that turns a record into bytes; records of a queue have a delivery count.
+
+    Raises BadParameter if the template is wrong.
+    """
     if as_json:
         return as_json_line
     if template is not None:
@@ -57,7 +65,7 @@ def renderer(*, as_json: bool, template: str | None, key_separator: str | None, 
 
 
 def shown(value: bytes | None) -> bytes:
-    """Return a key or value as it is printed."""
+    """Return the printed form of a key or value."""
     return b"null" if value is None else value
 
 
@@ -79,7 +87,7 @@ def as_json_line(record: ConsumerRecord | ShareRecord) -> bytes:
 
 
 def as_json_value(value: bytes | None) -> Any:
-    """Return text where the bytes are text, else an object that holds them as base64."""
+    """Return text where the bytes are text, else an object with them as base64."""
     if value is None:
         return None
     try:
@@ -113,11 +121,14 @@ LETTERS: Mapping[str, Render] = {
     "S": lambda record: b"%d" % (-1 if record.value is None else len(record.value)),
     "%": lambda _record: b"%",
 }
-"""The same as kcat writes them; K and S are lengths in bytes, -1 for null."""
+"""kcat's letters for the same fields. K and S are lengths in bytes, -1 for null."""
 
 
 def formatted(template: str, fields: Mapping[str, Render] = FIELDS) -> Render:
-    """Return what fills a template's placeholders with ``fields``. Raises BadParameter for one that does not exist."""
+    """Return a function that fills a template's placeholders with ``fields``.
+
+    Raises BadParameter for an unknown placeholder.
+    """
     parts: list[bytes | Render] = []
     end = 0
     for found in PLACEHOLDER.finditer(template):
@@ -143,9 +154,10 @@ def formatted(template: str, fields: Mapping[str, Render] = FIELDS) -> Render:
 def parser(
     *, as_json: bool, key_separator: str | None, is_empty_null: bool, null_text: str | None = None, fixed_key: str | None = None
 ) -> Parse:
-    """Return what turns a line into a record; it raises LineError where the line is none.
+    """Return a function that turns a line into a record, or raises LineError.
 
-    A key or value that reads ``null_text`` is null, and so is an empty value if ``is_empty_null``; ``fixed_key`` is every record's key.
+    A key or value that reads ``null_text`` is null. So is an empty value if ``is_empty_null``.
+    Every record gets ``fixed_key`` if that is given.
     """
     if as_json:
         return from_json_line
@@ -171,7 +183,7 @@ def parser(
 
 
 def from_json_line(line: bytes) -> NewRecord:
-    """Return the record that ``as_json_line`` made a line of; where it lay is ignored.
+    """Return the record of a line that ``as_json_line`` made. Its topic and offset are ignored.
 
     Raises:
         LineError: the line is no such record.
@@ -198,7 +210,7 @@ def from_json_line(line: bytes) -> NewRecord:
 
 
 def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
-    """Return headers of pairs of name and value.
+    """Return the headers of pairs of name and value.
 
     Raises:
         LineError: they are no such pairs.
@@ -212,10 +224,10 @@ def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def from_json_value(value: Any, where: str) -> bytes | None:
-    """Return the bytes that a text or an object with base64 stands for, None for null.
+    """Return the bytes of a text or of an object with base64, or None for null.
 
     Raises:
-        LineError: the value is none of these; ``where`` names it in the text.
+        LineError: the value is none of these. ``where`` names it in the text.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""``tidelog records``: deleting records below an offset, of one partition or of all that a file names."""
+"""``tidelog records`` deletes records below an offset, of one partition or of all in a file."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def delete(
     as_json: bool,
     bootstrap_servers: str,
 ) -> None:
-    """Delete the records of a partition of topic NAME below an offset; they do not come back.
+    """Delete the records of a partition of topic NAME below an offset, for good.
 
     \b
     tidelog records delete orders -p 0 --before 1000
@@ -70,10 +70,12 @@ def delete(
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Return the offsets of a file ``{"partitions": [{"topic": ..., "partition": ..., "offset": ...}], "version": 1}``.
+    """Return the offsets of a JSON file, by partition.
+
+    Its form is ``{"partitions": [{"topic": ..., "partition": ..., "offset": ...}], "version": 1}``.
 
     Raises:
-        ClickException: it is something else.
+        ClickException: it has another form.
     """
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))

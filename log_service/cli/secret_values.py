@@ -1,6 +1,7 @@
-"""Secrets on a command line: they come from files or the standard input, and one that stands in an argument is warned about.
+"""Reads secrets from files or standard input, and warns of a secret in an argument.
 
-Arguments stand in the list of processes, where every account of the machine may read them, and in the history of the shell.
+Arguments stand in the list of processes, where every account of the machine may read them, and in
+the history of the shell.
 """
 
 import click
@@ -9,9 +10,10 @@ from log_service.common.errors import ConfigError
 
 
 def with_secrets_read(values: dict[str, str]) -> dict[str, str]:
-    """Return configs in which ``@FILE`` of a secret key is what the file holds, ``@-`` what the standard input does.
+    """Return configs in which a secret's ``@FILE`` is replaced by the content of the file.
 
-    The last newline of a file does not count. A value of any other key stays what it is, also if it begins with ``@``.
+    ``@-`` is replaced by the standard input. The last newline does not count. A value of any other
+    key stays, also if it begins with ``@``.
 
     Raises:
         ConfigError: a file cannot be read, or holds nothing.
@@ -20,7 +22,7 @@ def with_secrets_read(values: dict[str, str]) -> dict[str, str]:
 
 
 def warn_of_argument(what: str, instead: str) -> None:
-    """Say on the standard error that a secret stood in an argument."""
+    """Warn on standard error of a secret in an argument."""
     click.echo(
         f"warning: {what} stands in the list of processes while the command runs, where others may read it; give {instead}", err=True
     )

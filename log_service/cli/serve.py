@@ -1,4 +1,4 @@
-"""``tidelog serve``: one broker in the foreground, from a file of Kafka's own server properties."""
+"""``tidelog serve`` runs one broker in the foreground, from a file of Kafka's server properties."""
 
 import gc
 from pathlib import Path
@@ -12,8 +12,9 @@ import click
 def serve(*, properties: Path, overrides: tuple[str, ...]) -> None:
     """Run one node in the foreground from FILE, a file of Kafka's server properties.
 
-    Known keys are honoured (listeners, advertised.listeners, log.dirs, node.id, num.partitions, auto.create.topics.enable, ...),
-    unknown ones are named in one warning. A fresh log directory is formatted by itself. SIGTERM and Ctrl-C stop the node in order.
+    Known keys are honoured (listeners, advertised.listeners, log.dirs, node.id, num.partitions,
+    auto.create.topics.enable, ...), unknown ones are named in one warning. A fresh log directory is
+    formatted by itself. SIGTERM and Ctrl-C stop the node in order.
 
     \b
     A file that is enough:

@@ -1,7 +1,7 @@
-"""Share groups in ``tidelog groups`` (KIP-932): shown in the words of other groups, and moved and forgotten as a whole.
+"""Shows share groups in ``tidelog groups`` like other groups (KIP-932), and resets them as a whole.
 
-A queue has no committed offset: it has a start offset, before which all records are done with, and some behind it are. So its lag is told
-by the cluster. Neither is known before the queue has begun.
+A queue has no committed offset. It has a start offset. All records before it are done with, and
+some behind it are, too. So the cluster tells the lag. Neither is known before the queue has begun.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ SHARE = "share"
 
 
 def share_groups_among(admin: BlockingAdmin, group_ids: Sequence[str]) -> set[str]:
-    """Return which of some groups are share groups."""
+    """Return the share groups among some groups."""
     return {group.group_id for group in admin.list_groups() if group.group_type == SHARE}.intersection(group_ids)
 
 
 def described_share_group(admin: BlockingAdmin, group: ShareGroupDescription) -> dict[str, Any]:
-    """Return everything about a share group, as of other groups."""
+    """Return everything about a share group in the form of other groups."""
     return {
         "group_id": group.group_id,
         "state": group.state,
@@ -46,7 +46,7 @@ def described_share_group(admin: BlockingAdmin, group: ShareGroupDescription) ->
 
 
 def _offset_rows(admin: BlockingAdmin, group: ShareGroupDescription) -> list[dict[str, Any]]:
-    """Return a row per partition that the group reads; several clients may read one."""
+    """Return a row per partition that the group reads. Several clients may read one."""
     offsets = admin.list_share_group_offsets(group.group_id)
     readers: dict[TopicPartition, list[str]] = {}
     for member in group.members:
@@ -67,7 +67,10 @@ def _offset_rows(admin: BlockingAdmin, group: ShareGroupDescription) -> list[dic
 
 
 def queue_positions(admin: BlockingAdmin, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
-    """Return where a queue goes on, as other groups' committed offsets; partitions that it has not begun are left out."""
+    """Return a queue's start offsets in the form of committed offsets.
+
+    Partitions that the queue has not begun are left out.
+    """
     offsets = admin.list_share_group_offsets(group_id)
     return {where: OffsetAndMetadata(offset=each.start_offset) for where, each in offsets.items() if each.start_offset is not None}
 

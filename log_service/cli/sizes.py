@@ -1,4 +1,4 @@
-"""Bytes a second as they are typed: quotas of clients, and throttles of replication."""
+"""Reads bytes a second as users type them, for client quotas and replication throttles."""
 
 import re
 
@@ -12,10 +12,13 @@ UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, **_BINARY, **{f"{
 
 
 def rate_of(text: str, or_else: str = "", hint: str | None = None) -> int:
-    """Return bytes a second of a text like 50MiB. ``or_else`` says what else would have been understood.
+    """Return the bytes a second of a text like 50MiB.
+
+    ``or_else`` names other accepted forms in the error's text.
 
     Raises:
-        BadParameter: it stands for none, for less than one, or for more than Kafka's configs hold.
+        BadParameter: the text is no rate, or a rate below one or above the limit of Kafka's
+            configs.
     """
     match = RATE.fullmatch(text.strip())
     rate = float(match[1]) * UNITS[(match[2] or "").lower()] if match else 0.0

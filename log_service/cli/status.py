@@ -1,4 +1,4 @@
-"""``tidelog status``: what the supervisor of a data directory runs."""
+"""``tidelog status`` shows the components that the supervisor of a data directory runs."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,10 @@ from log_service.supervisor import state
 @data_option("The installation's data directory.")
 @json_option
 def status(*, data: Path, as_json: bool) -> None:
-    """Tell what runs on a data directory, and where. Exit code 1 where nothing does, or where something is not ready."""
+    """Show the components that run on a data directory, with their addresses.
+
+    Exit code 1 where nothing runs, or where something is not ready.
+    """
     components = state.read(data)
     rows = [asdict(component) for component in components]
     for row in rows:

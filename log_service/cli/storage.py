@@ -1,4 +1,7 @@
-"""``tidelog storage``: directories of nodes before their first start, with the options of ``kafka-storage``."""
+"""``tidelog storage`` formats directories of nodes before their first start.
+
+Its options are those of ``kafka-storage``.
+"""
 
 import json
 import secrets
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def storage() -> None:
-    """Format the directories of a node of a cluster of several; a node alone formats its own."""
+    """Format the directories of a node of a cluster. A node alone formats its own."""
 
 
 @storage.command("random-uuid")
@@ -97,7 +100,7 @@ def format_(
 
 
 def _scram_user(text: str) -> "ScramArgument":
-    """Return a user with the password that the argument, or the file that it names, holds."""
+    """Return a user with its password, from the argument or from the file that it names."""
     from log_service.security.sasl.scram_argument import parse_scram_argument  # noqa: PLC0415 - the other commands need no node
 
     user = parse_scram_argument(text)
@@ -108,7 +111,7 @@ def _scram_user(text: str) -> "ScramArgument":
 
 
 def _password(path: str) -> SecretText:
-    """Return the first line of a file, or of the standard input where its name is ``-``."""
+    """Return the first line of a file, or of the standard input if the name is ``-``."""
     try:
         with click.open_file(path, encoding="utf-8") as file:
             line = file.readline().rstrip("\r\n")

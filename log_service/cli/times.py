@@ -1,4 +1,4 @@
-"""Times as they are typed on the command line, and as they are shown."""
+"""Reads times that users type, and prints times."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +25,7 @@ class TimeParameter(click.ParamType[int]):
 
 
 def as_time(timestamp_ms: int) -> str:
-    """Return ISO 8601 in UTC with milliseconds; a dash where there is no time that a calendar knows."""
+    """Return ISO 8601 in UTC with milliseconds, or a dash for a time that no calendar has."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):

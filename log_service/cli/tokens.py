@@ -1,7 +1,8 @@
-"""``tidelog tokens``: delegation tokens (KIP-48), which log a program in without its owner's password.
+"""``tidelog tokens`` manages delegation tokens (KIP-48).
 
-A token's HMAC is its password. No command takes it as an argument: a token is named by its id, and the broker tells its owner the rest. It
-is written to a file that its owner alone may read, and printed only where ``--show`` asks for it.
+A token logs a program in without its owner's password. Its HMAC is its password, and no command
+takes that as an argument. A token is named by its id, and the broker tells its owner the rest. The
+HMAC is written to a file that its owner alone may read, and printed only with ``--show``.
 """
 
 import base64
@@ -24,13 +25,19 @@ TRUST = {
     "ssl_truststore_location": "ssl.truststore.location",
     "ssl_endpoint_identification_algorithm": "ssl.endpoint.identification.algorithm",
 }
-"""Settings that say whom to trust, and their keys in a file; a trust store with a password is left for a person to add."""
+"""Settings that say whom to trust, and their keys in a file.
+
+The user has to add a trust store with a password.
+"""
 COLUMNS = ["token", "owner", "renewers", "expires", "ends"]
 
 
 @click.group()
 def tokens() -> None:
-    """Delegation tokens: passwords for programs that end by themselves, made by a user who has logged in."""
+    """Manage delegation tokens: passwords for programs, which expire by themselves.
+
+    A user who has logged in makes them.
+    """
 
 
 def shown(token: DelegationTokenDescription) -> dict[str, object]:
@@ -55,7 +62,10 @@ def _time(timestamp_ms: int) -> str:
 @json_option
 @bootstrap_option
 def list_tokens(*, owner: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
-    """List the tokens that this user may see: its own, those that it may renew, and those that an ACL lets it describe."""
+    """List the tokens that this user may see.
+
+    These are its own, those that it may renew, and those that an ACL lets it describe.
+    """
     with open_admin(bootstrap_servers) as admin:
         found = admin.describe_delegation_tokens(list(owner) or None)
     rows = [shown(token) for token in found]
@@ -106,7 +116,7 @@ def create(
 @json_option
 @bootstrap_option
 def renew(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
-    """Let a token hold longer, up to the time at which it ends."""
+    """Extend a token's life, up to the time at which it ends."""
     with open_admin(bootstrap_servers) as admin:
         expires_ms = admin.renew_delegation_token(named(admin, token_id).hmac, period_ms=period_ms or -1)
     tell(f"token {token_id} expires {_time(expires_ms)}", {"token": token_id, "expires": _time(expires_ms)}, as_json=as_json)
@@ -118,14 +128,14 @@ def renew(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_serv
 @json_option
 @bootstrap_option
 def expire(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
-    """Let a token expire: at once, or after a while."""
+    """Expire a token, at once or after a while."""
     with open_admin(bootstrap_servers) as admin:
         admin.expire_delegation_token(named(admin, token_id).hmac, period_ms=-1 if period_ms is None else period_ms)
     tell(f"token {token_id} expires{' now' if period_ms is None else f' in {period_ms} ms'}", {"token": token_id}, as_json=as_json)
 
 
 def named(admin: CommandAdmin, token_id: str) -> DelegationTokenDescription:
-    """Return a token by its id.
+    """Return the token with an id.
 
     Raises:
         ClickException: this user sees no such token.
@@ -137,7 +147,10 @@ def named(admin: CommandAdmin, token_id: str) -> DelegationTokenDescription:
 
 
 def _properties(token: DelegationTokenDescription, settings: Mapping[str, Any]) -> str:
-    """Return the settings of a client that trusts whom this command trusts, and logs in with the token."""
+    """Return the settings of a client that logs in with the token.
+
+    It trusts the same authorities as this command.
+    """
     protocol = str(settings.get("security_protocol", "PLAINTEXT"))
     lines = [
         f"# Logs in as {token.owner} with delegation token {token.token_id}",

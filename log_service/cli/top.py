@@ -1,7 +1,8 @@
-"""``tidelog top``: brokers, topics and groups of a running cluster, with their rates, in a terminal.
+"""``tidelog top`` shows brokers, topics and groups of a running cluster, with their rates.
 
-Asks with the client's API alone, so that it works on any Kafka cluster: offsets tell how fast topics grow, commits how fast groups read. A
-broker's metrics page adds bytes. Decides what is looked at and when; ``top_rates`` turns two looks into rates, ``top_view`` into a screen.
+It asks with the client's API alone, so that it works on any Kafka cluster. Offsets tell how fast
+topics grow, and commits how fast groups read. A broker's metrics page adds bytes. Decides what is
+looked at and when. ``top_rates`` turns two looks into rates, ``top_view`` into a screen.
 """
 
 import time
@@ -72,7 +73,7 @@ def top(
 
 
 def look(admin: BlockingAdmin, metrics_urls: Sequence[str], *, is_internal_included: bool) -> Look:
-    """Return the cluster as it is now.
+    """Return the current state of the cluster.
 
     Raises:
         TidelogError: no broker responds, or a metrics page cannot be read.
@@ -138,7 +139,10 @@ def sizes_of(admin: BlockingAdmin) -> dict[str, int]:
 
 
 def maybe(ask: Callable[[], Any], otherwise: Any) -> Any:
-    """Return what ``ask`` returns, or ``otherwise`` where a topic has just gone or an old broker does not know the request."""
+    """Return the result of ``ask``, or ``otherwise`` where the request fails.
+
+    It fails where a topic has just gone, or where an old broker does not know the request.
+    """
     try:
         return ask()
     except KafkaError:

@@ -1,7 +1,7 @@
-"""What ``tidelog top`` reads from a broker's metrics page: the bytes that topics took and gave.
+"""Reads the bytes that topics took and gave from a broker's metrics page, for ``tidelog top``.
 
-Knows two lines of Prometheus's text format and passes over all others; reads tidelog's page and that of an Apache Kafka broker behind the
-JMX exporter.
+Knows two lines of Prometheus's text format and passes over all others. It reads tidelog's page and
+that of an Apache Kafka broker behind the JMX exporter.
 """
 
 import re
@@ -18,7 +18,7 @@ MAX_PAGE_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicBytes:
-    """Bytes since the broker started."""
+    """The bytes of a topic since the broker started."""
 
     taken: float = 0
     given: float = 0
@@ -28,10 +28,10 @@ class TopicBytes:
 
 
 def read_topic_bytes(url: str) -> dict[str, TopicBytes]:
-    """Return the bytes of each topic that a page tells.
+    """Return the bytes of each topic on the page at ``url``.
 
     Raises:
-        ConfigError: that is no address of a page.
+        ConfigError: ``url`` is no address of a page.
         KafkaError: NETWORK_EXCEPTION, it cannot be read.
     """
     if not url.startswith(("http://", "https://")):
@@ -45,7 +45,7 @@ def read_topic_bytes(url: str) -> dict[str, TopicBytes]:
 
 
 def parse_topic_bytes(text: str) -> dict[str, TopicBytes]:
-    """Return the bytes of each topic from a page's text."""
+    """Return the bytes of each topic in a page's text."""
     found: dict[str, TopicBytes] = {}
     for direction, topic, value in LINE.findall(text):
         counted = TopicBytes(taken=float(value)) if direction == "in" else TopicBytes(given=float(value))

@@ -1,6 +1,7 @@
-"""Two looks at a cluster become one screen of rates. Plain values in, plain values out.
+"""Turns two looks at a cluster into one screen of rates. Plain values in, plain values out.
 
-A rate is unknown (None) for what was not there at the look before, and 0 for a count that went back.
+A rate is unknown (None) for a thing that the look before did not have, and 0 for a count that went
+back.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLook:
-    """A topic at one moment; sums are over its partitions, ``leaders`` has one node id per partition."""
+    """A topic at one moment.
+
+    Sums are over its partitions. ``leaders`` has one node id per partition.
+    """
 
     partition_count: int
     under_replicated_count: int
@@ -51,7 +55,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """What is shown: rows of brokers, topics and groups."""
+    """The content of a screen: rows of brokers, topics and groups."""
 
     cluster_id: str
     controller_id: int
@@ -62,7 +66,7 @@ class Screen:
 
 
 def screen_of(before: Look, now: Look) -> Screen:
-    """Return what happened between two looks."""
+    """Return the screen of the changes between two looks."""
     interval_s = max(now.at_s - before.at_s, 1e-9)
     return Screen(
         cluster_id=now.cluster_id,
@@ -75,7 +79,7 @@ def screen_of(before: Look, now: Look) -> Screen:
 
 
 def rate(before: float | None, now: float, interval_s: float) -> float | None:
-    """Return a growth per second; None for what is new, 0 for what went back."""
+    """Return a growth per second: None for a new count, 0 for one that went back."""
     return None if before is None else round(max(0.0, now - before) / interval_s, 1)
 
 
@@ -107,7 +111,7 @@ def topic_row(before: Look, now: Look, name: str, interval_s: float) -> Row:
 
 
 def group_row(before: Look, now: Look, name: str, interval_s: float) -> Row:
-    """Return a group as a row; ``out`` is how fast it commits."""
+    """Return a group as a row. ``out`` is how fast it commits."""
     group, then = now.groups[name], before.groups.get(name)
     return {
         "group": name,

@@ -1,6 +1,7 @@
-"""The screen of ``tidelog top``: three tables, redrawn in place, and the keys that change their order.
+"""The screen of ``tidelog top``: three tables, redrawn in place, and the keys that sort them.
 
-Decides what fits: tables are cut to the terminal's rows, names to its columns. Without a terminal there are no keys.
+Decides what fits: tables are cut to the terminal's rows, names to its columns. Without a terminal
+there are no keys.
 """
 
 import select
@@ -26,14 +27,14 @@ HEADER_LINES = 8
 
 
 class Order:
-    """How topics are sorted: a key that may be changed while the screen is up."""
+    """The sort order of topics, which keys may change while the screen is up."""
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.is_reversed = False
 
     def press(self, key: str) -> bool:
-        """Take note of a key, and return whether it ends the screen."""
+        """Apply a key, and return whether it ends the screen."""
         if key == "s":
             keys = sorted(SORT_KEYS)
             self.key = keys[(keys.index(self.key) + 1) % len(keys)]
@@ -42,7 +43,7 @@ class Order:
         return key in {"q", "\x03"}
 
     def __call__(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows in order: the largest first, names from a to z."""
+        """Return the rows in order: the largest first, names from a to z, or reversed."""
         column = SORT_KEYS[self.key]
         by_name = sorted(rows, key=lambda row: str(row["topic"]))
         if self.key == "name":
@@ -102,7 +103,10 @@ def table_text(screen: Screen, sort_key: str, limit: int) -> str:
 
 
 def show_live(look: Callable[[], Look], before: Look, interval_s: float, sort_key: str, limit: int) -> None:
-    """Redraw until a key or Ctrl-C ends it; what goes wrong is shown in place of the screen, and tried again."""
+    """Redraw until a key or Ctrl-C ends it.
+
+    An error is shown on the screen, and the look is tried again.
+    """
     console = Console(highlight=False)
     order = Order(sort_key)
     first, failure = before, ""
@@ -125,7 +129,10 @@ def show_live(look: Callable[[], Look], before: Look, interval_s: float, sort_ke
 
 @contextmanager
 def keys() -> Iterator[Callable[[float], str | None]]:
-    """Yield a function that waits so many seconds for a key and returns it, or None. The terminal is as before afterwards."""
+    """Yield a function that waits some seconds for a key and returns it, or None.
+
+    The terminal is restored afterwards.
+    """
     if not sys.stdin.isatty():
         yield _no_key
         return

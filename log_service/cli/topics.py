@@ -1,4 +1,7 @@
-"""``tidelog topics``: create, list, describe, change and delete topics, by name or pattern, and see their offsets."""
+"""``tidelog topics`` creates, lists, describes, changes and deletes topics, by name or pattern.
+
+It shows their offsets, too.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -108,7 +111,10 @@ MIN_ISR = "min.insync.replicas"
 @json_option
 @bootstrap_option
 def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, bootstrap_servers: str, **filters: bool) -> None:
-    """Describe topics NAMES, by name or pattern, or all: partitions with leaders, replicas and offsets, or their configs."""
+    """Describe topics NAMES, by name or pattern, or all.
+
+    Shows partitions with leaders, replicas and offsets, or configs.
+    """
     wanted_filters = [name for name, is_wanted in filters.items() if is_wanted]
     if with_configs and wanted_filters:
         raise click.UsageError(f"--configs and --{wanted_filters[0].replace('_', '-')} exclude each other")
@@ -138,7 +144,7 @@ def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, boots
 
 
 def note_min_isr(admin: BlockingAdmin, names: Sequence[str], rows: list[dict[str, Any]]) -> None:
-    """Add to each row how many in-sync replicas its topic asks for."""
+    """Add the topic's min.insync.replicas to each row."""
     found = admin.describe_configs([ConfigResource.topic(name) for name in names])
     wanted = {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items()}
     for row in rows:
@@ -146,7 +152,10 @@ def note_min_isr(admin: BlockingAdmin, names: Sequence[str], rows: list[dict[str
 
 
 def note_observers(admin: BlockingAdmin, rows: list[dict[str, Any]]) -> None:
-    """Add to each row which of its replicas are observers: those are not in sync by design. A broker that cannot tell counts as none."""
+    """Add the observers among its replicas to each row.
+
+    Observers are not in sync by design. A broker that cannot report its role counts as none.
+    """
     active = [broker.node_id for broker in admin.describe_brokers() if not broker.is_fenced]
     observers, _silent = observers_among(admin, active)
     for row in rows:
@@ -232,7 +241,7 @@ def delete(*, names: tuple[str, ...], yes: bool, as_json: bool, bootstrap_server
 @json_option
 @bootstrap_option
 def apply_retention(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
-    """Have the broker apply retention now, to topics NAMES or to all, and tell what went.
+    """Apply retention now, to topics NAMES or to all, and report what was deleted.
 
     A tidelog broker does this; others clean by themselves.
     """
@@ -247,10 +256,10 @@ def apply_retention(*, names: tuple[str, ...], as_json: bool, bootstrap_servers:
 @json_option
 @bootstrap_option
 def apply_compaction(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
-    """Have the broker compact now what is due of topics NAMES, or of all compacted ones, and tell what that did.
+    """Compact now the due part of topics NAMES, or of all compacted topics, and report it.
 
-    What is due is each topic's configuration: min.cleanable.dirty.ratio and the compaction lags. A tidelog broker does this; others
-    clean by themselves.
+    Each topic's configuration decides what is due: min.cleanable.dirty.ratio and the compaction
+    lags. A tidelog broker does this; others clean by themselves.
     """
     with open_admin(bootstrap_servers) as admin:
         results = admin.apply_compaction(list(names) or None)

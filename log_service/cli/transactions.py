@@ -1,4 +1,7 @@
-"""``tidelog transactions``: what transaction coordinators know, and ending transactions that nothing else ends."""
+"""``tidelog transactions`` shows transactions, and aborts those that nothing else ends.
+
+Transaction coordinators know the transactions.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -71,7 +74,10 @@ def list_transactions(
 @json_option
 @bootstrap_option
 def describe(*, transactional_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
-    """Describe transactional IDS, which may be patterns like 'copy-*', or all: coordinator, producer, state, and what is open."""
+    """Describe transactional IDS, which may be patterns like 'copy-*', or all.
+
+    Shows coordinator, producer, state, and open partitions.
+    """
     with open_admin(bootstrap_servers) as admin:
         wanted = ids_named(admin, transactional_ids)
         found = admin.describe_transactions(wanted) if wanted else {}
@@ -85,7 +91,7 @@ def describe(*, transactional_ids: tuple[str, ...], as_json: bool, bootstrap_ser
 
 
 def ids_named(admin: BlockingAdmin, wanted: Sequence[str]) -> list[str]:
-    """Return transactional ids by name or pattern; all where nothing is wanted in particular."""
+    """Return transactional ids by name or pattern, or all where none is named."""
 
     def listed() -> list[str]:
         return [each.transactional_id for each in admin.list_transactions()]
@@ -94,7 +100,7 @@ def ids_named(admin: BlockingAdmin, wanted: Sequence[str]) -> list[str]:
 
 
 def described(transaction: TransactionDescription) -> dict[str, Any]:
-    """Return everything about a transactional id."""
+    """Return everything known about a transactional id."""
     return {
         "transactional_id": transaction.transactional_id,
         "coordinator": transaction.coordinator.node_id,
@@ -128,7 +134,10 @@ def described(transaction: TransactionDescription) -> dict[str, Any]:
 @json_option
 @bootstrap_option
 def find_hanging(*, topics: tuple[str, ...], open_for: int, as_json: bool, bootstrap_servers: str) -> None:
-    """Find open transactions that no coordinator knows: readers of committed records wait for them for ever."""
+    """Find open transactions that no coordinator knows.
+
+    Readers of committed records wait for them for ever.
+    """
     with open_admin(bootstrap_servers) as admin:
         partitions = partitions_named(admin, topics, "--topic") if topics else None
         found = admin.find_hanging_transactions(partitions, open_longer_than_ms=open_for)
@@ -185,10 +194,10 @@ def abort(*, partition: str, start_offset: int, yes: bool, as_json: bool, bootst
 
 
 def one_partition(text: str) -> TopicPartition:
-    """Return the one partition that is named.
+    """Return the one partition that the text names.
 
     Raises:
-        BadParameter: none is, or several are.
+        BadParameter: it names none, or several.
     """
     topic, numbers = split_partitions(text, "TOPIC:PARTITION")
     if numbers is None or len(numbers) != 1:

@@ -1,4 +1,4 @@
-"""``tidelog up``: one command that runs an installation until Ctrl-C."""
+"""``tidelog up`` runs an installation until Ctrl-C."""
 
 import shutil
 import signal
@@ -55,12 +55,12 @@ START_TIMEOUT_SETTING = "TIDELOG_START_TIMEOUT_S"
 SECONDS = WholeNumber(1, 86_400)
 Upkeep = Callable[[], Awaitable[None]]
 PORT = WholeNumber(1, 65_535)
-"""What a component listens on: 0 would be another one than others are told."""
+"""The type of a component's port. 0 is refused, because others could not be told the port."""
 PORT_SETTINGS = ("TIDELOG_BROKER_PORT", "TIDELOG_UI_PORT", "TIDELOG_SPARK_PORT", "TIDELOG_METRICS_PORT")
 
 
 def read_project_settings(_context: click.Context, _parameter: click.Parameter, project: Path) -> Path:
-    """Take the settings of the project into this process, before the options that they are about are read."""
+    """Read the settings of the project into this process, before options that depend on them."""
     read_settings_of(project)
     return project
 
@@ -132,11 +132,13 @@ def up(
     only_broker: bool,
     secure: bool,
 ) -> None:
-    """Start broker, warm Spark server, Dagster webserver and daemon, and keep them running; and the project's mirror, if it has one.
+    """Start broker, Spark, Dagster's webserver and daemon, and keep them running.
 
-    One line per component tells when it is ready and where. What dies, or is not ready in time, is started again and ends nothing else;
-    only a broker whose first start fails ends them all. tidelog status says what waits for what. Ctrl-C stops all in order: runs are
-    cancelled, Dagster and Spark end, the broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
+    A project's mirror runs, too. Spark stays warm. One line per component tells when it is ready
+    and where. What dies, or is not ready in time, is started again and ends nothing else; only a
+    broker whose first start fails ends them all. tidelog status says what waits for what. Ctrl-C
+    stops all in order: runs are cancelled, Dagster and Spark end, the broker last. Without the
+    platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
     source_of = click.get_current_context().get_parameter_source
     servers_by = "--bootstrap-servers" if source_of("bootstrap_servers") is ParameterSource.COMMANDLINE else SERVERS_SETTING
@@ -181,23 +183,26 @@ def up(
 
 
 def together(brokers: Sequence[Component], platform: Sequence[Component]) -> list[Component]:
-    """Return all components; the brokers run first what the platform asks for."""
+    """Return all components. The brokers first run the platform's preparations."""
     return [*prepared(brokers, platform), *platform]
 
 
 def patient(components: list[Component], start_timeout: int | None) -> list[Component]:
-    """Return the components with the start deadline that the user set."""
+    """Return the components with the start deadline of the user."""
     return components if start_timeout is None else [replace(each, start_deadline_s=float(start_timeout)) for each in components]
 
 
 def warn_of_unknown(given: Iterable[str]) -> None:
-    """Tell of names that are no keys of a broker: what the node itself says of them goes to its log."""
+    """Warn of names that are no keys of a broker.
+
+    The node warns of them too, but only in its log.
+    """
     if warning := unknown_keys_warning([name for name in given if broker_key(name) is None], SERVER_KEYS):
         click.echo(f"warning: --broker: {warning}", err=True)
 
 
 def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_wanted: bool) -> InstallationProtection | None:
-    """Return what protects the installation: where that is wanted now, or was once."""
+    """Return the protection of the installation, if it is wanted now or was made before."""
     if not is_wanted and not is_protected(data):
         return None
     return protect(data, host, [BROKER] if cluster is None else [node.name for node in cluster.nodes])
@@ -206,7 +211,7 @@ def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_want
 def protected_context(
     context: ServiceContext, protection: InstallationProtection | None, cluster: ClusterSpec | None, broker_port: int
 ) -> ServiceContext:
-    """Return the context with the files of clients and logins, where the installation is protected.
+    """Return the context, with the files of clients and logins if the installation is protected.
 
     Raises:
         ConfigError: a port for logins is occupied.
@@ -223,14 +228,14 @@ def protected_context(
 
 
 def upkeep_of(data: Path, host: str, protection: InstallationProtection | None) -> Sequence[Upkeep]:
-    """Return what is looked after while the installation runs: certificates, where it has some of its own."""
+    """Return the tasks that run beside the installation: certificates, where it has its own."""
     return () if protection is None else (partial(keep_certificates, data, host, click.echo),)
 
 
 def broker_components(
     factory: NodeFactory, cluster: ClusterSpec | None, protection: InstallationProtection | None = None
 ) -> list[Component]:
-    """Return the brokers among the components, and the project's mirror.
+    """Return the components of the brokers and of the project's mirror.
 
     The brokers are the user's own, one alone, or all nodes of a cluster.
     """
@@ -244,7 +249,10 @@ def broker_components(
 
 
 def platform_components(context: ServiceContext) -> list[Component]:
-    """Return the platform's components; none, and a word about it, where the extra is not installed."""
+    """Return the platform's components.
+
+    Without the extra it prints a note and returns none.
+    """
     registered = registered_components(context)
     if not registered:
         click.echo("the platform extra is not installed: the broker runs alone (pip install 'tidelog[platform]')")
@@ -264,9 +272,10 @@ def left_as_it_was(data: Path) -> Iterator[None]:
 
 
 async def run_until_interrupted(supervisor: Supervisor, fleet: Fleet | None = None, upkeep: Sequence[Upkeep] = ()) -> None:
-    """Run; the first Ctrl-C or SIGTERM stops in order, a later one kills at once. Nodes of ``fleet`` come and go as they are asked for.
+    """Run until the first Ctrl-C or SIGTERM, which stops in order. A later one kills at once.
 
-    What is in ``upkeep`` runs beside it, once the brokers are ready.
+    Nodes of ``fleet`` come and go on request. The tasks in ``upkeep`` run beside the installation,
+    once the brokers are ready.
     """
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
@@ -280,7 +289,7 @@ async def run_until_interrupted(supervisor: Supervisor, fleet: Fleet | None = No
 
 
 async def run_installation(supervisor: Supervisor, fleet: Fleet | None, upkeep: Sequence[Upkeep]) -> BaseException | None:
-    """Run until cancelled, and return what went wrong at the start."""
+    """Run until cancelled, and return the failure of the start."""
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(supervisor.run)
@@ -301,7 +310,7 @@ async def run_installation(supervisor: Supervisor, fleet: Fleet | None, upkeep: 
 async def stop_on_signals(
     supervisor: Supervisor, running: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Cancel what runs at the first wish, kill it at the second."""
+    """Cancel what runs at the first signal, and kill it at the second."""
     wishes = StopWishes()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()

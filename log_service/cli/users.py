@@ -1,4 +1,4 @@
-"""``tidelog users``: the users that log in with SCRAM, and their passwords (KIP-554)."""
+"""``tidelog users`` manages the users that log in with SCRAM, and their passwords (KIP-554)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,10 @@ from log_service.security.sasl.credentials import SCRAM_MECHANISMS
 
 @click.group()
 def users() -> None:
-    """Users that log in with a password (SCRAM-SHA-256 and -512). Users of PLAIN and of certificates are not kept in the cluster."""
+    """Manage users that log in with a password (SCRAM-SHA-256 and -512).
+
+    Users of PLAIN and of certificates are not kept in the cluster.
+    """
 
 
 @users.command("list", short_help="List users.")
@@ -25,7 +28,7 @@ def users() -> None:
 @json_option
 @bootstrap_option
 def list_users(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
-    """List all users, or those of these names, with the mechanisms that they have a password for."""
+    """List all users, or those with these names, and the mechanisms of their passwords."""
     with open_admin(bootstrap_servers) as admin:
         found = admin.describe_scram_users(list(dict.fromkeys(names)) or None)
     rows = [
@@ -44,7 +47,9 @@ def list_users(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str)
 @json_option
 @bootstrap_option
 def add(*, name: str, mechanism: str, iterations: int, password_file: Any, as_json: bool, bootstrap_servers: str) -> None:
-    """Add a user, or give one a new password. The password is asked for, or read from a file: no command takes it as an argument.
+    """Add a user, or give one a new password.
+
+    The password is asked for, or read from a file: no command takes it as an argument.
 
     \b
     tidelog users add alice
@@ -60,7 +65,10 @@ def add(*, name: str, mechanism: str, iterations: int, password_file: Any, as_js
 
 
 def takes_logins(admin: BlockingAdmin) -> bool:
-    """Whether a broker has a listener with SASL; True where that is not told, because its configs are not this user's to see."""
+    """Return whether a broker has a listener with SASL.
+
+    True where this user may not see the broker's configs.
+    """
     try:
         asked = ConfigResource.broker(admin.describe_cluster().nodes[0].node_id)
         configs = {name: entry.value or "" for name, entry in admin.describe_configs([asked])[asked].items()}
@@ -70,7 +78,10 @@ def takes_logins(admin: BlockingAdmin) -> bool:
 
 
 def listens_with_sasl(configs: Mapping[str, str]) -> bool:
-    """Whether one of a broker's ``listeners`` speaks SASL, by the map of protocols; True where the broker does not tell."""
+    """Return whether one of a broker's ``listeners`` speaks SASL, by the map of protocols.
+
+    True where the broker does not report its listeners.
+    """
     listeners = [address.partition("://")[0].strip().upper() for address in configs.get("listeners", "").split(",") if address.strip()]
     pairs = [pair.strip().upper().partition(":") for pair in configs.get("listener.security.protocol.map", "").split(",")]
     protocols = {name: protocol for name, _, protocol in pairs}
@@ -84,7 +95,10 @@ def listens_with_sasl(configs: Mapping[str, str]) -> bool:
 @json_option
 @bootstrap_option
 def remove(*, names: tuple[str, ...], mechanism: str | None, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Take users' passwords away. Who is logged in stays so until the session ends (connections.max.reauth.ms)."""
+    """Remove users' passwords.
+
+    A user who is logged in stays so until the session ends (connections.max.reauth.ms).
+    """
     with open_admin(bootstrap_servers) as admin:
         found = admin.describe_scram_users(list(dict.fromkeys(names)))
         doomed = [(user, each) for user, mechanisms in sorted(found.items()) for each in mechanisms if mechanism in {None, each}]
