@@ -1,5 +1,7 @@
-"""The example project's assets: a year of flights from New York, as topics, clean tables, a joined table, marts and reference tables.
+"""The example project's assets: topics, tables, marts and reference tables about flights.
 
-Declarations only; how they run is ``orchestration``'s. ``topics`` says what records look like, ``pipelines`` turns them into clean tables
-and joins them, ``marts`` answers questions, ``reference`` carries small tables to a SQL database, ``maintenance`` keeps it all tidy.
+The data is a year of flights from New York. Files here only declare assets, and ``orchestration``
+runs them. ``topics`` declares the records' schemas. ``pipelines`` turns records into clean tables
+and joins them. ``marts`` answers questions. ``reference`` carries small tables to a SQL database.
+``maintenance`` keeps it all tidy.
 """

@@ -1,4 +1,7 @@
-"""Upkeep of the example: retention and compaction of topics, files of the lake, Dagster's history; and when it is done."""
+"""Maintenance of the example, with its schedules.
+
+It covers retention and compaction of topics, files of the lake, and Dagster's history.
+"""
 
 from orchestration import HOURLY, NIGHTLY, Limits, asset_schedule, compaction_asset, history_asset, lake_asset, retention_asset
 

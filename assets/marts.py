@@ -1,4 +1,7 @@
-"""Questions of the example, as DuckDB marts: built anew whenever a table they ask has changed."""
+"""DuckDB marts that answer the example's questions.
+
+A mart is rebuilt whenever a table that it reads has changed.
+"""
 
 from orchestration import mart
 

@@ -1,5 +1,6 @@
-"""What is promised of the tables: every record is in its table within so many seconds. The topic sensor tells when a promise is kept or
-missed.
+"""Lag objectives of the tables: every record is in its table within a number of seconds.
+
+The topic sensor reports when an objective is kept or missed.
 """
 
 from assets.pipelines import airlines, airports, clean_flights, planes, weather

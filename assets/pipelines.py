@@ -1,7 +1,8 @@
-"""Transforms of the example: records to clean tables, and clean tables to the one that questions are asked of.
+"""Transforms of the example: records to clean tables, and clean tables to the joined table.
 
-Tables from topics grow batch by batch and keep where each row came from; ``flights_with_weather`` is computed anew from the latest
-versions of its inputs, so it does not matter which topic came first.
+Tables from topics grow batch by batch and keep each row's topic position. The joined table,
+``flights_with_weather``, is computed anew from the latest versions of its inputs, so the order in
+which the topics arrive does not matter. The marts read it.
 """
 
 from pyspark.sql import DataFrame
@@ -32,7 +33,11 @@ WEATHER_COLUMNS = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust
     ),
 )
 def clean_flights(records: DataFrame) -> DataFrame:
-    """Departures from New York, typed: delays in minutes, distance in miles, ``time_hour`` the scheduled hour of departure in UTC."""
+    """Departures from New York, typed.
+
+    Delays are in minutes and distance in miles. ``time_hour`` is the scheduled hour of departure in
+    UTC.
+    """
     return records.select(
         *PROVENANCE,
         "time_hour",
@@ -70,8 +75,9 @@ def clean_flights(records: DataFrame) -> DataFrame:
     ),
 )
 def weather(records: DataFrame) -> DataFrame:
-    """Hourly weather by airport: degrees Fahrenheit, miles per hour, inches, millibars, miles of sight. One row per airport and hour in
-    UTC.
+    """Hourly weather by airport, one row per airport and hour in UTC.
+
+    Units are degrees Fahrenheit, miles per hour, inches, millibars, and miles of sight.
     """
     return records.select(*PROVENANCE, "origin", "time_hour", *WEATHER_COLUMNS)
 
@@ -89,7 +95,10 @@ def weather(records: DataFrame) -> DataFrame:
     ),
 )
 def planes(records: DataFrame) -> DataFrame:
-    """Planes by tail number: year of construction, manufacturer, seats, engines. Cruising speed is known of few and left out."""
+    """Planes by tail number: year of construction, manufacturer, seats, engines.
+
+    Cruising speed is left out, because it is known of few planes.
+    """
     return records.select(*PROVENANCE, "tailnum", "year", "type", "manufacturer", "model", "engines", "seats", "engine")
 
 
@@ -103,7 +112,11 @@ def planes(records: DataFrame) -> DataFrame:
     suite=Suite(expect("expect_column_value_lengths_to_equal", column="faa", value=3, is_blocking=True)),
 )
 def airports(records: DataFrame) -> DataFrame:
-    """Airports by FAA code: degrees of latitude and longitude, altitude in feet, time zone as hours from UTC and by name."""
+    """Airports by FAA code.
+
+    Latitude and longitude are in degrees, altitude in feet. The time zone is given as hours from
+    UTC and by name.
+    """
     return records.select(*PROVENANCE, "faa", "name", "lat", "lon", "alt", "tz", "dst", "tzone")
 
 
@@ -129,7 +142,10 @@ def airlines(records: DataFrame) -> DataFrame:
     ),
 )
 def flights_with_weather(flights: DataFrame, hourly_weather: DataFrame, registry: DataFrame) -> DataFrame:
-    """Each clean flight once, with the weather of its airport and scheduled hour and with its plane, where these are known."""
+    """Each clean flight once, with its weather and its plane where these are known.
+
+    The weather is that of the flight's airport and scheduled hour.
+    """
     observed = hourly_weather.select("origin", "time_hour", *WEATHER_COLUMNS)
     registered = registry.select("tailnum", sql.col("year").alias("plane_year"), "manufacturer", "model", "engines", "seats", "engine")
     joined = flights.join(observed, ["origin", "time_hour"], "left").join(registered, ["tailnum"], "left")

@@ -1,4 +1,7 @@
-"""Small tables that services look things up in, carried to a SQL database (SQLite, unless TIDELOG_SQL_URL names another)."""
+"""Small lookup tables for services, copied to a SQL database.
+
+The database is SQLite, unless TIDELOG_SQL_URL names another.
+"""
 
 from orchestration import sql_table
 

