@@ -1,1 +1,4 @@
-"""The example project's sensors: which of the platform's sensors run here, and how. What they decide is in ``orchestration.sensing``."""
+"""The example project's sensors: the platform's sensors that run here, with their settings.
+
+``orchestration.sensing`` holds their decisions.
+"""

@@ -1,4 +1,4 @@
-"""Tells when the health of the cluster changes; give it ``notify=`` to send that elsewhere."""
+"""Reports changes of the cluster's health. ``notify=`` sends them elsewhere."""
 
 from assets.infrastructure import cluster
 from orchestration import cluster_sensor

@@ -1,4 +1,4 @@
-"""What is downstream of a table that changed is computed anew: joined tables, marts, SQL tables."""
+"""Recomputes joined tables, marts and SQL tables downstream of a table that changed."""
 
 from orchestration import automation_sensor
 

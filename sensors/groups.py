@@ -1,4 +1,4 @@
-"""Tells how far the groups of other programs are behind."""
+"""Reports the lag of other programs' groups."""
 
 from orchestration import group_sensor
 

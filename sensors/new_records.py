@@ -1,4 +1,7 @@
-"""New records in any topic start a run of the tables that follow it; high watermarks and lag are told on the way."""
+"""Starts a run of the tables that follow a topic when the topic has new records.
+
+It also reports high watermarks and lag.
+"""
 
 from orchestration import topic_sensor
 

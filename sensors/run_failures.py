@@ -1,4 +1,4 @@
-"""Tells of runs that failed; give it ``notify=`` to send alerts elsewhere."""
+"""Reports runs that failed. ``notify=`` sends alerts elsewhere."""
 
 from orchestration import run_failure_alerts, send_alert
 

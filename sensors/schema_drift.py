@@ -1,4 +1,4 @@
-"""Tells when the shape of a table or of a topic's records changes."""
+"""Reports changes in the shape of a table or of a topic's records."""
 
 from orchestration import schema_drift_sensor, send_alert
 

@@ -1,4 +1,7 @@
-"""Starts the runs of sources: files that are dropped, rows that change; give it ``notify=`` to send alerts elsewhere."""
+"""Starts the runs of sources when files arrive or rows change.
+
+``notify=`` sends alerts elsewhere.
+"""
 
 from orchestration import send_alert, source_sensor
 

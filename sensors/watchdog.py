@@ -1,4 +1,7 @@
-"""Judges whether tables keep up, and tells of sensors that fail or hang; give it ``notify=`` to send alerts elsewhere."""
+"""Judges whether tables keep up, and reports sensors that fail or hang.
+
+``notify=`` sends alerts elsewhere.
+"""
 
 from orchestration import send_alert, watchdog_sensor
 
