@@ -1,4 +1,4 @@
-"""Administer a cluster: create a topic if it is not there, configure it, and tell what is in it.
+"""Administer a cluster: create a topic if it does not exist, configure it, and print its state.
 
 python examples/admin.py --bootstrap-servers 127.0.0.1:9092 --topic greetings
 """

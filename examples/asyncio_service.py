@@ -1,6 +1,7 @@
-"""A web service on asyncio: requests become records, and a task in the background reads them and keeps a sum that other requests ask for.
+"""A web service on asyncio that turns requests into records and answers from a sum of them.
 
-The sum is of what was read since the service started: it lies in memory, and the group's offset goes on.
+A background task reads the records and adds up the sum. The sum covers the records read since the
+service started, because it lies in memory and the group's offset goes on.
 
 python examples/asyncio_service.py --bootstrap-servers 127.0.0.1:9092 --port 8000
 curl -X POST localhost:8000/orders -H 'content-type: application/json' -d '{"country": "NL", "amount": 12.5}'
@@ -31,14 +32,17 @@ class Order(BaseModel):
 
 
 class Taken(BaseModel):
-    """Where the order is now."""
+    """The position of the order in the log."""
 
     partition: int
     offset: int
 
 
 async def add_up(consumer: AsyncioConsumer, revenue: dict[str, float]) -> None:
-    """Read orders until the task is cancelled; leaving the consumer's block commits those that were added."""
+    """Read orders until the task is cancelled.
+
+    Leaving the consumer's block commits the orders that were added.
+    """
     async for record in consumer:
         try:
             order = Order.model_validate_json(record.value or b"")
@@ -49,7 +53,10 @@ async def add_up(consumer: AsyncioConsumer, revenue: dict[str, float]) -> None:
 
 
 def end_service(failed: asyncio.Task[None]) -> None:
-    """Stop the server as Ctrl-C does. It would go on without the task, and respond with what it knew last."""
+    """Stop the server as Ctrl-C does.
+
+    Without the task it would go on and respond with an old sum.
+    """
     if not failed.cancelled() and failed.exception() is not None:
         signal.raise_signal(signal.SIGINT)
 
@@ -75,7 +82,10 @@ def service(bootstrap_servers: str, topic: str) -> FastAPI:
 
     @app.post("/orders", status_code=201)
     async def take(order: Order, request: Request) -> Taken:
-        """Respond once the order is acknowledged; a client that goes away meanwhile does not take the record back."""
+        """Respond once the order is acknowledged.
+
+        A client that goes away meanwhile does not take the record back.
+        """
         producer: AsyncioProducer = request.app.state.producer
         receipt = await producer.send(topic, order.model_dump_json(), key=order.country)
         metadata = await receipt.wait()

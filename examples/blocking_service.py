@@ -1,4 +1,6 @@
-"""A service without an event loop: threads share one producer, another thread consumes, and Ctrl-C ends it in order.
+"""A service without an event loop: threads share one producer, another thread consumes.
+
+Ctrl-C ends it in order.
 
 python examples/blocking_service.py --bootstrap-servers 127.0.0.1:9092 --seconds 5
 """
@@ -11,7 +13,7 @@ from log_service.client import BlockingConsumer, BlockingProducer
 
 
 def measure(producer: BlockingProducer, topic: str, sensor: str, stopping: threading.Event) -> None:
-    """Produce a reading now and then; send() hands the record over and returns at once."""
+    """Produce a reading now and then. send() hands the record over and returns at once."""
     number = 0
     while not stopping.wait(0.01):
         producer.send(topic, f"{sensor} {number}", key=sensor)
@@ -19,7 +21,7 @@ def measure(producer: BlockingProducer, topic: str, sensor: str, stopping: threa
 
 
 def watch(bootstrap_servers: str, topic: str, stopping: threading.Event) -> None:
-    """Count what arrives."""
+    """Count the records that arrive."""
     with BlockingConsumer(bootstrap_servers, group_id="blocking-service", auto_offset_reset="earliest") as consumer:
         consumer.subscribe([topic])
         count = 0

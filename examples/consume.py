@@ -1,4 +1,6 @@
-"""Consume a topic as a member of a group, committing what was worked on. Start it twice: the members share the partitions.
+"""Consume a topic as a member of a group, and commit processed records.
+
+Start it twice: the members share the partitions.
 
 python examples/consume.py --bootstrap-servers 127.0.0.1:9092 --topic greetings --group readers
 """
@@ -16,7 +18,7 @@ def told(partitions: Sequence[TopicPartition]) -> str:
 
 
 async def consume(bootstrap_servers: str, topic: str, group_id: str, idle_ms: int) -> None:
-    """Read until nothing has come for ``idle_ms`` (0: for ever)."""
+    """Read until no record has come for ``idle_ms`` (0: for ever)."""
     async with Consumer(
         bootstrap_servers,
         group_id=group_id,

@@ -1,4 +1,6 @@
-"""Values instead of bytes: serializers and interceptors on the way in, deserializers on the way out, and records that cannot be read.
+"""Produce and consume values instead of bytes, with serializers, deserializers and interceptors.
+
+It also shows how to handle records that cannot be read.
 
 python examples/orders.py --bootstrap-servers 127.0.0.1:9092 --topic orders
 """
@@ -18,7 +20,7 @@ def to_json(content: Any) -> str:
 
 
 def signed(record: ProducerRecord) -> ProducerRecord:
-    """An interceptor sees each record before it is serialized; here it adds a header."""
+    """Add a header to a record. An interceptor sees each record before it is serialized."""
     return record._replace(headers=(*record.headers, ("source", b"examples/orders.py")))
 
 
@@ -32,7 +34,7 @@ async def order(bootstrap_servers: str, topic: str) -> None:
 
 
 async def bill(bootstrap_servers: str, topic: str) -> None:
-    """Read every topic whose name begins like ours, until nothing has come for two seconds."""
+    """Read every topic whose name begins like ours, until no record has come for two seconds."""
     group_id = f"billing-{topic}"
     async with Consumer(bootstrap_servers, group_id=group_id, auto_offset_reset="earliest", value_deserializer=json.loads) as consumer:
         await consumer.subscribe(re.compile(re.escape(topic) + ".*"))

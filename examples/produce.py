@@ -1,4 +1,4 @@
-"""Produce records and look at where they went.
+"""Produce records and print their partitions and offsets.
 
 python examples/produce.py --bootstrap-servers 127.0.0.1:9092 --topic greetings --count 1000
 """
