@@ -1,1 +1,1 @@
-"""Programs for developers of tidelog; nothing here is part of the installed package."""
+"""Programs for developers of tidelog. The installed package has none of them."""

@@ -1,6 +1,7 @@
-"""Writes the table of APIs in ``docs/compatibility.md`` from the registry: ``python -m tools.api_table``.
+"""Writes the table of APIs in ``docs/compatibility.md`` from the registry.
 
-Decides the table's shape; everything in it is a row of the registry. A test holds that the page is up to date.
+``python -m tools.api_table`` runs it. Decides the table's shape. Everything in it is a row of the
+registry. A test checks that the page is up to date.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ def table() -> str:
 
 
 def with_table(text: str) -> str:
-    """Return the page with the table between its two marks."""
+    """Return the page with the table between its two markers."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}{table()}{END}{after}"

@@ -1,6 +1,7 @@
-"""Writes ``docs/reference/client-settings.md`` from the declared settings of the client: ``python -m tools.client_settings_page``.
+"""Writes ``docs/reference/client-settings.md`` from the declared settings of the client.
 
-Decides the page's shape; what it says of a setting is the reason that stands beside its default. A test holds that the page is up to date.
+``python -m tools.client_settings_page`` runs it. Decides the page's shape. The text about a setting
+is the reason that stands beside its default. A test checks that the page is up to date.
 """
 
 from collections.abc import Iterable

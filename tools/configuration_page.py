@@ -1,6 +1,7 @@
 """Writes ``docs/configuration.md`` from the declared keys: ``python -m tools.configuration_page``.
 
-Decides the page's shape; everything it says of a key is the key's own documentation. A test holds that the page is up to date.
+Decides the page's shape. The text about a key is the key's own documentation. A test checks that
+the page is up to date.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,10 @@
 """Writes log_service/protocol/messages and log_service/protocol/stored.
 
     python -m tools.generate_messages            write the modules
-    python -m tools.generate_messages --check    say which differ from what would be written, and fail if any does
+    python -m tools.generate_messages --check    name outdated modules, and fail if there are any
 
-APIs come from ``api_versions.KNOWN``: a new row there is all that a new API needs. Everything else is listed below.
+APIs come from ``api_versions.KNOWN``: a new row there is all that a new API needs. Everything else
+is listed below.
 """
 
 import sys
@@ -22,7 +23,7 @@ API_TITLE = "{name} (API key {key}): request and response."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModulePlan:
-    """A module that is not one API's."""
+    """A module with more than one API's messages."""
 
     path: str
     title: str

@@ -1,8 +1,9 @@
-"""What the generator knows about a message: facts read from schema files, cut down to the versions we speak.
+"""Reads facts about messages from schema files, cut down to the versions that tidelog speaks.
 
-Two sources: the JSON schemas that kafka-python carries as package data (client-facing APIs), and the files under ``tools/schemas`` (stored
-records, what nodes say to each other, our own API). Both have the same form. Only names, types, versions, tags, defaults and flags are
-taken; prose is left where it is.
+There are two sources: the JSON schemas that kafka-python carries as package data (client-facing
+APIs), and the files under ``tools/schemas`` (stored records, messages between nodes, tidelog's own
+API). Both have the same form. Only names, types, versions, tags, defaults and flags are read. Prose
+is left out.
 """
 
 import json
@@ -24,7 +25,7 @@ PRIMITIVES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldFacts:
-    """One field, as the schema has it; ``struct`` is set where the (element) type is one."""
+    """One field of a schema. ``struct`` is set where the (element) type is a struct."""
 
     name: str
     type: str
@@ -62,7 +63,7 @@ class StructFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFacts:
-    """A whole message: its top struct, the versions we speak, and where they become flexible."""
+    """A whole message: its top struct, the spoken versions, and the first flexible version."""
 
     struct: StructFacts
     key: int | None
@@ -71,7 +72,7 @@ class MessageFacts:
 
 
 def load_message(name: str, valid: str | None = None) -> MessageFacts:
-    """Read a message by its schema's name; ``valid`` narrows the schema's own versions.
+    """Read a message by its schema's name. ``valid`` narrows the schema's own versions.
 
     Raises:
         FileNotFoundError: neither source has the schema.
@@ -123,9 +124,10 @@ def _field(raw: dict[str, Any], shared: dict[str, Any], valid: str) -> FieldFact
 
 
 def _default(raw: dict[str, Any], element: str, struct: StructFacts | None) -> Any:
-    """Return the default as a Python value; ``...`` is an empty list, a struct of defaults, or a zero uuid.
+    """Return the default as a Python value.
 
-    None is also the default of a tagged struct that cannot be null: it is not there.
+    ``...`` means an empty list, a struct of defaults, or a zero uuid. None is also the default of
+    an absent tagged struct that cannot be null.
     """
     text = raw.get("default", "")
     is_array = raw["type"].startswith("[]")
@@ -144,14 +146,14 @@ def _default(raw: dict[str, Any], element: str, struct: StructFacts | None) -> A
 
 
 def _within(versions: str, valid: str) -> str:
-    """Return the text of ``versions`` unless nothing of it is spoken."""
+    """Return ``versions``, or nothing where none of them is spoken."""
     first, last = version_span(versions)
     valid_first, valid_last = version_span(valid)
     return versions if max(first, valid_first) <= min(last, valid_last) else ""
 
 
 def _covers(outer: str, inner: str, valid: str) -> bool:
-    """Whether every spoken version of ``inner`` is one of ``outer``."""
+    """Return whether every spoken version of ``inner`` is one of ``outer``."""
     valid_first, valid_last = version_span(valid)
     first, last = version_span(inner)
     outer_first, outer_last = version_span(outer)
@@ -159,7 +161,10 @@ def _covers(outer: str, inner: str, valid: str) -> bool:
 
 
 def snake_case(name: str) -> str:
-    """Return Kafka's CamelCase name as a Python one: ``KRaftVersion`` -> ``kraft_version``, ``ISRs`` -> ``isrs``."""
+    """Return Kafka's CamelCase name as a Python name.
+
+    ``KRaftVersion`` becomes ``kraft_version``, and ``ISRs`` becomes ``isrs``.
+    """
     text = name.replace("KRaft", "Kraft")
     text = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", text)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", text).lower()

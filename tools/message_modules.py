@@ -1,7 +1,9 @@
-"""Writes one Python module of message classes from facts; decides names, order, annotations and layout, knows no files.
+"""Writes one Python module of message classes from facts.
 
-A nested struct keeps Kafka's name unless two messages of the module have one of that name; then each gets its message's prefix ("Request",
-"Response", or the record's name). Classes come innermost first, so that a schema can name the classes it holds.
+Decides names, order, annotations and layout, and knows no files. A nested struct keeps Kafka's name
+unless two messages of the module have one of that name. Then each gets its message's prefix
+("Request", "Response", or the record's name). Classes come innermost first, so that a schema can
+name the classes it holds.
 """
 
 import keyword
@@ -24,7 +26,7 @@ ANNOTATIONS = {
 }
 
 SECRETS = frozenset({"auth_bytes", "hmac", "salt", "salted_password", "server_key", "stored_key"})
-"""Fields that the ``repr`` of a message leaves out, whatever it is about."""
+"""Fields that the ``repr`` of every message leaves out."""
 
 SECRETS_OF_STRUCTS = frozenset(
     {
@@ -34,14 +36,15 @@ SECRETS_OF_STRUCTS = frozenset(
         ("EnvelopeResponse", "response_data"),
     }
 )
-"""Fields that hold secrets in one struct, and harmless things in others, by the struct's name."""
+"""Fields that hold secrets in one struct and harmless values in others, by the struct's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFacts:
-    """What one generated module holds.
+    """The content of one generated module.
 
-    ``union`` names a union of the messages whose names end with its last word, beside a mapping from each one's number to its class.
+    ``union`` names a union of the messages whose names end with its last word. A mapping from each
+    message's number to its class stands beside it.
     """
 
     title: str
@@ -50,7 +53,7 @@ class ModuleFacts:
 
     @property
     def keyed(self) -> list[MessageFacts]:
-        """The members of the union, by number."""
+        """Return the members of the union, by number."""
         suffix = words(self.union)[-1] if self.union else ""
         members = [message for message in self.messages if self.union and message.struct.name.endswith(suffix)]
         return sorted(members, key=lambda message: message.key or 0)
@@ -72,7 +75,7 @@ def render_module(module: ModuleFacts) -> str:
 
 
 class ClassNames:
-    """Which Python name each struct of a module gets."""
+    """Maps each struct of a module to its Python name."""
 
     def __init__(self, messages: Sequence[MessageFacts]) -> None:
         counted = Counter(
@@ -186,7 +189,10 @@ def _declaration(field: FieldFacts, struct: StructFacts, names: ClassNames, mess
 
 
 def _default(field: FieldFacts) -> str:
-    """Return the default's source: ``()`` for a list and ``...`` for a struct, which each message gets anew."""
+    """Return the default's source: ``()`` for a list and ``...`` for a struct.
+
+    Each message gets a new struct.
+    """
     if field.default is not ...:
         return _literal(field.default)
     if field.is_array:

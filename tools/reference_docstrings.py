@@ -1,6 +1,7 @@
-"""How the site's reference reads docstrings: each ``:raises X: why`` is an entry of a section ``Raises:``, as the client writes it anyway.
+"""Turns each ``:raises X: why`` into an entry of a section ``Raises:``, for the site's reference.
 
-An extension of griffe's, which zensical.toml names.
+The client's docstrings have such sections anyway. This is an extension of griffe, and zensical.toml
+names it.
 """
 
 import re
@@ -25,7 +26,7 @@ def with_section(text: str) -> str:
 
 
 class RaisesInSections(griffe.Extension):
-    """Rewrites each docstring when it is loaded."""
+    """Rewrites each docstring when griffe loads it."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of one object."""

@@ -1,9 +1,9 @@
-"""Write which packages an installation consists of, as a CycloneDX document or as a table of their licences.
+"""Write a CycloneDX document, or a table of licences, of an installation's packages.
 
     python -m tools.sbom [--licences] [--extras platform,demo]
 
-The packages are those that are installed here and that tidelog needs, directly or through others. The
-same installation gives the same document: it has no time and no random number.
+The packages are those that are installed here and that tidelog needs, directly or through others.
+The same installation gives the same document: it has no time and no random number.
 """
 
 import argparse
@@ -23,13 +23,13 @@ ROOT = "tidelog"
 UNKNOWN = "not told"
 CLASSIFIER = "License :: "
 LONGEST_NAME = 60
-"""Some packages give the whole text of their licence in place of its name."""
+"""The most letters of a licence's name. Some packages give the whole licence text in its place."""
 EXPRESSION = re.compile(r"[A-Za-z0-9.+-]+(?: (?:OR|AND|WITH) [A-Za-z0-9.+-]+)+|[A-Za-z0-9.+]+-[A-Za-z0-9.+-]+|MIT|ISC|0BSD|Unlicense|Zlib")
 
 
 @dataclass(slots=True, kw_only=True)
 class Package:
-    """One package that is installed. ``needs`` are the names of packages that it needs itself."""
+    """An installed package. ``needs`` are the names of packages that it needs itself."""
 
     name: str
     version: str
@@ -43,7 +43,7 @@ class Package:
 
 
 def installed(extras: Sequence[str]) -> list[Package]:
-    """Return tidelog, and then all that it needs with ``extras``, by name. What is not installed is left out."""
+    """Return tidelog, and then all installed packages that it needs with ``extras``, by name."""
     found: dict[str, Package] = {}
     seen, waiting = set[tuple[str, frozenset[str]]](), [(ROOT, frozenset(extras))]
     while waiting:
@@ -65,7 +65,7 @@ def installed(extras: Sequence[str]) -> list[Package]:
 
 
 def requirements(here: Distribution, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the packages that a distribution needs on this machine, with the extras that it asks them for."""
+    """Yield the packages that a distribution needs on this machine, with the extras it asks for."""
     for text in here.requires or ():
         needed = Requirement(text)
         if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
@@ -73,7 +73,7 @@ def requirements(here: Distribution, extras: frozenset[str]) -> Iterator[tuple[s
 
 
 def licence_of(here: Distribution) -> str:
-    """Return the licence that a distribution names: an SPDX expression where it gives one."""
+    """Return the licence that a distribution names, as an SPDX expression where it gives one."""
     told = here.metadata
     for field_name in ("License-Expression", "License"):
         text = str(told[field_name]) if field_name in told else ""
@@ -84,7 +84,7 @@ def licence_of(here: Distribution) -> str:
 
 
 def document(packages: Sequence[Package]) -> dict[str, Any]:
-    """Return the CycloneDX 1.6 document of packages, the first of which needs the others."""
+    """Return the CycloneDX 1.6 document of packages. The first needs the others."""
     root, *others = packages
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -110,7 +110,7 @@ def _component(package: Package, kind: str) -> dict[str, Any]:
 
 
 def table(packages: Sequence[Package]) -> str:
-    """Return packages with their licences as a table in Markdown, and how many have each."""
+    """Return packages with their licences as a Markdown table, and the number of each licence."""
     rows = [f"| {package.name} | {package.version} | {package.licence} |" for package in packages[1:]]
     counts = Counter(package.licence for package in packages[1:])
     totals = [f"| {licence} | {count} |" for licence, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]
