@@ -23,7 +23,7 @@ API_TITLE = "{name} (API key {key}): request and response."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModulePlan:
-    """A module with more than one API's messages."""
+    """A module of messages that are not those of one API."""
 
     path: str
     title: str

@@ -1,6 +1,7 @@
-"""A certificate authority for tests: issues certificates in the formats that clients and servers of all languages read.
+"""A certificate authority for tests, whose files clients and servers of all languages read.
 
-Keys are ECDSA P-256: signing one takes a fraction of a millisecond. Everything is valid from a day before it is issued.
+Keys are ECDSA P-256, because signing one takes a fraction of a millisecond. Every certificate is
+valid from a day before it is issued.
 """
 
 import os
@@ -20,13 +21,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 PASSWORD = "changeit"
 STORE_BYTES = 1 << 14
-"""More than a store of these tests has."""
+"""More bytes than a store of these tests has."""
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
-    """A certificate with its key, in files and as text. Stores in PKCS12 have the password ``PASSWORD``."""
+    """A certificate with its key, in files and as text.
+
+    Stores in PKCS12 have the password ``PASSWORD``.
+    """
 
     certificate: x509.Certificate
     keystore: Path
@@ -39,25 +43,28 @@ class Issued:
     truststore: Path
     """PEM: the root's certificate."""
     truststore_p12: Path
-    """PKCS12 with the mark that Java wants on what it is to trust."""
+    """PKCS12 with the mark that Java wants on certificates it trusts."""
 
     @property
     def key_text(self) -> str:
-        """The key, PEM."""
+        """Return the key, PEM."""
         return self.key.read_text()
 
     @property
     def chain_text(self) -> str:
-        """The chain, PEM."""
+        """Return the chain, PEM."""
         return self.chain.read_text()
 
     @property
     def truststore_text(self) -> str:
-        """The root, PEM."""
+        """Return the root, PEM."""
         return self.truststore.read_text()
 
     def properties(self, prefix: str = "") -> dict[str, str]:
-        """Return Kafka's keys of a listener or a client that shows this certificate and trusts the authority; files are PEM."""
+        """Return Kafka's keys of a listener or a client with this certificate.
+
+        It shows the certificate and trusts the authority. Files are PEM.
+        """
         named = {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.keystore),
@@ -68,13 +75,16 @@ class Issued:
 
 
 def fill(path: Path, origin: Path) -> None:
-    """Copy a store in PEM into a file in place. All files that are filled are as long, and as old, as each other."""
+    """Copy a PEM store into a file in place.
+
+    All filled files have the same length and the same age.
+    """
     path.write_bytes(origin.read_bytes().ljust(STORE_BYTES, b"\n"))
     os.utime(path, ns=(1, 1))
 
 
 class Authority:
-    """A root that signs. ``directory`` receives the files; two authorities need two directories."""
+    """A root that signs. ``directory`` receives the files. Two authorities need two directories."""
 
     def __init__(self, directory: Path, name: str = "Test Authority", above: "Authority | None" = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -116,9 +126,10 @@ class Authority:
         key_type: Literal["ec", "rsa"] = "ec",
         key_password: str | None = None,
     ) -> Issued:
-        """Issue a certificate for ``CN=common_name``, or for ``subject``; ``sans`` are host names and addresses, none for a client.
+        """Issue a certificate for ``CN=common_name``, or for ``subject``.
 
-        ``lasts`` may be negative: the certificate has expired then. With ``key_password`` the PEM key is encrypted with it.
+        ``sans`` are host names and addresses, none for a client. ``lasts`` may be negative: the
+        certificate has expired then. With ``key_password`` the PEM key is encrypted with it.
         """
         key = rsa.generate_private_key(65_537, 2_048) if key_type == "rsa" else ec.generate_private_key(ec.SECP256R1())
         name = subject if subject is not None else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])

@@ -1,11 +1,12 @@
-"""Real brokers for integration tests: in a process of their own (to be killed), or in a thread (to be quick).
+"""Real brokers for integration tests, each in a process (to be killed) or a thread (to be quick).
 
     with BrokerProcess(tmp_path) as broker:
         Producer({"bootstrap.servers": broker.bootstrap})
         broker.kill()       # SIGKILL: nothing is written any more
         broker.start()      # again, on the same port and the same data
 
-Nothing stays behind: leaving the block kills what is left, and a process dies with the test run that started it.
+Nothing stays behind: leaving the block kills the processes that are left, and a process dies with
+the test run that started it.
 """
 
 import re
@@ -40,7 +41,10 @@ ALONE = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-"""What a node that is a cluster of its own has in place of what nodes of larger ones share."""
+"""Properties of a node that is a cluster of its own.
+
+They replace the defaults for internal topics with several replicas.
+"""
 DEFAULTS: Mapping[str, str] = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -50,17 +54,17 @@ DEFAULTS: Mapping[str, str] = {
 
 
 class NotStartedError(AssertionError):
-    """The broker did not get ready; the text is its log."""
+    """The error for a broker that did not get ready. Its text is the broker's log."""
 
 
 def overrides_of(directory: Path, port: int, properties: Mapping[str, str]) -> list[str]:
-    """The properties of one broker as ``key=value``; later ones win."""
+    """Return the properties of one broker as ``key=value``. Later ones win."""
     texts = {**DEFAULTS, "listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(directory / "data"), **properties}
     return [f"{name}={value}" for name, value in texts.items()]
 
 
 class BrokerProcess:
-    """One broker process over one directory. ``properties`` are server properties over ``DEFAULTS``."""
+    """One broker process over one directory. ``properties`` override ``DEFAULTS``."""
 
     def __init__(self, directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> None:
         self.directory = directory
@@ -77,17 +81,17 @@ class BrokerProcess:
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to."""
+        """Return the address that clients connect to."""
         return f"{HOST}:{self.port}"
 
     @property
     def log(self) -> str:
-        """What the broker has logged, over all its starts."""
+        """Return the broker's log of all its starts."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     @property
     def process_id(self) -> int:
-        """The running process."""
+        """Return the id of the running process."""
         assert self._process is not None
         return self._process.pid
 
@@ -119,7 +123,7 @@ class BrokerProcess:
         return self.end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End at once, if it runs: nothing more is written."""
+        """Kill the process at once, if it runs: nothing more is written."""
         if self._process is not None:
             self.end(signal.SIGKILL)
 
@@ -137,7 +141,7 @@ class BrokerProcess:
 
 
 def run_to_its_end(directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """Start a broker that cannot start; return its exit code and what it says."""
+    """Start a broker that cannot start, and return its exit code and its output."""
     with NamedTemporaryFile() as log:
         process = start_forked(overrides_of(directory, port, properties or {}), log=Path(log.name))
         try:
@@ -147,7 +151,10 @@ def run_to_its_end(directory: Path, *, port: int = 0, properties: Mapping[str, s
 
 
 class BrokerThread:
-    """One broker in a thread of this process: starts in a tenth of a second; ``broker`` may be looked at, ``call`` runs code beside it."""
+    """One broker in a thread of this process, which starts in a tenth of a second.
+
+    Tests may read ``broker``. ``call`` runs code on its event loop.
+    """
 
     def __init__(self, directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> None:
         config, settings = parse_server_properties("", overrides_of(directory, port, properties or {}))
@@ -174,7 +181,7 @@ class BrokerThread:
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to."""
+        """Return the address that clients connect to."""
         host, port = self.broker.address
         return f"{host}:{port}"
 

@@ -1,4 +1,6 @@
-"""Several nodes of one cluster in virtual time: each on a host of its own, with static voters or with voters in the metadata.
+"""Several nodes of one cluster in virtual time, each on a host of its own.
+
+Voters are static or stand in the metadata.
 
 async def story(cluster: Cluster) -> None:
     leader = await cluster.leader()
@@ -35,7 +37,7 @@ def host_of(node_id: int) -> str:
 
 
 def node_properties(node_id: int, voter_ids: Iterable[int], roles: str = "broker,controller", **properties: str) -> dict[str, str]:
-    """The file of one node; property names are given with underscores."""
+    """Return the properties of one node. Their names are given with underscores."""
     listeners = {
         "broker": f"PLAINTEXT://{host_of(node_id)}:{BROKER_PORT}",
         "controller": f"CONTROLLER://{host_of(node_id)}:{CONTROLLER_PORT}",
@@ -54,7 +56,7 @@ def node_properties(node_id: int, voter_ids: Iterable[int], roles: str = "broker
 
 
 class Cluster:
-    """Nodes by id. ``nursery`` holds them."""
+    """The nodes of a cluster by id. ``nursery`` runs them."""
 
     def __init__(self, world: World, nursery: trio.Nursery, files: Mapping[int, Mapping[str, str]]) -> None:
         self.world = world
@@ -68,12 +70,15 @@ class Cluster:
         return replace(config, disk_pool_threads=1), dict(settings.texts)
 
     def wipe(self, node_id: int) -> None:
-        """Give a node that does not run an empty disk, formatted anew, with ids of its own."""
+        """Give a stopped node an empty disk, formatted anew, with ids of its own."""
         del self.world.disks[host_of(node_id)]
         self.format(node_id, number=1)
 
     def format(self, node_id: int, *, number: int = 0, more_records: Sequence[MetadataRecord] = (), **plan: Any) -> None:
-        """Format the node's disk as ``tidelog storage format`` does; ``number`` is that of the disk."""
+        """Format the node's disk as ``tidelog storage format`` does.
+
+        ``number`` is that of the disk.
+        """
         config, _ = self.config(node_id)
         files = self.world.node_env(host_of(node_id)).files
         whole = FormatPlan(
@@ -125,18 +130,21 @@ class Cluster:
                 await trio.sleep(0.05)
 
     async def until_soon(self, is_so: Callable[[], bool], seconds: float = 5) -> None:
-        """Wait for what is so for a short time only: look each tenth of a millisecond."""
+        """Wait for a state that lasts a short time: check each tenth of a millisecond."""
         with trio.fail_after(seconds):
             while not is_so():  # noqa: ASYNC110 - as above
                 await trio.sleep(0.0001)
 
     def unfenced(self, node_id: int) -> list[int]:
-        """The brokers that may lead, as one node sees it."""
+        """Return the brokers that may lead, as one node sees it."""
         return sorted(broker.node_id for broker in self.brokers[node_id].image.cluster.unfenced())
 
 
 async def replicate_records(cluster: Cluster, leader: int) -> None:
-    """Send thirty records to a new topic with a replica on each node, and wait until all replicas are in sync, as ``leader`` knows."""
+    """Send thirty records to a new topic, and wait until all replicas are in sync.
+
+    The topic has a replica on each node. ``leader`` is the node that is asked about the replicas.
+    """
     env, node_ids = cluster.world.client_env(), sorted(cluster.brokers)
     servers = f"{host_of(leader)}:{BROKER_PORT}"
     async with Admin(servers, env=env) as admin:
@@ -160,7 +168,10 @@ def tell_cluster(
     seed: int = 1,
     is_started: bool = True,
 ) -> None:
-    """Run one story with three nodes of both roles, or with those of ``files``; formatted and started unless that is told."""
+    """Run one story with three nodes of both roles, or with the nodes of ``files``.
+
+    The nodes are formatted and started, unless ``is_started`` is false.
+    """
 
     async def main(world: World) -> None:
         async with trio.open_nursery() as nursery:

@@ -1,6 +1,7 @@
-"""What a process of tests has set aside from Python's garbage collector for good: the tests themselves and the modules they imported.
+"""Keeps the tests and their imported modules from Python's garbage collector for good.
 
-The collector cannot tell cheaply whether anything is set aside: it counts the objects one by one, ten milliseconds for those of a worker.
+The collector cannot tell cheaply whether any object is set aside. It counts the objects one by one,
+which takes ten milliseconds for those of a worker. So this module remembers it.
 """
 
 import gc
@@ -11,17 +12,20 @@ class _Process:
 
 
 def set_aside() -> None:
-    """Have no collection go through what there is now; what a simulated world brings is still collected."""
+    """Keep all present objects from collections.
+
+    Objects of a simulated world, which come later, are still collected.
+    """
     gc.freeze()
     _Process.is_set_aside = True
 
 
 def give_back() -> None:
-    """Have collections go through everything again."""
+    """Let collections go through all objects again."""
     gc.unfreeze()
     _Process.is_set_aside = False
 
 
 def is_set_aside() -> bool:
-    """Whether something is kept from the collector for good."""
+    """Return whether objects are kept from the collector for good."""
     return _Process.is_set_aside

@@ -1,10 +1,11 @@
-"""What tests cost in CPU seconds, with the processes that they start: ``make test-all CPU=1`` prints the modules and the dearest tests.
+"""Measures CPU seconds of tests and of their processes, for ``make test-all CPU=1``.
 
-The clock on the wall says little where four workers share two cores. A worker adds up its own CPU time, that of its children that have
-ended, and at the end of each module that of its descendants that still run (a node that later tests use, a JVM). It sends each part with
-the report of a setup, call or teardown. A descendant that outlives its parent is lost when it ends, so that the table is a lower bound.
-The Spark server that all workers share is charged to the modules of the worker that started it.
-Descendants that run are found on Linux only.
+It prints the modules and the most expensive tests. Wall time says little where four workers share
+two cores. A worker adds up its own CPU time, that of its children that have ended, and at the end
+of each module that of its descendants that still run (a node that later tests use, a JVM). It sends
+each part with the report of a setup, call or teardown. A descendant that outlives its parent is
+lost when it ends, so that the table is a lower bound. The Spark server that all workers share is
+charged to the modules of the worker that started it. Running descendants are found on Linux only.
 """
 
 import os
@@ -24,7 +25,7 @@ SHOWN_TESTS = 80
 
 
 class CpuAccount:
-    """Books CPU seconds: measured in the process that runs a test, added up in the one that leads the workers."""
+    """Books CPU seconds of tests: workers measure them, and their leader adds them up."""
 
     def __init__(self) -> None:
         self.of_tests: defaultdict[str, float] = defaultdict(float)
@@ -37,17 +38,17 @@ class CpuAccount:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
-        """Imports and collection are over."""
+        """Book the time of imports and collection."""
         self._outside_s += self._spend()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Find out whether a module ends."""
+        """Note whether a module ends."""
         self._ends_module = nextitem is None or _module(nextitem.nodeid) != _module(item.nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-        """Write on the report what has been spent since the last one."""
+        """Write the seconds since the last report on the report."""
         report = yield
         if call.when == "teardown" and self._ends_module:
             self._running_s = _running_below(os.getpid())
@@ -56,7 +57,7 @@ class CpuAccount:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Hand over what no test has spent."""
+        """Hand over the seconds that no test has spent."""
         self._running_s = _running_below(os.getpid())
         self._outside_s += self._spend()
         output = getattr(session.config, "workeroutput", None)
@@ -64,7 +65,10 @@ class CpuAccount:
             output[SPENT] = self._outside_s
 
     def _spend(self) -> float:
-        """Return what has been spent since the last call; less than nothing where a child has ended that was counted while it ran."""
+        """Return the seconds since the last call.
+
+        They are negative where a child has ended that was counted while it ran.
+        """
         own = os.times()
         spent = own.user + own.system + own.children_user + own.children_system + self._running_s
         since, self._booked_s = spent - self._booked_s, spent
@@ -73,16 +77,19 @@ class CpuAccount:
     # Where reports come together
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add what a report says."""
+        """Add the seconds of a report."""
         self.of_tests[report.nodeid] += sum(float(str(seconds)) for name, seconds in report.user_properties if name == SPENT)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker has ended."""
+        """Add the seconds outside of tests of a worker that has ended."""
         self.of_tests[OUTSIDE] += getattr(node, "workeroutput", {}).get(SPENT, 0.0)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print both tables, the dearest first. The leader's own time is what it takes to collect and to deal out."""
+        """Print both tables, the most expensive rows first.
+
+        The leader's own time is that of collecting tests and handing them out.
+        """
         is_leader = OUTSIDE in self.of_tests
         self.of_tests[OUTSIDE] += sum(os.times()[:2]) if is_leader else self._outside_s
         of_modules: defaultdict[str, float] = defaultdict(float)
@@ -102,7 +109,7 @@ def _module(nodeid: str) -> str:
 
 
 def _running_below(pid: int) -> float:
-    """Add up utime, stime, cutime and cstime of proc(5) for all that run below a process."""
+    """Add up utime, stime, cutime and cstime of proc(5) of all processes below a process."""
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):

@@ -1,9 +1,9 @@
-"""The documents of the repository as their readers see them: fenced blocks of code, links, and the commands of the command line.
+"""Reads the repository's documents: fenced blocks of code, links, and command lines.
 
     for block in blocks("python"): ...
 
-Knows Markdown as far as these documents use it: fences of three backticks, also those that are indented as part of a list, inline code,
-inline links and images.
+Knows Markdown as far as these documents use it: fences of three backticks, also those that are
+indented as part of a list, inline code, inline links and images.
 """
 
 import re
@@ -23,7 +23,10 @@ PROMPT = "$ "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A fenced block: its language, its text, and the line of the document on which its text begins (from 1)."""
+    """A fenced block: its language, its text, and its line in the document.
+
+    The line, counted from 1, is the one on which the text begins.
+    """
 
     document: Path
     line: int
@@ -35,23 +38,23 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """What a reader types: the lines behind a prompt, without the remark at their end."""
+        """Return the commands of a block: the lines behind a prompt, without remarks."""
         typed = [line.removeprefix(PROMPT) for line in self.text.splitlines() if line.startswith(PROMPT)]
         return [command.partition("  #")[0].strip() for command in typed]
 
 
 def documents() -> list[Path]:
-    """Every document that a reader may open."""
+    """Return every document that a reader may open."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md")), *sorted((ROOT / "benchmarks").glob("*.md"))]
 
 
 def blocks(*languages: str) -> list[Block]:
-    """The fenced blocks in one of these languages, of all documents."""
+    """Return the fenced blocks in one of these languages, of all documents."""
     return [block for document in documents() for block in blocks_of(document) if block.language in languages]
 
 
 def blocks_of(document: Path) -> Iterator[Block]:
-    """Yield the fenced blocks of a document; a fence that is not closed fails."""
+    """Yield the fenced blocks of a document. A fence that is not closed fails."""
     opened: tuple[int, str] | None = None
     held: list[str] = []
     for number, line in enumerate(document.read_text().splitlines(), 1):
@@ -66,12 +69,12 @@ def blocks_of(document: Path) -> Iterator[Block]:
 
 
 def is_fence(line: str) -> bool:
-    """Whether a line opens or closes a block."""
+    """Return whether a line opens or closes a block."""
     return line.lstrip(" ").startswith(FENCE)
 
 
 def prose(document: Path) -> str:
-    """The document without its fenced blocks."""
+    """Return the document without its fenced blocks."""
     kept, is_kept = [], True
     for line in document.read_text().splitlines():
         if is_fence(line):
@@ -82,15 +85,15 @@ def prose(document: Path) -> str:
 
 
 def links(document: Path) -> list[str]:
-    """The targets of a document's links and images."""
+    """Return the targets of a document's links and images."""
     return LINK.findall(INLINE_CODE.sub("", prose(document)))
 
 
 def anchors(document: Path) -> set[str]:
-    """The anchors that a Markdown renderer gives to a document's headings."""
+    """Return the anchors that a Markdown renderer gives to a document's headings."""
     return {NOT_IN_ANCHORS.sub("", heading.lower()).replace(" ", "-") for heading in HEADING.findall(prose(document))}
 
 
 def inline_code(document: Path) -> list[str]:
-    """What stands between single backticks in a document's prose."""
+    """Return the texts between single backticks in a document's prose."""
     return [code.strip() for code in INLINE_CODE.findall(prose(document))]

@@ -1,4 +1,7 @@
-"""A node whose log directories fail on demand: where ``DIRECTORY.failed`` exists, every append and sync in DIRECTORY fails."""
+"""A node whose log directories fail on demand.
+
+Where ``DIRECTORY.failed`` exists, every append and sync in DIRECTORY fails.
+"""
 
 import errno
 from collections.abc import Callable
@@ -10,7 +13,7 @@ from tests.helpers.forked_process import node
 
 
 def node_of_failing_directories(overrides: list[str]) -> int:
-    """Serve the properties; each append and each sync looks for a failed directory."""
+    """Serve the properties. Each append and each sync checks for a failed directory."""
     for name in ("append_gathered", "_sync"):
         setattr(RealFile, name, _checked(getattr(RealFile, name)))
     return node(overrides)

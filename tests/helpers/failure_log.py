@@ -1,6 +1,6 @@
 """Writes the output of failed tests into the file that TIDELOG_FAILURES names.
 
-A test that passes at its second try is told at the end of CI, with the output of its first one.
+CI prints at its end the tests that pass at their second try, with the output of their first one.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""What every ``Files`` promises, as tests: inherit ``FilesContract`` and give it a file system.
+"""The contract of every ``Files``, as tests: inherit ``FilesContract`` and give it a file system.
 
-The class with the tests of one implementation provides the fixtures ``files`` and ``root`` (an existing, empty directory).
+The class with the tests of one implementation provides the fixtures ``files`` and ``root`` (an
+existing, empty directory).
 """
 
 import functools
@@ -23,7 +24,7 @@ def run(function: Callable[..., Awaitable[T]], *arguments: object) -> T:
 
 
 class FilesContract:
-    """Tests for one open file, for names, for leases and for what may wait."""
+    """Tests for one open file, for names, for leases and for operations that may wait."""
 
     @pytest.fixture
     def path(self, root: Path) -> Path:

@@ -1,15 +1,19 @@
-"""Nodes and commands that begin as forks of a process that has imported them: a start takes a fifth of the processor time.
+"""Starts nodes and commands as forks of a process that has imported them.
 
-    process = start_forked(["node.id=1", ...], log=path)                # as `tidelog serve` with these properties and no file
-    process = start_forked(["mirror", "run", file], log=path, target=command)         # as `tidelog mirror run FILE`
+A start takes a fifth of the processor time.
+
+    process = start_forked(["node.id=1", ...], log=path)             # `tidelog serve`, without file
+    process = start_forked(["mirror", "run", file], log=path, target=command)  # `tidelog mirror`
     process.send_signal(signal.SIGTERM)
     process.wait(20)
 
-Each is a process like any other: it has its own memory and descriptors, can be killed or paused, and ends with the test run that started
-it. What a fresh interpreter does before is tested where the command line and the supervisor start nodes.
+Each is a process like any other: it has its own memory and descriptors, can be killed or paused,
+and ends with the test run that started it. Tests of the command line and the supervisor start nodes
+in a fresh interpreter, and so cover its part of a start.
 
-Each test process has one ``ForkServer``, which starts with the first fork. It is not the one of ``multiprocessing``: that has imported
-Dagster and Spark for the tests of the platform, and a node would be as large.
+Each test process has one ``ForkServer``, which starts with the first fork. It is not the one of
+``multiprocessing``, because that has imported Dagster and Spark for the tests of the platform, and
+a node would be as large.
 """
 
 import atexit
@@ -54,15 +58,15 @@ def command(arguments: list[str]) -> None:
 
 
 def start_forked(arguments: Sequence[str], *, log: Path, target: Target = node) -> "ForkedProcess":
-    """Call the target, a function of a module, in a new process, which writes its output behind what is in the log.
+    """Call the target in a new process, which appends its output to the log.
 
-    What the target returns is the exit code.
+    The target is a function of a module. Its result is the exit code.
     """
     return _server().fork(target, arguments, log)
 
 
 class ForkedProcess:
-    """A running fork; the interface is that of ``subprocess.Popen``."""
+    """A running fork, with the interface of ``subprocess.Popen``."""
 
     def __init__(self, pid: int, status: int, held: int) -> None:
         self.pid = pid
@@ -71,7 +75,7 @@ class ForkedProcess:
         self._held = held
 
     def poll(self) -> int | None:
-        """Return how it ended, negative for a signal; None while it runs."""
+        """Return the exit code, negative for a signal, or None while it runs."""
         return self._look(0)
 
     def wait(self, timeout: float | None = None) -> int:
@@ -92,11 +96,11 @@ class ForkedProcess:
                 os.kill(self.pid, sig)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process at once."""
         self.send_signal(signal.SIGKILL)
 
     def _look(self, timeout: float | None) -> int | None:
@@ -108,7 +112,11 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """A process that forks others: it gets a target with three descriptors, and tells the process id, and later how that one ended."""
+    """A process that forks others on request.
+
+    It receives a target with three descriptors. It tells the process id at once, and the exit
+    status later.
+    """
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
@@ -119,12 +127,12 @@ class ForkServer:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """End the server; what it has forked ends with this process."""
+        """End the server. Its forks end with this process."""
         self._socket.close()
         self._process.wait()
 
     def fork(self, target: Target, arguments: Sequence[str], log: Path) -> ForkedProcess:
-        """See ``start_forked``."""
+        """Fork a process; see ``start_forked``."""
         work = pickle.dumps((target, list(arguments), dict(os.environ)))
         stdin, held = os.pipe()
         status, told = os.pipe()
@@ -146,7 +154,7 @@ def _server() -> ForkServer:
 
 
 def run_server(descriptor: int) -> None:
-    """Fork as told through the socket, until its other end is closed."""
+    """Fork on request of the socket, until its other end is closed."""
     trio.run(warm_up, REGISTRY)  # each node would compile the same codecs once it is ready
     gc.freeze()
     children: dict[int, int] = {}
@@ -214,7 +222,10 @@ def _be_child(target: Target, arguments: list[str], environ: dict[str, str], std
 
 
 def _readable(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:
-    """Wait until some can be read; unlike ``select``, it takes descriptors of any number."""
+    """Wait until some descriptors can be read.
+
+    Unlike ``select``, it takes descriptors of any number.
+    """
     waiting = select.poll()
     for descriptor in descriptors:
         waiting.register(descriptor, select.POLLIN)

@@ -1,4 +1,4 @@
-"""What the product leaves to Python's garbage collector: objects that refer to each other in a circle, and that nobody needs any more.
+"""Counts reference cycles that the product leaves to Python's garbage collector.
 
 def test_something() -> None:
     with counted_garbage() as left:
@@ -14,7 +14,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def counted_garbage() -> Iterator[Counter[str]]:
-    """Count the garbage of a block by the product's classes; the counts are there once the block is over."""
+    """Count the garbage of a block by the product's classes.
+
+    The counts are there once the block is over.
+    """
     left: Counter[str] = Counter()
     is_collecting, flags = gc.isenabled(), gc.get_debug()
     gc.collect()

@@ -1,7 +1,8 @@
-"""A ``Node`` for tests of handlers: real partitions and logs on a memory disk, a real image, no start, no sockets.
+"""A ``Node`` for tests of handlers: real partitions, logs and image, no start, no sockets.
 
-Metadata records make the image, as ``ReplicaContext`` publishes them. The controller is a fake that answers what the test tells it to; of
-the metadata quorum there is nothing, and the node leads no groups. Requests go through the real pipeline, as frames.
+The logs lie on a memory disk. Metadata records make the image, as ``ReplicaContext`` publishes
+them. The controller is a fake that gives the test's responses. There is no metadata quorum, and the
+node leads no groups. Requests go through the real pipeline, as frames.
 
 def test_something() -> None:
     async def story(node: HandlerNode) -> None:
@@ -55,7 +56,7 @@ LISTENER = "PLAINTEXT"
 
 
 class FakeController:
-    """Says what the test put into ``responses``, by the type of the response; refuses with NOT_CONTROLLER else."""
+    """Gives the test's ``responses``, by the type of the response, and else NOT_CONTROLLER."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -74,7 +75,10 @@ class FakeController:
 
 
 class HandlerNode(Asking):
-    """The node, and one connection to it. ``replicas``, ``image`` and ``publish`` are those of the partitions' own context."""
+    """The node, and one connection to it.
+
+    ``replicas``, ``image`` and ``publish`` are those of the partitions' own context.
+    """
 
     def __init__(self, context: ReplicaContext, properties: dict[str, str]) -> None:
         config, settings = parse_server_properties(
@@ -175,9 +179,10 @@ class HandlerNode(Asking):
         return self.image.topics.by_name[name].topic_id
 
     def send(self, request: Any, version: int, connection: ConnectionContext | None = None) -> Response:
-        """Hand a request to the pipeline and return what that returns.
+        """Hand a request to the pipeline and return the pipeline's result.
 
-        A request that is answered later keeps nothing of its frame: as on a connection, the next one is read over it.
+        A request with a delayed response keeps nothing of its frame, because the next request is
+        read over it as on a connection.
         """
         key = ApiKey(request.SCHEMA.key)
         encoded = b"".join(map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request)))  # type: ignore[arg-type]  # no slice
@@ -188,7 +193,7 @@ class HandlerNode(Asking):
         return answer
 
     async def ask(self, request: Any, version: int, connection: ConnectionContext | None = None) -> Any:
-        """Send a request and return its response, None where there is none."""
+        """Send a request and return its response, or None where there is none."""
         key, answer = ApiKey(request.SCHEMA.key), self.send(request, version, connection)
         if isinstance(answer, PendingResponse):
             done = trio.Event()
@@ -211,7 +216,10 @@ def _read(file_slice: Any) -> bytes:
 
 
 def tell_handlers(story: Callable[[HandlerNode], Awaitable[None]], **properties: str) -> None:
-    """Run one story against a node that consists of what handlers see. Property names are given with underscores."""
+    """Run one story against a node that consists of the parts that handlers see.
+
+    Property names are given with underscores.
+    """
 
     async def main() -> None:
         async with running() as context:

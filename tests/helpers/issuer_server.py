@@ -1,4 +1,7 @@
-"""An issuer of tokens on the loopback: an HTTP server, with TLS where it is given a context, that responds as a test says."""
+"""A token issuer on the loopback, whose responses the test decides.
+
+It is an HTTP server, with TLS where it has a context.
+"""
 
 import http.server
 import ssl
@@ -15,7 +18,7 @@ Respond = Callable[["Asked"], tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request that came."""
+    """A request that the server received."""
 
     path: str
     headers: Mapping[str, str]
@@ -24,7 +27,7 @@ class Asked:
 
 @dataclass(slots=True, kw_only=True)
 class IssuerServer:
-    """Where it is, and what it was asked."""
+    """The server's address, and the requests that it received."""
 
     base: str
     """The URL without a path."""
@@ -33,7 +36,7 @@ class IssuerServer:
 
 @contextmanager
 def serving(respond: Respond, context: ssl.SSLContext | None = None, **headers: str) -> Iterator[IssuerServer]:
-    """Serve on 127.0.0.1 for the length of the block; each response has ``headers``."""
+    """Serve on 127.0.0.1 for the length of the block. Each response has ``headers``."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -54,7 +57,7 @@ def serving(respond: Respond, context: ssl.SSLContext | None = None, **headers: 
 
     class Server(http.server.ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:
-            """Say nothing: some peers end their connections in the middle."""
+            """Print nothing, because some peers end their connections in the middle."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         if context is not None:
@@ -70,7 +73,10 @@ def serving(respond: Respond, context: ssl.SSLContext | None = None, **headers: 
 
 
 def server_context(issued: Issued, *, wants: Authority | None = None) -> ssl.SSLContext:
-    """Return the context of a server that shows a certificate, and asks for one that ``wants`` has signed."""
+    """Return the context of a server that shows a certificate.
+
+    With ``wants`` it asks the client for one that ``wants`` has signed.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(issued.keystore)
     if wants is not None:

@@ -1,9 +1,10 @@
-"""Java that starts fast: archives of loaded classes for the many short-lived JVMs of the tests (class data sharing, JEP 350).
+"""Makes short-lived JVMs of tests start fast, by archives of loaded classes (JEP 350).
 
     python -m tests.helpers.java_archives
 
-makes those that are missing, which takes half a minute each; they lie in the virtual environment. A JVM that finds no archive, or one of
-another Java or of other jars, starts as it always does. What runs for seconds only is not worth the best compiler.
+makes the missing archives, which takes half a minute each. They lie in the virtual environment. A
+JVM that finds no archive, or one of another Java or of other jars, starts as it always does. The
+JVMs also compile with the quick compiler alone, because they run for seconds only.
 """
 
 # ruff: noqa: T201 - a command
@@ -16,7 +17,11 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
-"""Log messages of the JVM, which go to its standard output, would tell of an archive that does not fit."""
+"""Options of every quick JVM.
+
+Log messages are off, because they go to standard output and would tell of an archive that does not
+fit.
+"""
 KAFKA_LIBS = "TIDELOG_KAFKA_LIBS"
 SPARK_OPTIONS = "SPARK_SUBMIT_OPTS"
 SPARK_ARCHIVE = Path(sys.prefix) / "spark.jsa"
@@ -29,12 +34,15 @@ def quick_options(archive: Path) -> list[str]:
 
 
 def quicken_spark(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Let every Spark that this process and its children start do so quickly; a setting that is there stands."""
+    """Let every Spark of this process and its children start quickly.
+
+    An existing setting stays.
+    """
     environ.setdefault(SPARK_OPTIONS, " ".join(quick_options(SPARK_ARCHIVE)))
 
 
 def make_spark_archive() -> None:
-    """Run one job on a Spark Connect server, which writes the archive of its classes when it ends."""
+    """Run one job on a Spark Connect server, which writes its class archive when it ends."""
     from tests.platform.spark_server import warm_server
 
     partial = SPARK_ARCHIVE.with_suffix(".partial")
@@ -66,7 +74,7 @@ def make_kafka_archive() -> None:
 
 
 def main() -> int:
-    """Make what is missing and can be made."""
+    """Make the archives that are missing and can be made."""
     if shutil.which("java") is None:
         print("there is no java on the PATH: the tests that need one skip or bring their own")
         return 0

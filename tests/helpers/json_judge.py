@@ -1,4 +1,7 @@
-"""Hostile JSON, and a judge of its own kind: what ``json.loads`` says of it, in the shortest words. For the schema of ``FIELDS`` only."""
+"""Makes hostile JSON, and judges it independently by ``json.loads``, in few words.
+
+It works for the schema of ``FIELDS`` only.
+"""
 
 import json
 import random
@@ -19,7 +22,7 @@ GOOD = {"id": 7, "ratio": 1.5, "name": "n", "is_open": True, "tags": ["a", "b"],
 
 
 def hostile_value(rng: random.Random) -> bytes | None:
-    """Return a value: most are damaged in one way, some in several, some not at all."""
+    """Return a value. Most are damaged in one way, some in several, some not at all."""
     fields = {name: json.dumps(value) for name, value in GOOD.items() if name == "id" or rng.random() < 0.7}
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
         fields[rng.choice((*GOOD, "unknown"))] = rng.choice(TOKENS)
@@ -56,7 +59,10 @@ def _constant(text: str) -> Any:
 
 
 def is_fit(value: bytes | None, *, is_nested: bool) -> bool:
-    """Whether the value fits ``NESTED_DDL`` or ``DDL``: ``json.loads`` reads it, and its types are the declared ones."""
+    """Return whether the value fits ``NESTED_DDL`` or ``DDL``.
+
+    It fits if ``json.loads`` reads it and its types are the declared ones.
+    """
     if value is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""JSON texts of numbers and times at the edges of what columns take, drawn at random."""
+"""Draws JSON texts of numbers and times at the edges of the column types' ranges."""
 
 import json
 import random

@@ -1,8 +1,10 @@
-"""The order of a run of all tests: each worker begins with long modules, so that none of them is left for the end, alone.
+"""Orders all tests so that each worker begins with long modules.
 
-xdist cuts the list of tests into pieces of one size, one for each worker, and lets a worker that is through take from the end of another's
-piece. A module counts as long where it asks for a longer deadline than tests have by default. Modules that share what is dear to start, a
-JVM in the process of the tests, belong to one worker, which begins with them: from the front of a piece others take last.
+Otherwise one of them could be left for the end, alone. xdist cuts the list of tests into pieces of
+one size, one for each worker, and lets a finished worker take from the end of another's piece. A
+module counts as long where it asks for a longer deadline than tests have by default. Modules that
+share an expensive start, a JVM in the process of the tests, belong to one worker, which begins with
+them, because others take the front of a piece last.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -15,10 +17,11 @@ Item = TypeVar("Item", bound=Hashable)
 def long_first(
     modules: Mapping[str, Sequence[Item]], deadlines_s: Mapping[str, float], worker_count: int, together: Collection[str] = ()
 ) -> list[Item]:
-    """Return all tests of ``modules`` in the order for so many workers; ``deadlines_s`` has the long modules only.
+    """Return all tests of ``modules`` in the order for ``worker_count`` workers.
 
-    The modules ``together`` go to the first worker. The longest of the rest are dealt out in turn to the workers that have fewest modules
-    so far; all others stay in their order behind them, and modules stay whole where they fit.
+    ``deadlines_s`` has the long modules only. The modules ``together`` go to the first worker. The
+    longest of the rest are dealt out in turn to the workers that have fewest modules so far. All
+    others stay in their order behind them, and modules stay whole where they fit.
     """
     dealt: list[list[Item]] = [[] for _ in range(worker_count)]
     counts = [0] * worker_count

@@ -1,4 +1,7 @@
-"""A metrics page as tests read it: from a broker or a simulated one, and parsed so strictly that a line that is not right fails."""
+"""Fetches a metrics page from a broker or a simulated one, and parses it strictly.
+
+A line that is not right fails.
+"""
 
 import http.client
 import re
@@ -35,17 +38,17 @@ class Page:
         return self.values[name, labels]
 
     def labels_of(self, name: str) -> set[str]:
-        """Return which labels rows of a name have."""
+        """Return the labels of a name's rows."""
         return {label for found, text in self.values if found == name for label in LABEL.findall(text)}
 
     def only_grows(self, name: str) -> bool:
-        """Whether a name is a counter: one by itself, or the count or sum of a summary."""
+        """Return whether a name is a counter: one by itself, or the count or sum of a summary."""
         whole = re.sub(r"_(count|sum)$", "", name)
         return self.types.get(name) == "counter" or (whole != name and self.types.get(whole) == "summary")
 
 
 def ask(broker: BrokerThread, path: str = "/metrics", method: str = "GET") -> tuple[int, str, http.client.HTTPMessage]:
-    """Return status, text and fields of the response to one request."""
+    """Return the status, text and fields of the response to one request."""
     assert broker.broker.metrics_address is not None
     connection = http.client.HTTPConnection(*broker.broker.metrics_address, timeout=10)
     connection.request(method, path)
@@ -56,7 +59,10 @@ def ask(broker: BrokerThread, path: str = "/metrics", method: str = "GET") -> tu
 
 
 async def fetch(network: Network, host: str, port: int) -> str:
-    """Return everything that a page's server sends before it closes the connection: the status line, the fields and the page."""
+    """Return everything that a page's server sends before it closes the connection.
+
+    That is the status line, the fields and the page.
+    """
     connection = await network.connect(host, port)
     await connection.send_gathered([b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"])
     received, buffer = b"", bytearray(100_000)

@@ -1,4 +1,7 @@
-"""What every ``Network`` promises, as tests: inherit ``NetworkContract`` and give it the fixture ``network``."""
+"""The contract of every ``Network``, as tests.
+
+Inherit ``NetworkContract`` and give it the fixture ``network``.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +17,7 @@ from tests.sim import MemoryFiles
 
 @asynccontextmanager
 async def connected(network: Network) -> AsyncIterator[tuple[Connection, Connection]]:
-    """Two ends of one connection: (who connected, who accepted)."""
+    """Return two ends of one connection: (the connecting end, the accepting end)."""
     listener = await network.listen("127.0.0.1", 0)
     ours = await network.connect("127.0.0.1", listener.port)
     theirs = await listener.accept()
@@ -56,7 +59,10 @@ def play(network: Network, scene: Callable[[Connection, Connection], Awaitable[N
 
 
 class NetworkContract:
-    """Tests for streams, slices, closing and refusals. ``is_encrypted``: more bytes are sent than are given."""
+    """Tests for streams, slices, closing and refusals.
+
+    With ``is_encrypted`` more bytes are sent than are given.
+    """
 
     is_encrypted = False
 
@@ -136,7 +142,7 @@ class NetworkContract:
         play(network, scene)
 
     def slice_of(self, content: bytes, position: int, size_bytes: int) -> FileSlice:
-        """A slice of a file with that content; the file may be shorter than the slice."""
+        """Return a slice of a file with that content. The file may be shorter than the slice."""
         file = MemoryFiles().open(Path("/segment"))
         file.append_gathered([content])
         return file.slice(position, size_bytes)

@@ -1,7 +1,8 @@
-"""One case of each test: what ``--one-case`` leaves of the tests with parameters, where the same code has passed all cases elsewhere.
+"""Chooses one case of each test with parameters, for ``--one-case``.
 
-Which case of a test stays depends on the test's name alone, so that a run repeats, and is not always the first, so that all tests together
-have cases of all kinds.
+It is for a run whose code has passed all cases elsewhere. The choice depends on the test's name
+alone, so that a run repeats. It is not always the first case, so that all tests together have cases
+of all kinds.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""How much a call does, as a number that is the same on every machine: the opcodes that it runs in Python.
+"""Measures a call by the Python opcodes that it runs, which are the same on every machine.
 
 def test_something() -> None:
     assert opcodes_of(lambda: few.end()) == opcodes_of(lambda: many.end())
@@ -15,7 +15,10 @@ from typing import Any
 
 
 def opcodes_of(call: Callable[[], object]) -> int:
-    """Run ``call`` and return how many opcodes that took. No garbage is collected meanwhile: its finalizers would be counted, too."""
+    """Run ``call`` and return the number of its opcodes.
+
+    No garbage is collected meanwhile, because its finalizers would be counted, too.
+    """
     is_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -26,7 +29,10 @@ def opcodes_of(call: Callable[[], object]) -> int:
 
 
 def _count_monitored(call: Callable[[], object]) -> int:
-    """Count by PEP 669: Python 3.13 tells a trace function no opcodes of a function that it traces for the first time."""
+    """Count opcodes by PEP 669.
+
+    Python 3.13 tells a trace function no opcodes of a function that it traces for the first time.
+    """
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - types are checked for Python 3.11
     count = 0
     own_thread = threading.get_ident()

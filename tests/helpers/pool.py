@@ -1,4 +1,4 @@
-"""A pool of connections for the length of a test."""
+"""Opens a pool of connections for the length of a test."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,10 @@ from log_service.rpc.pool import ConnectionPool
 
 @asynccontextmanager
 async def open_pool(env: Env, settings: RpcSettings) -> AsyncIterator[ConnectionPool]:
-    """Keep a pool for the length of the block; then every connection is closed. Exceptions of the block come out as they are."""
+    """Open a pool for the length of the block, and then close every connection.
+
+    Exceptions of the block are raised unchanged.
+    """
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         try:

@@ -1,4 +1,4 @@
-"""Ports of the loopback address for what a test starts."""
+"""Finds free ports of the loopback address for servers of tests."""
 
 import socket
 from collections import deque
@@ -6,19 +6,22 @@ from collections import deque
 MAX_KEPT = 256
 
 _kept: deque[socket.socket] = deque(maxlen=MAX_KEPT)
-"""Sockets that keep ports away from others: bound, but not listening. Who sets SO_REUSEADDR, as servers do, can listen there."""
+"""Sockets that keep ports away from others: bound, but not listening.
+
+A server that sets SO_REUSEADDR can listen there.
+"""
 
 
 def free_port() -> int:
-    """Return a port that is free just now."""
+    """Return a port that is free now."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that are free just now, all of them different.
+    """Return ports that are free now, all of them different.
 
-    They stay reserved until ``MAX_KEPT`` others were handed out: nobody else who asks for a free port gets one of them, not even while a
-    server that a test kills and starts again is down.
+    They stay reserved until ``MAX_KEPT`` others were handed out. No other process that asks for a
+    free port gets one of them, even while a server that a test kills and starts again is down.
     """
     sockets = []
     for _ in range(count):
@@ -34,7 +37,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server that sets SO_REUSEADDR could listen there just now."""
+    """Return whether a server that sets SO_REUSEADDR could listen there now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,6 +1,7 @@
-"""A PostgreSQL server of a test's own: Debian's package, in a temporary directory, reached over a Unix socket.
+"""Runs a PostgreSQL server for a test: Debian's package, in a temporary directory.
 
-PostgreSQL refuses to run as root: root's tests run it as the package's user, ``postgres``, or as ``nobody``.
+Tests reach it over a Unix socket. PostgreSQL refuses to run as root, so root's tests run it as the
+package's user, ``postgres``, or as ``nobody``.
 """
 
 import os
@@ -20,7 +21,7 @@ USERS = ("postgres", "nobody")
 
 
 def binaries() -> Path | None:
-    """Return the folder of the server's programs, None where it is not installed."""
+    """Return the folder of the server's programs, or None where it is not installed."""
     found = [folder for folder in Path("/usr/lib/postgresql").glob("*/bin") if (folder / "initdb").is_file()]
     on_path = shutil.which("initdb")
     return max(found, default=Path(on_path).parent if on_path else None)
@@ -28,7 +29,10 @@ def binaries() -> Path | None:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """Yield the URL of a server that is ready; it and its files are gone afterwards. Skips where there is no PostgreSQL."""
+    """Yield the URL of a server that is ready.
+
+    The server and its files are gone afterwards. Skips the test where there is no PostgreSQL.
+    """
     programs = binaries()
     if programs is None:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")

@@ -1,7 +1,8 @@
-"""Several nodes that replicate to each other, in virtual time: real logs, real replica managers, real listeners; no quorum.
+"""Several nodes that replicate to each other in virtual time, without a quorum.
 
-The cluster is its own controller: ``publish`` hands metadata records to every node that runs and is not ``deaf``, and AlterPartition of a
-leader becomes a record at once, unless ``refusal`` says otherwise.
+Logs, replica managers and listeners are real. The cluster is its own controller. ``publish`` hands
+metadata records to every node that runs and is not deaf. An AlterPartition of a leader becomes a
+record at once, unless ``refusal`` refuses it.
 
 def test_something() -> None:
     async def story(cluster: ReplicaCluster) -> None:
@@ -75,7 +76,10 @@ TOPIC = "a"
 
 
 class ReplicaNode(Asking):
-    """One node of the cluster, and a client's connection to it. It has died where ``is_running`` is false."""
+    """One node of the cluster, and a client's connection to it.
+
+    It has died where ``is_running`` is false.
+    """
 
     def __init__(self, cluster: "ReplicaCluster", node_id: int, properties: dict[str, str]) -> None:
         self.cluster = cluster
@@ -160,13 +164,16 @@ class ReplicaNode(Asking):
         await nursery.start(self.replicas.run)
 
     def publish(self, image: MetadataImage) -> None:
-        """Apply metadata, as what it changed since the last that this node heard of."""
+        """Apply metadata, as its changes since the image that this node saw last."""
         if self.is_running and not self.is_deaf and image is not self.image:
             delta, self.image = MetadataDelta.between(self.image, image), image
             self.replicas.on_image(delta, image)
 
     async def kill(self, *, is_power_lost: bool = False) -> None:
-        """End the node's process: its disk keeps what was written, or what was synced where the power is lost, too."""
+        """Kill the node's process. Its disk keeps all written bytes.
+
+        With ``is_power_lost`` it keeps only the synced bytes.
+        """
         self.is_running = False
         end = self.cluster.world.crash if is_power_lost else self.cluster.world.kill
         end(self.host)
@@ -188,7 +195,7 @@ class ReplicaNode(Asking):
         return log
 
     def bytes_of(self, name: str = TOPIC, index: int = 0) -> bytes:
-        """All batches of a partition, as they are in its segments."""
+        """Return all batches of a partition, as they are in its segments."""
         log = self.log(name, index)
         return b"".join(log.read_batches(log.log_start_offset))
 
@@ -202,7 +209,7 @@ class ReplicaNode(Asking):
 
 
 class ReplicaCluster:
-    """The nodes, and what the metadata says. ``alterations`` are the AlterPartition requests that came."""
+    """The nodes and their metadata. ``alterations`` are the received AlterPartition requests."""
 
     def __init__(self, world: World, nursery: trio.Nursery, count: int, properties: dict[str, str]) -> None:
         self.world = world
@@ -212,7 +219,7 @@ class ReplicaCluster:
         self.alterations: list[AlterPartitionRequest] = []
         self.decision_seconds = 0.001
         self.most_at_once = 0
-        """How many requests of one node were under way at a time."""
+        """The most requests of one node that were under way at a time."""
         self._under_way: Counter[int] = Counter()
         self.refusal: Callable[[AlterPartitionRequest], ErrorCode | KafkaError | None] = lambda _request: None
         self._last_epoch = 10
@@ -221,7 +228,7 @@ class ReplicaCluster:
         return self.nodes[number]
 
     async def start(self, number: int) -> None:
-        """Start a node, which registers, and is told all there is."""
+        """Start a node, which registers and receives all metadata."""
         node = self.nodes[number]
         await self.nursery.start(node.run)
         self._last_epoch += 1
@@ -245,7 +252,7 @@ class ReplicaCluster:
         self.publish(change)
 
     def publish(self, *records: MetadataRecord) -> None:
-        """Commit records, and tell every node that listens."""
+        """Commit records, and publish them to every node that is not deaf."""
         delta = MetadataDelta(self.image)
         for record in records:
             delta.replay(record)
@@ -254,7 +261,7 @@ class ReplicaCluster:
             node.publish(self.image)
 
     def tell(self, number: int) -> None:
-        """Let a node hear again, and hear all that it missed."""
+        """Let a deaf node hear again, and publish to it all that it missed."""
         self.nodes[number].is_deaf = False
         self.nodes[number].publish(self.image)
 
@@ -298,7 +305,10 @@ class ReplicaCluster:
         return self.image.topics.by_name[name].partitions[index].isr
 
     async def request(self, request: AlterPartitionRequest, response_type: type[Any]) -> AlterPartitionResponse:
-        """Take an AlterPartition as the controller does; the record is committed before the response leaves."""
+        """Handle an AlterPartition as the controller does.
+
+        The record is committed before the response leaves.
+        """
         assert response_type is AlterPartitionResponse
         self._under_way[request.broker_id] += 1
         self.most_at_once = max(self.most_at_once, self._under_way[request.broker_id])
@@ -335,7 +345,7 @@ class ReplicaCluster:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 5.0) -> float:
-    """Wait until ``condition`` holds, and return how long that took."""
+    """Wait until ``condition`` holds, and return the time that took."""
     began = trio.current_time()
     while not condition():
         assert trio.current_time() - began < seconds, "it did not happen in time"

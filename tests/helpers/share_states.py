@@ -1,4 +1,7 @@
-"""A share coordinator in memory: stores, fences and refuses as the real one, and holds its responses back when it is told to."""
+"""A share coordinator in memory that stores, fences and refuses as the real one.
+
+It delays its responses on request.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +18,11 @@ from log_service.replication.partition import Partition
 
 @dataclass
 class MemoryPersister:
-    """States by key. ``is_holding`` keeps responses until ``let_go``; ``refusals`` refuse the next requests, one each."""
+    """Stores share states by key.
+
+    ``is_holding`` keeps responses until ``let_go``. ``refusals`` refuse the next requests, one
+    each.
+    """
 
     states: dict[ShareKey, ShareState] = field(default_factory=dict)
     writes: list[tuple[ShareKey, ShareStateWrite]] = field(default_factory=list)
@@ -76,7 +83,10 @@ class MemoryPersister:
 
 @dataclass
 class MemoryDeadLetters:
-    """Letters that were written, as (topic, offset, delivery count, reason). ``refusal`` refuses all, ``is_holding`` keeps them waiting."""
+    """Stores written letters, as (topic, offset, delivery count, reason).
+
+    ``refusal`` refuses all of them, and ``is_holding`` keeps them waiting.
+    """
 
     written: list[tuple[str, int, int, str]] = field(default_factory=list)
     attempt_count: int = 0

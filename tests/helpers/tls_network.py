@@ -1,4 +1,7 @@
-"""A network whose every connection speaks TLS, over sockets or over memory; and contexts of both sides for tests."""
+"""A network whose every connection speaks TLS, over sockets or over memory.
+
+It also makes the contexts of both sides for tests.
+"""
 
 import ssl
 from collections.abc import Mapping
@@ -32,7 +35,7 @@ def client_side(trusted: Path, issued: Issued | None = None) -> ssl.SSLContext:
 
 
 def tls_config_of(texts: Mapping[str, str]) -> TlsConfig:
-    """Return what a node's file says of TLS on its one listener."""
+    """Return the TLS settings of a node's one listener."""
     node = {"node.id": "1", "listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL"}
     tls = parse_server_properties(node | dict(texts))[0].listeners[0].security.tls
     assert tls is not None
@@ -40,7 +43,10 @@ def tls_config_of(texts: Mapping[str, str]) -> TlsConfig:
 
 
 class TlsNetwork:
-    """TLS over ``network``. ``settle`` shakes hands on both ends of a connection; nothing else is done with them before."""
+    """TLS over ``network``.
+
+    ``settle`` shakes hands on both ends of a connection, before any other use.
+    """
 
     def __init__(self, network: Network, directory: Path, run_in_pool: RunInPool | None = None) -> None:
         authority = Authority(directory)

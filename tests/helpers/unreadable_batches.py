@@ -1,4 +1,7 @@
-"""Batches whose checksum holds and whose records no client can read, as an older version or another broker may have left them."""
+"""Makes batches with a right checksum and records that no client can read.
+
+An older version or another broker may have left such batches.
+"""
 
 from pathlib import Path
 

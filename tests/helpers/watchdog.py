@@ -1,4 +1,7 @@
-"""Counts what a task does between two of its checkpoints: calls of functions, which take about 160 ns each, and need no clock."""
+"""Counts the function calls of a task between two of its checkpoints.
+
+Calls take about 160 ns each, and counting them needs no clock.
+"""
 
 import sys
 from types import FrameType
@@ -7,13 +10,14 @@ from typing import Any, Self
 import trio
 
 MOST_CALLS = 80_000
-"""As many calls may one step of a task take: 13 ms."""
+"""The most calls that one step of a task may take: 13 ms."""
 
 
 class Watchdog(trio.abc.Instrument):
-    """Counts the calls of each step of each task while it is entered. ``most`` is the largest number.
+    """Counts the calls of each step of each task while it is entered.
 
-    ``is_off`` leaves out the work of the pool, which other threads do outside of tests.
+    ``most`` is the largest number. ``is_off`` leaves out the work of the pool, which other threads
+    do outside of tests.
     """
 
     def __init__(self) -> None:
@@ -22,23 +26,23 @@ class Watchdog(trio.abc.Instrument):
         self._count = 0
 
     def __enter__(self) -> Self:
-        """Begin; the step under way counts from here."""
+        """Begin to count. The current step counts from here."""
         trio.lowlevel.add_instrument(self)
         sys.setprofile(self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End; the step under way counts until here."""
+        """End the count. The current step counts until here."""
         sys.setprofile(None)
         self.after_task_step()
         trio.lowlevel.remove_instrument(self)
 
     def before_task_step(self, task: Any = None) -> None:
-        """Begin to count."""
+        """Begin a step's count."""
         self._count = 0
 
     def after_task_step(self, task: Any = None) -> None:
-        """Keep the largest count."""
+        """Keep the largest count so far."""
         self.most = max(self.most, self._count)
         self._count = 0
 

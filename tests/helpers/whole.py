@@ -1,7 +1,8 @@
-"""What a long run of the tests adds to every run: ``make test-all WHOLE=1``.
+"""Tells tests whether the run is a long one: ``make test-all WHOLE=1``.
 
-Every run of the tests holds the product to every promise. A long run repeats: the same story on one side more, more kills, more seeds, a
-heavier load, and what Apache Kafka was asked before. A test that does nothing else has the mark ``repeats``, with the reason.
+Every run of the tests holds the product to every promise. A long run repeats the same story on one
+side more, with more kills, more seeds and a heavier load, and with everything that Apache Kafka was
+asked before. A test that does nothing else has the mark ``repeats``, with the reason.
 """
 
 import os
@@ -13,5 +14,5 @@ IS_WHOLE = bool(os.environ.get("WHOLE"))
 
 
 def of_a_run(usual: Value, whole: Value) -> Value:
-    """Return what every run takes, or what a long run takes."""
+    """Return ``usual``, or ``whole`` in a long run."""
     return whole if IS_WHOLE else usual
