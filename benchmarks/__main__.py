@@ -1,6 +1,6 @@
-"""``python -m benchmarks``: run the figures that were asked for and print them, each beside its peer.
+"""``python -m benchmarks`` runs the chosen figures and prints them, each beside its peer.
 
-What was measured is printed even where a family failed or somebody interrupted; the exit code is 1 then.
+Results are printed even where a family failed or a person interrupted. The exit code is 1 then.
 """
 
 import argparse
@@ -67,7 +67,7 @@ PLATFORM: Mapping[str, Family] = {
     name: imported(f"benchmarks.{name}", name)
     for name in ("backlog", "backfill", "upserts", "marts", "to_table", "freshness", "empty_run", "idle")
 }
-"""A family of the platform is a function with the name of its module."""
+"""Families of the platform. Each is a function with the name of its module."""
 FAMILIES = {**NODE, **PLATFORM}
 SECURITY = ("access", "acls", "encrypted", "handshakes", "guarded")
 GROUPS = {"node": tuple(NODE), "security": SECURITY, "platform": tuple(PLATFORM)}
@@ -99,7 +99,7 @@ def print_results(results: Results, options: argparse.Namespace) -> None:
 
 
 def machine_name() -> str:
-    """Say what figures were taken on: processor, cores, memory, system, Python."""
+    """Return the machine of the figures: processor, cores, memory, system, Python."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
@@ -110,7 +110,7 @@ def machine_name() -> str:
 
 
 def interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """Let a SIGTERM end a run as Ctrl-C does: brokers are stopped, what was measured is printed."""
+    """Let a SIGTERM end a run as Ctrl-C does: brokers are stopped and results are printed."""
     raise KeyboardInterrupt
 
 

@@ -1,7 +1,7 @@
-"""What one decision of the authorizer costs with 100, 10,000 and 100,000 ACLs, and what a change of one ACL costs.
+"""Measures one decision of the authorizer, and one ACL change, with 100 to 100,000 ACLs.
 
-A decision is asked for again, as in all requests of a client but the first, or made anew. The names of the ACLs are those of many teams'
-topics, half of them prefixes. The figure is CPU time.
+A decision is asked for again, as in all requests of a client but the first, or made anew. The names
+of the ACLs are those of many teams' topics, half of them prefixes. The figure is CPU time.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ ASKED_COUNT, MADE_COUNT, CHANGE_COUNT = 100_000, 5_000, 500
 
 
 def acl(number: int) -> AclEntry:
-    """Return one of many ACLs that allow somebody to read."""
+    """Return one of many ACLs that allow a user to read."""
     return AclEntry(
         acl_id=UUID(int=number + 1),
         resource_type=int(TOPIC),

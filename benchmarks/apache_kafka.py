@@ -1,7 +1,7 @@
-"""One node of Apache Kafka beside ours: the same work, the same clients, the same properties.
+"""Prepares one node of Apache Kafka beside ours: same work, same clients, same properties.
 
-Its jars come from ``make kafka-libs`` (or the folder that TIDELOG_KAFKA_LIBS names) and it needs ``java``. Its heap is 1 GiB, its garbage
-collector and everything else its own default.
+Its jars come from ``make kafka-libs`` (or the folder that TIDELOG_KAFKA_LIBS names) and it needs
+``java``. Its heap is 1 GiB. Its garbage collector and everything else are its own defaults.
 """
 
 import os
@@ -18,7 +18,7 @@ LIBS = Path(__file__).parent.parent / ".kafka" / "libs"
 
 
 def java_command() -> list[str]:
-    """Return how one of Kafka's programs is started; its class and arguments follow."""
+    """Return the command that starts one of Kafka's programs. Its class and arguments follow."""
     libs = Path(os.environ.get("TIDELOG_KAFKA_LIBS") or LIBS)
     if not any(libs.glob("kafka_*.jar")):
         raise BenchmarkError(
@@ -30,7 +30,10 @@ def java_command() -> list[str]:
 
 
 def apache_kafka_in(directory: Path, *, beside: Sequence[Beside] = (), **more: str) -> Installation:
-    """Prepare one node that is broker and controller, on free ports, ``more`` among its properties; its directory is formatted."""
+    """Prepare one node that is broker and controller, on free ports, in a formatted directory.
+
+    ``more`` are among its properties.
+    """
     command = java_command()
     address, controller = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     properties = write_properties(

@@ -1,8 +1,10 @@
-"""The asyncio faces of our client beside its blocking faces and aiokafka: the same tidelog node, the same topic, the same settings.
+"""Compares the asyncio faces of our client with its blocking faces and with aiokafka.
 
-The blocking faces are what the ratios are against: both run the same trio client in a thread, and the asyncio faces may cost at most 1.3
-times as much CPU per record. As in ``clients``, the CPU is this process's, the broker has a process of its own, and the clock starts when a
-client knows the topic. aiokafka has no ``send_many``: many at a time, it is handed records one by one there too.
+All use the same tidelog node, the same topic and the same settings. Ratios are against the blocking
+faces. Both kinds of faces run the same trio client in a thread, and the asyncio faces may cost at
+most 1.3 times as much CPU per record. As in ``clients``, the CPU is this process's, the broker has
+a process of its own, and the clock starts when a client knows the topic. aiokafka has no
+``send_many``, so it gets records one by one there, too.
 """
 
 import asyncio
@@ -38,7 +40,7 @@ from log_service.client import AsyncioConsumer, AsyncioProducer, BlockingConsume
 PEER = "blocking"
 FACES_GOAL = at_most(1.3)
 WAITED_SHARE = 5
-"""Where acknowledgements are awaited, one record in so many is sent."""
+"""The share of records that are sent where acknowledgements are awaited: one in so many."""
 AIOKAFKA_PRODUCER: dict[str, Any] = {"enable_idempotence": True, "max_batch_size": 512 << 10, "linger_ms": 5}
 AIOKAFKA_CONSUMER: dict[str, Any] = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 8 << 20, "fetch_max_wait_ms": 500}
 
@@ -68,7 +70,7 @@ async def asyncio_send(work: Work) -> Spent:
 
 
 async def asyncio_send_and_wait(work: Work) -> Spent:
-    """Every record's acknowledgement is awaited, one after the other: most are there by then."""
+    """Send records, and await each acknowledgement in turn. Most have arrived by then."""
     async with AsyncioProducer(work.address, **PRODUCER) as producer:
         await producer.partitions_for(work.topic)
         watch = Watch()
@@ -80,7 +82,10 @@ async def asyncio_send_and_wait(work: Work) -> Spent:
 
 
 async def asyncio_tasks(work: Work) -> Spent:
-    """A task for each record, as a service has one for each request, sends it and awaits the acknowledgement."""
+    """Send each record in a task of its own that awaits the acknowledgement.
+
+    A service has a task for each request in the same way.
+    """
     async with AsyncioProducer(work.address, **PRODUCER) as producer:
         await producer.partitions_for(work.topic)
 
@@ -219,7 +224,10 @@ SENDS: dict[str, dict[str, Way]] = {
     },
     PEER: {MANY: blocking_send_many, ONE: blocking_send, WAITED: blocking_send_and_wait},
 }
-"""The blocking faces have nothing like a task for each record: threads are too dear."""
+"""Ways to send.
+
+The blocking faces have no task for each record, because threads are too expensive.
+"""
 READS: dict[str, dict[str, Way]] = {
     "asyncio": {"by poll": in_asyncio(asyncio_poll), "in a loop": in_asyncio(asyncio_loop)},
     "aiokafka": {"by poll": in_asyncio(aiokafka_poll), "in a loop": in_asyncio(aiokafka_loop)},
@@ -255,7 +263,10 @@ def measure(side: str, broker: BrokerProcess, scale: float) -> list[Row]:
 
 @contextlib.contextmanager
 def asyncio_clients(bench: Bench) -> Iterator[Sides]:
-    """Start one tidelog node for all sides, and let each do a little of everything before it is measured: what it imports is not."""
+    """Start one tidelog node for all sides, and warm up each side.
+
+    Each does a little of everything before it is measured, so that imports are not measured.
+    """
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
     bench.stop_brokers()
     with running_broker() as broker:

@@ -1,8 +1,9 @@
-"""A backfill of ten million rows by day, beside what a person writes by hand: read the topic once more and replace each day's rows.
+"""Compares a backfill of ten million rows by day with one that a person writes by hand.
 
-Both sides have a table of the whole topic, whose records are spread over ten days, and make all of its rows again: ours as a backfill of
-``history/TABLE_by_day`` does, commit by commit of so many offsets; the loop by hand with an overwrite of each day. The copies before it
-are not measured.
+A backfill reads the topic once more and replaces each day's rows. Both sides have a table of the
+whole topic, whose records are spread over ten days, and make all of its rows again. Ours does it as
+a backfill of ``history/TABLE_by_day``, commit by commit of so many offsets. The loop by hand
+overwrites each day. The copies before it are not measured.
 """
 
 import contextlib
@@ -50,7 +51,7 @@ def measure(stage: Stage, load: Load, side: str) -> list[Row]:
 
 @contextlib.contextmanager
 def backfill(bench: Bench) -> Iterator[Sides]:
-    """Fill the topic once. A round of both sides takes minutes, and ten million rows are many: there is one."""
+    """Fill the topic once. There is one round, because a round of both sides takes minutes."""
     bench.stop_brokers()
     topic = replace(READINGS, name="readings-by-day", configs={"retention.ms": "-1"})
     load = Load(name="by day", topic=topic, count=bench.count(ROW_COUNT, at_least=10_000))
@@ -68,5 +69,5 @@ def backfill(bench: Bench) -> Iterator[Sides]:
 
 
 def _time_of(first_ms: int, count: int, number: int) -> int:
-    """Return when a record was made: they are spread evenly over the days."""
+    """Return the time of a record. Times are spread evenly over the days."""
     return first_ms + number * DAYS * DAY_MS // count

@@ -1,8 +1,10 @@
-"""From a topic's backlog to a Delta table, beside the loop that a person writes by hand: rows per second, CPU by process, peak memory.
+"""Compares our copy of a topic's backlog to a Delta table with the loop a person writes by hand.
 
-Both sides copy the same topics from the same broker into new tables of the same columns, each in a process of its own; checks are off on
-both. Ours has a warm Spark server beside it, as every installation has, and its CPU counts as ours. ``by_hand`` says what the loop does and
-why the faster of its two ways is the peer. Peak memory is measured with two backlogs, because it must not depend on them.
+The figures are rows per second, CPU by process, and peak memory. Both sides copy the same topics
+from the same broker into new tables of the same columns, each in a process of its own. Checks are
+off on both. Ours has a warm Spark server beside it, as every installation has, and its CPU counts
+as ours. ``by_hand`` describes the loop, and why the faster of its two ways is the peer. Peak memory
+is measured with two backlogs, because it must not depend on them.
 """
 
 import contextlib
@@ -39,7 +41,7 @@ BY_HAND = "by hand"
 OUR_WAYS = COPIED, FILTERED, LATEST, BACKFILLED = "copied", "filtered", "latest", "backfilled"
 READING_COUNT, SMALL_SHARE = 10_000_000, 0.2
 PYTHON_SHARE = 0.1
-"""``json.loads`` is slow at any length; a part of the backlog says how slow."""
+"""The share of the backlog that is enough for ``json.loads``, which is slow at any length."""
 RECORD_BYTES = 100
 GOAL = 1.5
 MEMORY_GOAL = 1.0
@@ -64,7 +66,10 @@ def readings(count: int) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A topic full of records. ``rows`` is what a table has of it in the end; None: a row for each record."""
+    """A topic full of records.
+
+    ``rows`` is the row count of the table in the end. None means a row for each record.
+    """
 
     name: str
     topic: TopicSpec
@@ -74,7 +79,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What both sides share: the broker with its topics, and the warm Spark server that only ours uses."""
+    """The parts that both sides share, and the warm Spark server that only ours uses.
+
+    The shared part is the broker with its topics.
+    """
 
     broker: BrokerProcess
     spark: psutil.Process
@@ -88,7 +96,10 @@ class Stage:
         return found.topic_id
 
     def run(self, way: str, load: Load) -> tuple[Outcome, float, float]:
-        """Copy a topic one way into a table that is removed; return what ``fill_table`` does."""
+        """Copy a topic one way into a table that is removed.
+
+        Returns the result of ``fill_table``.
+        """
         try:
             return self.fill_table(way, load)
         finally:
@@ -96,11 +107,14 @@ class Stage:
 
     @property
     def place(self) -> Path:
-        """Where the table is made."""
+        """Return the directory where the table is made."""
         return self.directory / "run"
 
     def fill_table(self, way: str, load: Load) -> tuple[Outcome, float, float]:
-        """Work on the table one way; return the outcome, and the CPU seconds that Spark and the broker spent meanwhile."""
+        """Work on the table one way.
+
+        Returns the outcome, and the CPU seconds that Spark and the broker spent meanwhile.
+        """
         what = [load.topic.name, str(load.topic.schema or ""), self.broker.address, str(self.place)]
         program = ["benchmarks.backlog_run", way, *what] if way in OUR_WAYS else ["benchmarks.by_hand", way, *what, self.topic_id(load)]
         argv = [sys.executable, "-m", *program]
@@ -119,7 +133,10 @@ class Stage:
 
 @contextlib.contextmanager
 def running_spark(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """Start the warm server that an installation has; yields its process and its address, with the token that it asks for."""
+    """Start the warm server that an installation has.
+
+    Yields its process, and its address with the token that it requires.
+    """
     environment = {**os.environ, "TIDELOG_DATA": str(directory)}
     settings = load_settings(environment)
     server = SparkServer(settings=settings, port=free_port())
@@ -140,7 +157,7 @@ def running_spark(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
 def fill(
     address: str, load: Load, records: Iterable[tuple[bytes | None, bytes]], timestamp_ms: Callable[[int], int] = lambda _number: 0
 ) -> None:
-    """Create the topic and send its records, each with the time of its number; 0 is now."""
+    """Create the topic and send its records, each with the time of its number. 0 means now."""
     with connect(address) as log:
         log.create_topic(load.topic.name, partitions=load.topic.partitions, replication_factor=1, configs=dict(load.topic.configs))
     producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "batch.size": 1 << 20, "queue.buffering.max.messages": 500_000})
@@ -158,7 +175,10 @@ def fill(
 
 
 def loads(bench: Bench) -> list[Load]:
-    """Return what is copied: the backlog, a smaller one, a small one for the slow way, and the flights."""
+    """Return the topics to copy: the backlog, a smaller one, a small one, and the flights.
+
+    The small one is for the slow way.
+    """
     count = bench.count(READING_COUNT, at_least=10_000)
     shares = {"small": SMALL_SHARE, "python": PYTHON_SHARE}
     parts = [
@@ -197,7 +217,10 @@ def measure(stage: Stage, found: dict[str, Load], way: str) -> list[Row]:
 
 
 def measure_python(stage: Stage, found: dict[str, Load]) -> list[Row]:
-    """Measure the slow way by hand, under the same names: its rows stand apart, beside the same peer."""
+    """Measure the slow way by hand, under the same names.
+
+    Its rows stand apart, beside the same peer.
+    """
     outcome, _, _ = stage.run("python", found["python"])
     flights, _, _ = stage.run("python", found["flights"])
     return [
@@ -208,7 +231,10 @@ def measure_python(stage: Stage, found: dict[str, Load]) -> list[Row]:
 
 @contextlib.contextmanager
 def backlog(bench: Bench) -> Iterator[Sides]:
-    """Fill the topics once; broker and Spark stay for all rounds. Small copies warm Spark up, as an installation's rehearsal does."""
+    """Fill the topics once. Broker and Spark stay for all rounds.
+
+    Small copies warm Spark up, as an installation's rehearsal does.
+    """
     bench.stop_brokers()
     found = {load.name: load for load in loads(bench)}
     with (

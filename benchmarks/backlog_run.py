@@ -1,10 +1,14 @@
-"""Our way from a topic to a new Delta table, in a process of its own: ``python -m benchmarks.backlog_run WAY TOPIC DDL ADDRESS DIRECTORY``.
+"""Copies a topic to a new Delta table in our way, in a process of its own.
 
-WAY ``copied`` has a transform that chooses columns, which Arrow does; ``filtered`` one with a filter that keeps all, which Spark computes;
-``latest`` chooses columns for a table that keeps the newest row per ``id``; ``backfilled`` reads the records of a table that is there once
-more, as a backfill of all its days does, and replaces their rows.
-It is what the run of a table does in Dagster, called here directly: plan, read, parse, transform in the warm Spark server, commit rows and
-offsets, range after range, with the settings as shipped. Prints one JSON object, as ``by_hand`` does.
+    python -m benchmarks.backlog_run WAY TOPIC DDL ADDRESS DIRECTORY
+
+WAY ``copied`` has a transform that chooses columns, which Arrow does. ``filtered`` has one with a
+filter that keeps all, which Spark computes. ``latest`` chooses columns for a table that keeps the
+newest row per ``id``. ``backfilled`` reads the records of an existing table once more, as a
+backfill of all its days does, and replaces their rows. It does the same as the run of a table in
+Dagster, called here directly: plan, read, parse, transform in the warm Spark server, commit rows
+and offsets, range after range, with the settings as shipped. Prints one JSON object, as ``by_hand``
+does.
 """
 
 import json
@@ -36,17 +40,20 @@ FOLLOW_S = 3_600.0
 
 
 class Silence:
-    """A Reporter that says nothing."""
+    """A Reporter that reports nothing."""
 
     def note(self, sentence: str) -> None:
         print(sentence, file=sys.stderr)
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        """Ranges go to run tags, elsewhere."""
+        """Ignore the range, which goes to run tags elsewhere."""
 
 
 def table_of(topic: TopicSpec, way: str) -> TopicTable:
-    """Return a table of all fields without rule, key or expectation: the checks are off on both sides."""
+    """Return a table of all fields without rule, key or expectation.
+
+    Checks are off on both sides.
+    """
     assert isinstance(topic.schema, str)
     names = arrow_schema(topic.schema).names
 
@@ -67,7 +74,10 @@ def table_of(topic: TopicSpec, way: str) -> TopicTable:
 
 
 def copy_topic(way: str, address: str, topic: TopicSpec, directory: Path) -> int:
-    """Follow the topic until nothing is left of what it holds, as the run of a table does; return the number of rows."""
+    """Follow the topic until its backlog is empty, as the run of a table does.
+
+    Returns the number of rows.
+    """
     settings = load_settings({**os.environ, "TIDELOG_BOOTSTRAP_SERVERS": address, "TIDELOG_DATA": str(directory)})
     session = open_session(settings)
     lake = Lake(settings.lake_root)

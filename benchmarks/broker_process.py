@@ -1,7 +1,8 @@
-"""A broker in a process of its own, started the way a user starts it, with its CPU and memory read from the system.
+"""Runs a broker in a process of its own, started the way a user starts it.
 
-An ``Installation`` is a directory and the command line for it: started as often as a figure wants, stopped in order or killed in between.
-This is the only place where brokers are started; ``apache_kafka`` prepares the peer's directory and uses the same.
+Its CPU and memory are read from the system. An ``Installation`` is a directory and the command line
+for it: started as often as a figure wants, stopped in order or killed in between. Brokers are
+started only here. ``apache_kafka`` prepares the peer's directory and uses the same.
 """
 
 import compileall
@@ -27,17 +28,26 @@ import log_service
 from benchmarks.table import OURS
 
 ERRORS_ONLY = 3
-"""librdkafka's log level while a cluster starts, when it would warn of each leader that it cannot find yet."""
+"""librdkafka's log level while a cluster starts.
+
+At its default level it would warn of each leader that it cannot find yet.
+"""
 WARM_S_PER_GB, MAX_TOUCHES = 0.3, 8
-"""What writing costs once the pages are there, and how often they are asked for at most."""
+"""The cost of writing once the pages are there, and the most attempts to get them."""
 SCRATCH_BLOCK_BYTES = 972_873
-"""About what a producer's request brings, and no multiple of a page: the kernel takes page cache of the same sizes as for a log."""
+"""About the size of a producer's request, and no multiple of a page.
+
+The kernel then takes page cache of the same sizes as for a log.
+"""
 DEADLINE_S = 300.0
-"""How long a broker may take to start or to stop: a JVM with 10,000 partitions on a busy machine takes more than a minute."""
+"""The longest time that a broker may take to start or to stop.
+
+A JVM with 10,000 partitions on a busy machine takes more than a minute.
+"""
 
 
 class BenchmarkError(Exception):
-    """A figure cannot be measured; the text says why."""
+    """The error for a figure that cannot be measured. Its text says why."""
 
 
 def cpu_s(process: psutil.Process) -> float:
@@ -51,7 +61,7 @@ class BrokerProcess:
     address: str
     process: psutil.Popen
     start_s: float
-    """From the start of the process to the first accepted produce, or to whatever else it was asked to be ready for."""
+    """From the start of the process to the first accepted produce, or another sign of readiness."""
 
     def cpu_s(self) -> float:
         return cpu_s(self.process)
@@ -60,7 +70,10 @@ class BrokerProcess:
         return int(self.process.memory_info().rss)
 
     def stop(self) -> float:
-        """Stop it in order and return the seconds that it took; one that is no longer there is none of our business."""
+        """Stop the process in order, and return the seconds that it took.
+
+        A process that has ended already is no error.
+        """
         started = time.monotonic()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -74,7 +87,7 @@ class BrokerProcess:
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        """Take its turn from it: it keeps its memory and its connections, and gets no CPU."""
+        """Suspend the process: it keeps its memory and its connections, and gets no CPU."""
         self.process.suspend()
         try:
             yield
@@ -82,13 +95,16 @@ class BrokerProcess:
             self.process.resume()
 
     def kill(self) -> None:
-        """End it as a power cut would end the process: kill -9."""
+        """Kill the process by kill -9, as a power cut would end it."""
         self.process.kill()
         self.process.wait()
 
     @contextlib.contextmanager
     def topic(self, partition_count: int = 1) -> Iterator[str]:
-        """Create a topic of a new name and delete it afterwards, so that disk space is given back between figures."""
+        """Create a topic of a new name and delete it afterwards.
+
+        Disk space is then given back between figures.
+        """
         name = f"bench-{uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": ERRORS_ONLY})
         admin.create_topics([NewTopic(name, partition_count, 1)])[name].result(timeout=30)
@@ -99,7 +115,10 @@ class BrokerProcess:
 
 
 def produce_first(address: str, topic: str = "first", partition: int = 0) -> None:
-    """Return once a record was acknowledged; the client is new and tries again at once, so that its patience is not measured."""
+    """Return once a record was acknowledged.
+
+    The client is new and retries at once, so that its patience is not measured.
+    """
     failures: list[object] = []
     producer = Producer(
         {
@@ -119,7 +138,7 @@ def produce_first(address: str, topic: str = "first", partition: int = 0) -> Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """A broker's directory and how it is started there."""
+    """A broker's directory and the command that starts it there."""
 
     name: str
     argv: tuple[str, ...]
@@ -128,7 +147,7 @@ class Installation:
 
     @contextlib.contextmanager
     def running(self, wait_until_ready: Callable[[str], None] = produce_first) -> Iterator[BrokerProcess]:
-        """Start the broker, and stop it in order if it has not ended by then."""
+        """Start the broker, and stop it in order unless it has ended by then."""
         output = self.directory / "output.txt"
         started = time.monotonic()
         with output.open("wb") as sink:
@@ -163,7 +182,10 @@ class Beside:
 
 
 def tidelog_in(directory: Path, *, beside: Sequence[Beside] = (), **more: str) -> Installation:
-    """Prepare ``tidelog serve`` on a free port, ``more`` among its properties; its sources are compiled, as pip leaves a package."""
+    """Prepare ``tidelog serve`` on a free port, with ``more`` among its properties.
+
+    Its sources are compiled, as pip leaves a package.
+    """
     compileall.compile_dir(Path(log_service.__file__).parent, quiet=1)
     address = f"127.0.0.1:{free_port()}"
     properties = write_properties(directory, address, **listener_properties(address, beside), **more)
@@ -172,7 +194,7 @@ def tidelog_in(directory: Path, *, beside: Sequence[Beside] = (), **more: str) -
 
 
 def listener_properties(address: str, beside: Sequence[Beside]) -> dict[str, str]:
-    """Return the listeners, the one in the clear first, and how each is protected."""
+    """Return the listeners, the one in the clear first, and the protection of each."""
     return {
         "listeners": ",".join([f"PLAINTEXT://{address}", *(f"{each.name}://{each.address}" for each in beside)]),
         "listener_security_protocol_map": ",".join(["PLAINTEXT:PLAINTEXT", *(f"{each.name}:{each.protocol}" for each in beside)]),
@@ -180,7 +202,7 @@ def listener_properties(address: str, beside: Sequence[Beside]) -> dict[str, str
 
 
 def write_properties(directory: Path, address: str, **more: str) -> Path:
-    """Write what both brokers are told, and ``more``; underscores stand for dots."""
+    """Write the properties of both brokers, and ``more``. Underscores stand for dots."""
     properties = directory / "server.properties"
     settings = {
         "node.id": "1",
@@ -207,11 +229,12 @@ def free_port() -> int:
 
 
 def touch_memory(size_bytes: int) -> float:
-    """Write a scratch file of that size and remove it, until the page cache has pages at hand; return what the last time cost.
+    """Write and remove a scratch file of that size until the page cache has pages at hand.
 
-    That is the floor of this minute: CPU seconds per gigabyte written, with nothing around it. A virtual machine that gives free memory
-    back to its host pays about two seconds of kernel time for each gigabyte that it touches again, ten times what the copy costs. Without
-    this, a figure tells how long the machine was idle.
+    Returns the cost of the last time. That is the floor of this minute: CPU seconds per gigabyte
+    written, with nothing around it. A virtual machine that gives free memory back to its host pays
+    about two seconds of kernel time for each gigabyte that it touches again, ten times the cost of
+    the copy. Without this, a figure tells how long the machine was idle.
     """
     block_count = max(1, size_bytes // SCRATCH_BLOCK_BYTES)
     cost = inf

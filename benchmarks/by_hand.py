@@ -1,13 +1,16 @@
-"""The yardstick: what a competent person writes by hand to get a topic of JSON into a Delta table.
+"""The yardstick: a person's hand-written copy of a JSON topic into a Delta table.
 
-confluent-kafka, pyarrow and deltalake in one loop. Two ways to parse, both honest. ``arrow`` joins the values to lines and lets pyarrow
-parse them by the table's schema: what one writes who cares for speed, and what ours is held against. ``python`` calls ``json.loads`` for
-each record: what one writes first. ``merge`` parses by Arrow, and merges the last record of each ``id`` in a batch: what one writes for a
-table of newest rows. ``dated`` is ``arrow`` with the records' times, and ``backfill`` reads such a topic once more, day by day, and
-overwrites each day of the table. None of them checks anything: a record that is no JSON ends the loop, offsets are committed nowhere, a
-restart duplicates. Rows have the columns of ours.
+It is one loop of confluent-kafka, pyarrow and deltalake. It has two ways to parse, both honest.
+``arrow`` joins the values to lines and lets pyarrow parse them by the table's schema. A person who
+cares for speed writes that, and ours is compared with it. ``python`` calls ``json.loads`` for each
+record, as people write first. ``merge`` parses by Arrow, and merges the last record of each ``id``
+in a batch, for a table of newest rows. ``dated`` is ``arrow`` with the records' times. ``backfill``
+reads such a topic once more, day by day, and overwrites each day of the table. None of them checks
+anything: a record that is no JSON ends the loop, offsets are committed nowhere, a restart
+duplicates. Rows have the columns of ours.
 
-``python -m benchmarks.by_hand WAY TOPIC DDL ADDRESS DIRECTORY TOPIC_ID`` runs it in a process of its own, which imports no platform.
+``python -m benchmarks.by_hand WAY TOPIC DDL ADDRESS DIRECTORY TOPIC_ID`` runs it in a process of
+its own, which imports no platform.
 """
 
 import json
@@ -29,9 +32,13 @@ from benchmarks.measured import peak_memory_bytes
 RECORDS_PER_APPEND = 200_000
 """The fastest of 50,000, 100,000, 200,000 and 500,000."""
 RECORDS_PER_MERGE = 500_000
-"""As many as ours has in a commit."""
+"""The same number of records as in a commit of ours."""
 CONSUMER: dict[str, str | int | bool] = {"enable.auto.commit": False, "fetch.min.bytes": 1 << 20, "fetch.queue.backoff.ms": 10}
-"""By its default librdkafka asks for no more for a whole second once its queue is full, and half of the time would be that."""
+"""Settings of the consumer.
+
+By default librdkafka asks for no more for a whole second once its queue is full, which would be
+half of the time.
+"""
 BLOCK_BYTES = 4 << 20
 
 ARROW_TYPES = {
@@ -48,7 +55,10 @@ Parse = Callable[[list[bytes], pa.Schema], pa.Table]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a copy took: seconds and CPU seconds from its first call to its last commit, without imports; memory of the whole process."""
+    """The cost of a copy: seconds and CPU seconds from its first call to its last commit.
+
+    Imports are not counted. Memory is that of the whole process.
+    """
 
     rows: int
     seconds: float
@@ -57,7 +67,7 @@ class Outcome:
 
 
 def measured(copy: Callable[[], int]) -> Outcome:
-    """Make a copy and return what it took."""
+    """Make a copy and return its cost."""
     started, started_cpu_s = time.monotonic(), time.process_time()
     rows = copy()
     seconds, cpu_s = time.monotonic() - started, time.process_time() - started_cpu_s
@@ -65,7 +75,7 @@ def measured(copy: Callable[[], int]) -> Outcome:
 
 
 def arrow_schema(ddl: str) -> pa.Schema:
-    """Return the fields of a topic as somebody writes them by hand."""
+    """Return the fields of a topic as a person writes them by hand."""
     return pa.schema([pa.field(name, ARROW_TYPES[kind.upper()]) for name, kind, *_ in (column.split() for column in ddl.split(","))])
 
 
@@ -76,7 +86,7 @@ def parse_by_arrow(values: list[bytes], schema: pa.Schema) -> pa.Table:
 
 
 def parse_by_python(values: list[bytes], schema: pa.Schema) -> pa.Table:
-    """Parse record by record; times are texts in JSON, and Arrow reads them."""
+    """Parse record by record. Times are texts in JSON, and Arrow reads them."""
     texts = pa.schema([pa.field(field.name, pa.string() if pa.types.is_timestamp(field.type) else field.type) for field in schema])
     return pa.Table.from_pylist([json.loads(value) for value in values], schema=texts).cast(schema)
 
@@ -86,7 +96,10 @@ DAY_MS = 86_400_000
 
 
 def rows_of(records: list[Message], topic_id: str, schema: pa.Schema, parse: Parse, *, is_dated: bool = False) -> pa.Table:
-    """Return the columns of the table: where each record came from, and its fields; its time, too, if it is ``is_dated``."""
+    """Return the columns of the table: each record's topic position and its fields.
+
+    With ``is_dated`` there is its time, too.
+    """
     fields = parse([record.value() or b"" for record in records], schema)
     places = {
         "_topic_id": pa.repeat(topic_id, len(records)),
@@ -100,7 +113,7 @@ def rows_of(records: list[Message], topic_id: str, schema: pa.Schema, parse: Par
 
 
 def merge_rows(table: Path, rows: pa.Table) -> None:
-    """Put the last row of each key in the place of the table's row with that key."""
+    """Replace the table's row of each key by the last row with that key."""
     numbered = rows.append_column("number", pa.array(range(rows.num_rows), pa.int64()))
     last = numbered.group_by("id").aggregate([("number", "max")])["number_max"]
     newest = rows.take(last)
@@ -112,7 +125,7 @@ def merge_rows(table: Path, rows: pa.Table) -> None:
 
 
 def copy_topic(address: str, topic: str, topic_id: str, schema: pa.Schema, table: Path, *, way: str) -> int:
-    """Copy what the topic holds now into a new table, and return the number of its rows."""
+    """Copy the present records of the topic into a new table, and return the number of its rows."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "by-hand", **CONSUMER})
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
     watermarks = [consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30) for partition in partitions]
@@ -133,7 +146,10 @@ def copy_topic(address: str, topic: str, topic_id: str, schema: pa.Schema, table
 
 
 def backfill(address: str, topic: str, topic_id: str, schema: pa.Schema, table: Path) -> int:
-    """Read the topic day by day, and overwrite each day's rows; returns the number of the table's rows."""
+    """Read the topic day by day, and overwrite each day's rows.
+
+    Returns the number of the table's rows.
+    """
     consumer = Consumer({"bootstrap.servers": address, "group.id": "by-hand", **CONSUMER})
     partitions = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
     times = DeltaTable(table).to_pyarrow_dataset().to_table(columns=["_timestamp"])["_timestamp"].cast(pa.int64())

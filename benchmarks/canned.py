@@ -1,8 +1,10 @@
-"""The floor of a produce: a process that answers from memory what a real broker has answered before, and passes all else on to that one.
+"""The floor of a produce: a process that sends a broker's earlier answers from memory.
 
-``python -m benchmarks.canned ADDRESS UPSTREAM`` listens on ADDRESS. A produce gets what the first one of the same length on its connection
-got. Nothing is decoded, checked or written: what is left is waking up, receiving and sending, by blocking calls, a thread for each
-connection. No broker in Python can be faster than that; how much of a latency is left is the client's, the kernel's and the machine's.
+``python -m benchmarks.canned ADDRESS UPSTREAM`` listens on ADDRESS, and passes all other requests
+on to the real broker at UPSTREAM. A produce gets the answer to the first one of the same length on
+its connection. Nothing is decoded, checked or written. Waking up, receiving and sending are left,
+by blocking calls, a thread for each connection. No broker in Python can be faster than that. The
+rest of a latency is the client's, the kernel's and the machine's.
 
 Knows of the protocol only how a frame begins: size, API key, version, correlation id.
 """
@@ -27,10 +29,13 @@ from benchmarks.table import Row
 NAME = "canned answers"
 PRODUCE = 0
 HEADER = struct.Struct(">ihhi")
-"""Size, API key, version, correlation id of a request; an answer has the correlation id after its size."""
+"""Size, API key, version, correlation id of a request.
+
+An answer has the correlation id after its size.
+"""
 SIZE_BYTES, ANSWER_HEADER_BYTES = 4, 8
 BUFFER_BYTES = 1 << 20
-"""Larger than any frame of a latency's producer."""
+"""More bytes than any frame of a latency's producer."""
 
 
 class Connection:
@@ -41,7 +46,7 @@ class Connection:
         self._upstream = connect(upstream)
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._known: dict[int, tuple[bytes, bytes]] = {}
-        """By the length of a produce: the answer's size, and what follows its correlation id."""
+        """The answer's size and the bytes behind its correlation id, by the length of a produce."""
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def serve(self) -> None:
@@ -110,7 +115,10 @@ def running_canned() -> Iterator[BrokerProcess]:
 
 
 def with_floor(measure: Callable[[BrokerProcess, Bench], list[Row]]) -> Family:
-    """Return the family that does this with each of the brokers that stay alive, and with canned answers, which have no goals."""
+    """Return the family that measures each of the shared brokers, and canned answers.
+
+    Canned answers have no goals.
+    """
 
     def measure_floor(bench: Bench) -> list[Row]:
         with bench.others_suspended(NAME), running_canned() as canned:

@@ -1,8 +1,10 @@
-"""Our own client beside confluent-kafka, the fastest there is for Python: the same tidelog node, the same topic, the same settings.
+"""Compares our own client with confluent-kafka, the fastest client for Python.
 
-Each side hands over records as its users do: many at a time (``send_many``; ``produce_batch``) and one by one (``send``; ``produce``), and
-looks at every value that it reads. A client's threads and event loop are in this process, whose CPU is the client's; the broker has a
-process of its own. Connecting is not measured: the clock starts when a client knows the topic.
+Both use the same tidelog node, the same topic and the same settings. Each side hands over records
+as its users do: many at a time (``send_many``; ``produce_batch``) and one by one (``send``;
+``produce``), and looks at every value that it reads. A client's threads and event loop are in this
+process, whose CPU is the client's. The broker has a process of its own. Connecting is not measured:
+the clock starts when a client knows the topic.
 """
 
 import contextlib
@@ -50,7 +52,7 @@ POLL_RECORDS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Seconds, and CPU seconds of this process."""
+    """The seconds, and the CPU seconds of this process, that work took."""
 
     seconds: float
     cpu_s: float
@@ -67,7 +69,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a client is to do."""
+    """The work of a client."""
 
     address: str
     topic: str
@@ -245,7 +247,10 @@ def measure(client: Client, broker: BrokerProcess, scale: float) -> list[Row]:
 
 @contextlib.contextmanager
 def clients(bench: Bench) -> Iterator[Sides]:
-    """Start one tidelog node for all clients, and let each do a little of everything before it is measured: what it imports is not."""
+    """Start one tidelog node for all clients, and warm up each client.
+
+    Each does a little of everything before it is measured, so that imports are not measured.
+    """
     bench.stop_brokers()
     with running_broker() as broker:
         for client in CLIENTS.values():

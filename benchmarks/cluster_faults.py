@@ -1,6 +1,7 @@
-"""Seconds without service where a node of three dies, is stopped in order or hangs, as ``failover`` measures them, product beside product.
+"""Measures seconds without service where a node of three dies, stops in order or hangs.
 
-The node leads the one partition that is produced to and is not the active controller; where the active controller dies, the figure is the
+``failover`` measures them, product beside product. The node leads the one partition that is
+produced to and is not the active controller. Where the active controller dies, the figure is the
 time until another broker has a topic created. Timeouts of the nodes are as shipped.
 """
 
@@ -16,7 +17,7 @@ SIGNALS: tuple[tuple[str, int, Goal, Goal | None], ...] = (
     ("clean stop of a leader", signal.SIGTERM, value_at_most(0.16), value_at_most(0)),
     ("SIGSTOP of a leader", signal.SIGSTOP, at_most(1.0), None),
 )
-"""What is done, by which signal, and the goals of the seconds and of the records that fail for good."""
+"""Faults by their signals, with the goals of the seconds and of the records that fail for good."""
 
 
 def measure(nodes: Nodes, _bench: ClusterBench) -> list[Row]:

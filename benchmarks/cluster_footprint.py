@@ -1,6 +1,7 @@
-"""What three nodes take: the time to start in empty directories, memory idle and after a mixed load, and CPU with nothing to do.
+"""Measures the time three nodes take to start, their memory, and their CPU at rest.
 
-Each round starts new nodes, one product at a time.
+They start in empty directories. Memory is measured idle and after a mixed load. Each round starts
+new nodes, one product at a time.
 """
 
 import time

@@ -1,6 +1,7 @@
-"""Three replicas of every record, two of which must be in sync: throughput, what it costs all nodes, and latency.
+"""Measures throughput, cost and latency with three replicas, two of which must be in sync.
 
-Clients, loads and settings are those of one node (``produce``, ``latency``); leaders are spread over the nodes. CPU is that of all three.
+Clients, loads and settings are those of one node (``produce``, ``latency``). Leaders are spread
+over the nodes. CPU is that of all three.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ SIZES: dict[str, tuple[int, int, Goal | None]] = {
     "1 KiB": (1024, 400_000, at_most(0.35)),
     "10 KiB": (10_240, 50_000, None),
 }
-"""Bytes of a value, how many at full scale, and the goal of CPU."""
+"""Bytes of a value, the count at full scale, and the goal of CPU."""
 SPREAD_COUNT = 150_000
 RATE, FULL_SECONDS, MIN_SECONDS = 1_000, 10.0, 1.0
 PERCENTILES: dict[str, tuple[float, Goal | None]] = {"p50": (0.5, at_most(0.9)), "p99": (0.99, at_most(0.25)), "p99.9": (0.999, None)}
@@ -29,7 +30,7 @@ WARM_UPS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one figure produces; ``settings`` are the producer's."""
+    """The load of one figure. ``settings`` are the producer's."""
 
     figure: str
     partition_count: int
@@ -41,7 +42,10 @@ class Load:
 
 
 def warm_up(nodes: Nodes, bench: ClusterBench) -> None:
-    """Put large and small values on a cluster, and read some, until a JVM has compiled what it needs."""
+    """Produce large and small values to a cluster, and read some, to warm up a JVM.
+
+    A JVM has then compiled the code that it needs.
+    """
     for _ in range(WARM_UPS):
         put_mixed_load_on(nodes, bench)
 

@@ -1,7 +1,8 @@
-"""Topics created one after the other, replicas that move, and a new follower that catches up.
+"""Measures topics created one after the other, moves of replicas, and a new follower's catch-up.
 
-A move gives each of six partitions of two replicas another follower, so that every node sends and receives; the catch-up is one follower
-that joins one leader. Data is a quarter of a gigabyte, because two small cores share it with the client, and lies in the page cache.
+A move gives each of six partitions of two replicas another follower, so that every node sends and
+receives. The catch-up is one follower that joins one leader. Data is a quarter of a gigabyte,
+because two small cores share it with the client, and lies in the page cache.
 """
 
 import time
@@ -21,7 +22,10 @@ PAUSE_S = 0.02
 
 
 def topics(nodes: Nodes, bench: ClusterBench) -> list[Row]:
-    """Create topics of one partition and three replicas, a request each, and return how many a second."""
+    """Create topics of one partition and three replicas, one request each.
+
+    Returns the topics per second.
+    """
     names = [new_name() for _ in range(bench.count(TOPIC_COUNT, at_least=10))]
     admin = nodes.admin()
     admin.list_topics(timeout=10)
@@ -35,7 +39,7 @@ def topics(nodes: Nodes, bench: ClusterBench) -> list[Row]:
 
 
 def moves(nodes: Nodes, bench: ClusterBench) -> list[Row]:
-    """Measure one round: a move of all partitions' followers, and a third replica of one partition."""
+    """Measure one round: a move of all partitions' followers, and one partition's third replica."""
     size_text = f"{VALUE_BYTES * bench.count(VALUE_COUNT) / MEGABYTE:.0f} MB"
     before = spread(MOVED_PARTITIONS, 2)
     after = [[leader, other_than(leader, follower)] for leader, follower in before]
@@ -55,7 +59,10 @@ def other_than(*nodes: int) -> int:
 
 
 def moved_rate(nodes: Nodes, bench: ClusterBench, before: list[list[int]], after: list[list[int]]) -> tuple[float, float]:
-    """Fill a topic, move it, and return MB/s of what new replicas got and CPU seconds per GB of it, until no move is under way."""
+    """Fill a topic and move it, until no move is under way.
+
+    Returns the MB/s that new replicas got, and CPU seconds per GB of it.
+    """
     count = bench.count(VALUE_COUNT)
     touch_memory(int(VALUE_BYTES * count * 3 * 1.2))
     with nodes.topic(before) as topic, BlockingAdmin(nodes.bootstrap) as admin:

@@ -1,7 +1,9 @@
-"""Three nodes of one product, each broker and controller in a process of its own: the cluster that figures of several nodes are taken on.
+"""Runs three nodes of one product, each broker and controller in a process of its own.
 
-A node is started the way a user starts it, and killed, stopped or suspended by signals. CPU and memory are read from the system. Both
-products get the same properties, and are told nothing else: ports, roles, where the logs lie, and what a figure asks for.
+Figures of several nodes are taken on this cluster. A node is started the way a user starts it, and
+killed, stopped or suspended by signals. CPU and memory are read from the system. Both products get
+the same properties, and nothing else: ports, roles, where the logs lie, and the settings that a
+figure asks for.
 """
 
 import compileall
@@ -38,19 +40,26 @@ PRODUCTS = {OURS: "tidelog", PEER: "kafka"}
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 START_S, WHOLE_S, SERVICE_S = 180.0, 180.0, 60.0
 INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
-"""As the keys of a node name them; by their defaults two replicas of the latter two have to be in sync."""
+"""The internal topics, as the keys of a node name them.
+
+By their defaults two replicas of the latter two have to be in sync.
+"""
 CREATED_S = 10.0
-"""A client that still believes in a controller that is gone waits five minutes for it: another one asks after that long."""
+"""The longest time to wait for a created topic before another client asks again.
+
+A client that still believes in a controller that is gone waits five minutes for it.
+"""
 CALM_S = 1.0
-"""How long a cluster has to be whole on end before it is measured."""
+"""How long a cluster has to stay whole before it is measured."""
 SETTLED_S = 5.0
-"""The same where it was suspended with every timeout as shipped."""
+"""The same for a cluster that was suspended with every timeout as shipped."""
 
 
 class Nodes:
-    """Three nodes of one product in ``directory``; ``properties`` go to each of them.
+    """Three nodes of one product in ``directory``. ``properties`` go to each of them.
 
-    ``listeners`` are the names of listeners beside the one in the clear; ``beside`` has each node's address of them.
+    ``listeners`` are the names of listeners beside the one in the clear. ``beside`` has each node's
+    address of them.
     """
 
     def __init__(self, product: str, directory: Path, properties: Mapping[str, str] | None = None, listeners: Sequence[str] = ()) -> None:
@@ -116,7 +125,7 @@ class Nodes:
         format_node(real_env(config), config, FormatOptions(cluster_id=CLUSTER_ID))
 
     def start(self, node: int) -> None:
-        """Start a node; ``until_whole`` waits for it."""
+        """Start a node. ``until_whole`` waits for it."""
         if self.product == "kafka":
             argv = [*java_command(), "kafka.Kafka", str(self._file(node))]
         else:
@@ -131,48 +140,54 @@ class Nodes:
         process.wait(START_S)
 
     def restart(self, node: int) -> None:
-        """Wait for the end of a node that was killed or told to stop, and start it again; the cluster is whole then."""
+        """Wait for the end of a killed or stopping node, and start it again.
+
+        The cluster is whole afterwards.
+        """
         self.processes.pop(node).wait(START_S)
         self.start(node)
         self.until_whole()
 
     def suspend(self) -> None:
-        """Take their turn from all nodes: they keep memory and connections, and get no CPU."""
+        """Suspend all nodes: they keep memory and connections, and get no CPU."""
         for process in self.processes.values():
             process.suspend()
 
     def resume(self, calm_s: float = CALM_S) -> None:
-        """Let all nodes go on, and wait until the cluster is whole for ``calm_s`` on end.
+        """Let all nodes go on, and wait until the cluster stays whole for ``calm_s``.
 
-        Nodes that have every timeout as shipped need more of it: their metadata looks whole until the controller fences all of them, for
-        having been silent, and takes them back.
+        Nodes that have every timeout as shipped need a longer ``calm_s``. Their metadata looks
+        whole until the controller fences all of them, because they were silent, and takes them
+        back.
         """
         for process in self.processes.values():
             process.resume()
         self.until_whole(calm_s=calm_s)
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds, user and system, that the nodes that run have spent."""
+        """Return the CPU seconds, user and system, of the running nodes."""
         return sum(cpu_s(process) for process in self.processes.values())
 
     def rss_bytes(self) -> int:
-        """Return the memory of the nodes that run, together."""
+        """Return the memory of the running nodes, together."""
         return sum(int(process.memory_info().rss) for process in self.processes.values())
 
     def active_controller(self) -> int:
-        """Return which node leads the metadata quorum."""
+        """Return the node that leads the metadata quorum."""
         with BlockingAdmin(self.bootstrap) as admin:
             return int(admin.describe_metadata_quorum().leader_id)
 
     def admin(self, *nodes: int) -> AdminClient:
-        """Return a client that knows the nodes that are named, or all."""
+        """Return a client that knows the named nodes, or all."""
         addresses = [self.addresses[node] for node in nodes or NODES]
         return AdminClient({"bootstrap.servers": ",".join(addresses), "log_level": 0})
 
     def until_whole(self, topic: str | None = None, *, calm_s: float = CALM_S) -> None:
-        """Wait until every node is a broker, and every replica of a topic in sync, all topics' where none is named, for ``calm_s`` on end.
+        """Wait until every node is a broker and every replica is in sync, for ``calm_s``.
 
-        A node that was killed is a broker to the others until its session ends; so each has to accept connections, too.
+        The replicas are those of a topic, or of all topics where none is named. Each node has to
+        accept connections, too, because a node that was killed is a broker to the others until its
+        session ends.
 
         Raises:
             BenchmarkError: that took too long.
@@ -192,7 +207,9 @@ class Nodes:
         until(is_whole, 0.2, f"the cluster in {self.directory} is whole", WHOLE_S, calm_s=calm_s)
 
     def create_topic(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
-        """Create a topic whose partitions have those replicas, the leader first, and wait until it is whole.
+        """Create a topic with those replicas, and wait until it is whole.
+
+        ``assignment`` lists the nodes of each partition, the leader first.
 
         Raises:
             BenchmarkError: that took too long.
@@ -215,13 +232,16 @@ class Nodes:
         return True
 
     def leader(self, topic: str) -> int:
-        """Return which node leads a topic's first partition."""
+        """Return the node that leads a topic's first partition."""
         admin = self.admin()
         return int(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].leader)
 
     @contextlib.contextmanager
     def topic(self, assignment: Sequence[Sequence[int]]) -> Iterator[str]:
-        """Create a topic of a new name, and delete it afterwards, so that disk space is given back between figures."""
+        """Create a topic of a new name, and delete it afterwards.
+
+        Disk space is then given back between figures.
+        """
         name = new_name()
         self.create_topic(name, assignment)
         try:
@@ -236,7 +256,10 @@ def new_name() -> str:
 
 
 def spread(partition_count: int, factor: int = len(NODES)) -> list[list[int]]:
-    """Return replicas of partitions that give every node the same share of leaders and of replicas."""
+    """Return replicas of partitions that give every node the same share.
+
+    That is the same share of leaders and of replicas.
+    """
     around = len(NODES)
     return [[NODES[(first + step) % around] for step in range(factor)] for first in range(partition_count)]
 
@@ -247,7 +270,7 @@ def led_by(node: int) -> list[list[int]]:
 
 
 def accepts(address: str) -> bool:
-    """Whether a node accepts connections."""
+    """Return whether a node accepts connections."""
     host, port = address.split(":")
     try:
         with socket.create_connection((host, int(port)), timeout=5):
@@ -267,7 +290,10 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def running_cluster(product: str, listeners: Sequence[str] = (), **properties: str) -> Iterator[Nodes]:
-    """Start a cluster in an empty directory that is removed afterwards, and wait until it is whole; underscores stand for dots."""
+    """Start a cluster in an empty directory that is removed afterwards.
+
+    It is whole when the block begins. Underscores in names of properties stand for dots.
+    """
     if product != "kafka":
         compileall.compile_dir(Path(log_service.__file__).parent, quiet=1)
     named = {name.replace("_", "."): value for name, value in properties.items()}
@@ -277,10 +303,12 @@ def running_cluster(product: str, listeners: Sequence[str] = (), **properties: s
 
 
 def until(condition: Callable[[], bool], pause_s: float, what: str, deadline_s: float = 300.0, *, calm_s: float = 0.0) -> float:
-    """Ask again and again until it is so, and has been for ``calm_s`` on end; return the seconds until it was so for the last time.
+    """Ask again until a state has held for ``calm_s``.
+
+    Returns the seconds until it began to hold for the last time.
 
     Raises:
-        BenchmarkError: it was not so within the deadline; ``what`` was waited for.
+        BenchmarkError: it did not hold within the deadline. The text names ``what``.
     """
     began = time.monotonic()
     found: float | None = None

@@ -1,8 +1,11 @@
-"""Ten thousand partitions of three replicas: how long until all have leaders after a broker died, and until it is back in sync.
+"""Measures ten thousand partitions of three replicas after a broker dies.
 
-A hundred topics of a hundred partitions, leaders and replicas where the product places them. A broker that is not the active controller
-is killed; it leads about a third. All have leaders when the metadata that a surviving broker returns names one that lives for each. The
-restart ends when it names three replicas in sync for each. Asking takes the client much of a second of CPU, so it pauses in between.
+The figures are the time until all partitions have leaders, and the time until the broker is back in
+sync. A hundred topics have a hundred partitions each, with leaders and replicas where the product
+places them. A broker that is not the active controller is killed. It leads about a third. All have
+leaders when the metadata of a surviving broker names a living one for each. The restart ends when
+it names three replicas in sync for each. A request takes the client much of a second of CPU, so it
+pauses in between.
 """
 
 import signal
@@ -24,7 +27,7 @@ DEADLINE_S = 600.0
 
 
 class Told(Protocol):
-    """What the metadata says of a partition."""
+    """The metadata of a partition."""
 
     leader: int
     isrs: list[int]
@@ -70,12 +73,12 @@ def create(nodes: Nodes, topics: list[str]) -> None:
 
 
 def is_in_sync(partition: Told) -> bool:
-    """Whether a partition has a leader and all its replicas in sync."""
+    """Return whether a partition has a leader and all its replicas in sync."""
     return partition.leader != -1 and len(partition.isrs) == len(NODES)
 
 
 def until_all(admin: AdminClient, count: int, is_so: Callable[[Told], bool], what: str) -> float:
-    """Ask for metadata until it has so many partitions for which that is so, and return the seconds."""
+    """Ask for metadata until a condition holds for so many partitions, and return the seconds."""
 
     def are_all_so() -> bool:
         try:

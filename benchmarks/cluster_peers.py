@@ -1,7 +1,10 @@
-"""``python -m benchmarks.cluster_peers``: three nodes of tidelog beside three of Apache Kafka, three replicas of everything.
+"""Compares three nodes of tidelog with three of Apache Kafka, with three replicas of everything.
 
-What was measured is written to two files after each turn, ``cluster_peers.json`` and ``cluster_peers.md``, so that a run that is cut off
-keeps it; at the end the table is printed. The exit code is 1 where a family failed, was left out for want of time, or somebody interrupted.
+    python -m benchmarks.cluster_peers
+
+The results are written to two files after each turn, ``cluster_peers.json`` and
+``cluster_peers.md``, so that a run that is cut off keeps them. The table is printed at the end. The
+exit code is 1 where a family failed, was left out for want of time, or a person interrupted.
 """
 
 import argparse
@@ -54,7 +57,7 @@ FIGURES: Mapping[str, ClusterFamily] = {
     "scaling": scaling,
     "partitions": of_new_clusters(cluster_partitions.measure),
 }
-"""In the order in which they are measured: living clusters first, and what takes longest last."""
+"""Families in the order of measurement: living clusters first, and the longest last."""
 MOST_ROUNDS = {
     "transactions": 1,
     "groups": 1,
@@ -69,7 +72,7 @@ MOST_ROUNDS = {
     "scaling": 2,
     "partitions": 1,
 }
-"""Families whose rounds take a minute and more, and differ little, get no more rounds than that."""
+"""The most rounds of families whose rounds take a minute and more, and differ little."""
 
 
 def arguments() -> argparse.Namespace:
@@ -90,7 +93,7 @@ def arguments() -> argparse.Namespace:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the families that a comma-separated list names.
+    """Return the families of a comma-separated list.
 
     Raises:
         ArgumentTypeError: there is no such family.
@@ -108,7 +111,7 @@ def keep_to_cores(count: int) -> None:
 
 
 class Report:
-    """The two files, written anew whenever something was measured."""
+    """The two result files, rewritten after every measurement."""
 
     def __init__(self, directory: Path, about: Mapping[str, object]) -> None:
         self.json_file = directory / "cluster_peers.json"
@@ -122,7 +125,7 @@ class Report:
         replace_file(self.markdown_file, self.text(rows, failures))
 
     def text(self, rows: list[Row], failures: Mapping[str, str]) -> str:
-        """Return the table, with what it was taken on above it and the goals and failures below."""
+        """Return the table, with the machine above it and the goals and failures below."""
         about = ", ".join(f"{name} {value}" for name, value in self._about.items())
         failed = [f"{name} failed: {reason}" for name, reason in failures.items()]
         return "\n\n".join([about, table.as_markdown(rows), table.goals_met(rows), *failed]) + "\n"

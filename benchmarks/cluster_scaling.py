@@ -1,7 +1,8 @@
-"""``tidelog up --brokers 2`` beside ``tidelog up``: what a second broker process brings on the same cores, with one replica of everything.
+"""Compares ``tidelog up --brokers 2`` with ``tidelog up``, on the same cores.
 
-There is no peer: one node is what two are held against. With two cores a client that batches is the limit long before a broker is;
-one-record batches are where a broker is busy. Each round starts new nodes.
+The figure is the gain of a second broker process, with one replica of everything. There is no peer:
+two brokers are compared with one node. With two cores a client that batches is the limit long
+before a broker is. A broker is busy with one-record batches. Each round starts new nodes.
 """
 
 import contextlib
@@ -29,14 +30,14 @@ from benchmarks.table import OURS, Row
 
 ONE = "one node"
 CONTROLLER_PORTS = 1_000
-"""How far above its broker's port a controller of ``tidelog up`` listens."""
+"""The distance from a broker's port to its controller's port in ``tidelog up``."""
 LARGE_COUNT, ALONE_COUNT, PARTITION_COUNT = 400_000, 100_000, 6
 START_S, STOP_S = 60.0, 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Up:
-    """What ``tidelog up`` has started."""
+    """The processes and addresses of a ``tidelog up``."""
 
     address: str
     process: psutil.Popen
@@ -75,7 +76,7 @@ def tidelog_up(broker_count: int) -> Iterator[Up]:
 
 
 def stop(process: psutil.Popen) -> None:
-    """Stop ``tidelog up`` in order; what is left of it after a minute is killed."""
+    """Stop ``tidelog up`` in order, and kill the rest after a minute."""
     children = process.children(recursive=True) if process.poll() is None else []
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(signal.SIGTERM)
@@ -101,7 +102,7 @@ def wait_for_brokers(address: str, broker_count: int, process: psutil.Popen) -> 
 
 
 def free_port_range(count: int) -> int:
-    """Return a port from which on ``count`` are free, and the controllers' ports above them."""
+    """Return the first of ``count`` free ports in a row, with the controllers' ports free, too."""
     for first in range(21_000, 30_000, 10):
         if all(is_free(first + step + above) for step in range(count) for above in (0, CONTROLLER_PORTS)):
             return first
@@ -109,7 +110,7 @@ def free_port_range(count: int) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether no process listens on a port."""
+    """Return whether no process listens on a port."""
     return not any(each.laddr.port == port for each in psutil.net_connections("tcp"))
 
 
@@ -145,6 +146,6 @@ def measure(broker_count: int, bench: ClusterBench) -> list[Row]:
 
 @contextlib.contextmanager
 def scaling(bench: ClusterBench) -> Iterator[Sides]:
-    """Hold two brokers against one."""
+    """Compare two brokers with one."""
     bench.stop()
     yield Sides(measures={OURS: partial(measure, 2, bench), ONE: partial(measure, 1, bench)}, peer=ONE)

@@ -1,9 +1,10 @@
-"""What the figures of three nodes share: a cluster of each product, and whose turn it is.
+"""Keeps a cluster of each product for figures of three nodes, and gives one of them its turn.
 
-The cluster that is not measured is suspended, so that it takes no CPU from the other. Two kinds stay alive from round to round, so that a
-JVM is warm and stays so: clusters that only load is put on are told to be patient, because none of their nodes is to be fenced for having
-been suspended; clusters that nodes die in have every timeout as shipped, and find together again after each suspension. Figures of starts
-and of memory have new clusters, one at a time.
+The cluster that is not measured is suspended, so that it takes no CPU from the other. Two kinds
+stay alive from round to round, so that a JVM is warm and stays so. Clusters that are only loaded
+get long timeouts, because none of their nodes may be fenced for having been suspended. Clusters in
+which nodes die have every timeout as shipped, and find together again after each suspension.
+Figures of starts and of memory have new clusters, one at a time.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ MeasureNodes = Callable[[Nodes, "ClusterBench"], list[Row]]
 
 @dataclass(slots=True, kw_only=True)
 class ClusterBench:
-    """How much is asked for, and the clusters that stay alive; ``warm_up`` is put on each of them once."""
+    """The scale of the load, and the living clusters. ``warm_up`` runs once on each of them."""
 
     scale: float
     has_peer: bool
@@ -38,19 +39,22 @@ class ClusterBench:
 
     @property
     def products(self) -> list[str]:
-        """The names of the products that are measured, ours first."""
+        """Return the names of the measured products, ours first."""
         return [OURS, PEER] if self.has_peer else [OURS]
 
     def count(self, full: float, *, at_least: int = 1) -> int:
-        """Return a load's share of what it is at full scale."""
+        """Return a load's count at this scale, given its count at full scale."""
         return max(at_least, int(full * self.scale))
 
     def at_scale(self, share: float) -> "ClusterBench":
-        """Return what asks for a share of what this one asks for."""
+        """Return a bench with a share of this one's load."""
         return replace(self, scale=self.scale * share)
 
     def clusters(self, properties: Mapping[str, str]) -> Mapping[str, Nodes]:
-        """Return a suspended cluster of each product; those of before, where they have the same properties."""
+        """Return a suspended cluster of each product.
+
+        The present clusters stay if they have the same properties.
+        """
         if self._properties != properties:
             self.stop()
             with contextlib.ExitStack() as stack:
@@ -64,7 +68,7 @@ class ClusterBench:
         return self._alive
 
     def stop(self) -> None:
-        """End the clusters that are alive."""
+        """Stop the living clusters."""
         self._alive, self._properties = {}, None
         self._stack.close()
 
@@ -75,7 +79,7 @@ class ClusterBench:
 
 @dataclass(frozen=True, slots=True)
 class AsOne:
-    """A cluster as figures of one node see it."""
+    """A cluster in the form that figures of one node expect."""
 
     nodes: Nodes
 
@@ -94,9 +98,9 @@ class AsOne:
 
 
 def as_one_node(measure: Callable[[Measured, Asked], list[Row]], share: float = 1.0) -> MeasureNodes:
-    """Return what takes the figures of one node on a cluster, with a share of the load.
+    """Return a function that takes the figures of one node on a cluster, with a share of the load.
 
-    What they call the broker's CPU and memory is that of all nodes.
+    The broker's CPU and memory in these figures are those of all nodes.
     """
     return lambda nodes, bench: measure(AsOne(nodes), bench.at_scale(share))
 
@@ -105,7 +109,10 @@ ClusterFamily = Callable[[ClusterBench], contextlib.AbstractContextManager[Sides
 
 
 def of_living_clusters(measure: MeasureNodes, properties: Mapping[str, str], calm_s: float = CALM_S) -> ClusterFamily:
-    """Return the family that does this with each cluster in turn, while the other one is suspended; ``calm_s`` is ``resume``'s."""
+    """Return the family that measures each cluster in turn, while the other one is suspended.
+
+    ``calm_s`` is that of ``resume``.
+    """
 
     @contextlib.contextmanager
     def family(bench: ClusterBench) -> Iterator[Sides]:
@@ -129,7 +136,10 @@ def of_living_clusters(measure: MeasureNodes, properties: Mapping[str, str], cal
 
 
 def of_new_clusters(measure: Callable[[str, ClusterBench], list[Row]]) -> ClusterFamily:
-    """Return the family that starts clusters of its own in each round; ``measure`` gets the name of the product."""
+    """Return the family that starts clusters of its own in each round.
+
+    ``measure`` gets the name of the product.
+    """
 
     @contextlib.contextmanager
     def family(bench: ClusterBench) -> Iterator[Sides]:

@@ -1,4 +1,4 @@
-"""Throughput of reading a topic that lies in the page cache, and what it costs the broker."""
+"""Measures throughput of reading a topic in the page cache, and its cost for the broker."""
 
 import time
 
@@ -14,14 +14,19 @@ SIZES: dict[str, tuple[int, int, tuple[Goal | None, Goal | None]]] = {
     "100 B": (100, 2_000_000, NO_GOALS),
     "1 KiB": (1024, 800_000, (at_least(1.1), at_most(1.0))),
 }
-"""Bytes of a value, how many at full scale, and the goals of throughput and CPU."""
+"""Bytes of a value, the count at full scale, and the goals of throughput and CPU."""
 PASSES = 3
-"""How often a topic is read in a round after a first time that does not count: one pass takes less than a second, in which the broker's CPU
-is a few ticks of the clock."""
+"""How often a topic is read in a round after a first time that does not count.
+
+One pass takes less than a second, in which the broker's CPU is a few ticks of the clock.
+"""
 
 
 def consume_values(address: str, topic: str, count: int, **settings: str) -> float:
-    """Read ``count`` records from the start and return the seconds between the first and the last; ``settings`` as a producer's."""
+    """Read ``count`` records from the start.
+
+    Returns the seconds between the first and the last. ``settings`` are given as a producer's.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": address,

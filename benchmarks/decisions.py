@@ -1,8 +1,10 @@
-"""What one decision of the controller costs with few topics and with many: decided, applied to its metadata, committed, published.
+"""Measures one decision of the controller with few topics and with many.
 
-A cluster of 100, 10,000 and 100,000 topics of one partition each is loaded from a snapshot. A decision is made on the controller's metadata
-and applied to it; then its records come back as a committed batch, and a publisher is told what changed. Nothing is encoded or written:
-what a log costs does not depend on the number of topics. The figure is CPU time.
+A decision is made, applied to the controller's metadata, committed and published. A cluster of 100,
+10,000 and 100,000 topics of one partition each is loaded from a snapshot. A decision is made on the
+controller's metadata and applied to it. Then its records come back as a committed batch, and a
+publisher gets the changes. Nothing is encoded or written, because the cost of a log does not depend
+on the number of topics. The figure is CPU time.
 """
 
 import contextlib
@@ -41,14 +43,18 @@ from log_service.raft.snapshots import Snapshot
 
 TOPIC_COUNTS = (100, 10_000, 100_000)
 REPETITION_COUNT, DECISION_COUNT = 10, 100
-"""Each repetition begins with the cluster as it was loaded, so that a hundred topics do not become thousands."""
+"""The number of repetitions, and of decisions in each.
+
+Each repetition begins with the cluster as it was loaded, so that a hundred topics do not become
+thousands.
+"""
 FIRST_NEW_ID = 1 << 64
 
 Decide = Callable[[MetadataImage, int], Sequence[MetadataRecord]]
 
 
 class Watcher:
-    """A publisher that looks at what changed, and at nothing else."""
+    """A publisher that looks at the changes, and at nothing else."""
 
     def __init__(self) -> None:
         self.change_count = 0
@@ -58,7 +64,10 @@ class Watcher:
 
 
 class Metadata:
-    """The metadata of the active controller, and that of the brokers of its node, which follows what is committed."""
+    """The metadata of the active controller, and that of its node's brokers.
+
+    The latter follows the committed records.
+    """
 
     def __init__(self, topic_count: int) -> None:
         self.topic_count = topic_count
@@ -74,7 +83,7 @@ class Metadata:
         self._loader.image = self._ahead = self._first
 
     def decide(self, decide: Decide) -> None:
-        """Make one decision and see it through."""
+        """Make one decision, apply it, commit it and publish it."""
         self._number += 1
         records = tuple(decide(self._ahead, self._number))
         offset = self._ahead.offset + len(records)
@@ -102,7 +111,7 @@ def topic_id(number: int) -> UUID:
 
 
 def first_records(topic_count: int) -> Iterator[MetadataRecord]:
-    """Yield a broker and topics; every tenth has a configuration."""
+    """Yield a broker and topics. Every tenth topic has a configuration."""
     yield RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False, log_dirs=[UUID(int=500)])
     for number in range(topic_count):
         yield TopicRecord(name=topic_name(number), topic_id=topic_id(number))
@@ -134,7 +143,10 @@ DECISIONS = {"AlterPartition": alter_partition, "topic creation": create_topic, 
 
 
 def measure(clusters: Sequence[Metadata]) -> list[Row]:
-    """Measure one round. The collector of cycles leaves the clusters alone, as it does in a node that has started."""
+    """Measure one round.
+
+    The collector of cycles leaves the clusters alone, as it does in a node that has started.
+    """
     gc.collect()
     gc.freeze()
     try:

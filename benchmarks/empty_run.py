@@ -1,7 +1,8 @@
-"""A run that does (almost) nothing, taken apart: the seconds of each of its parts, from the times that Dagster and the table's log keep.
+"""Takes a run that does (almost) nothing apart, into the seconds of each of its parts.
 
-Two runs are looked at, both with `TIDELOG_FOLLOW_S=0`, so that a run is one range: one that finds a single new record, from its
-acknowledgement to the end of the run, and one that was asked for and finds nothing.
+The times come from Dagster and from the table's log. Two runs are measured, both with
+`TIDELOG_FOLLOW_S=0`, so that a run is one range. One finds a single new record, and is measured
+from its acknowledgement to the end of the run. The other was asked for and finds nothing.
 """
 
 import contextlib
@@ -46,11 +47,14 @@ PARTS: Mapping[str, str] = {
     "told": "the materialization",
     "SUCCESS": "Spark session closed, end of the run",
 }
-"""What ends with each moment, in order; a run without records has neither plan nor commit of its own."""
+"""Parts of a run by the moments that end them, in order.
+
+A run without records has neither plan nor commit of its own.
+"""
 
 
 def moments_of(instance: dg.DagsterInstance, run_id: str) -> dict[str, float]:
-    """Return when each part of a run was over, as far as Dagster kept it."""
+    """Return the end of each part of a run, as far as Dagster kept it."""
     record = instance.get_run_record_by_id(run_id)
     assert record is not None
     found = {"created": record.create_timestamp.timestamp()}
@@ -93,7 +97,7 @@ def newest_run(instance: dg.DagsterInstance) -> str:
 
 
 def run_of_one_record(address: str, lake: Lake, instance: dg.DagsterInstance) -> dict[str, float]:
-    """Send one record and take apart the run that carries it to the table."""
+    """Send one record, and take apart the run that carries it to the table."""
     sent = stream(address, per_second=1, seconds=0.5)
     wait_until_caught_up(address, lake, READINGS.name, TABLE)
     (acknowledged_s,) = (at_s for records in sent.by_partition.values() for _, at_s in records)
@@ -118,7 +122,10 @@ def run_of_nothing(ui_url: str, instance: dg.DagsterInstance) -> dict[str, float
 
 
 def rows_of(what: str, began: str, found: Mapping[str, float]) -> list[Row]:
-    """Return a row for the whole and one for each part; ``began`` says what the run waits for until it is created."""
+    """Return a row for the whole and one for each part.
+
+    ``began`` names the event from which a run waits until it is created.
+    """
     rows = [Row(figure=what, unit="s", rounds=(sum(found.values()),))]
     names = {**PARTS, "created": began}
     return rows + [Row(figure=f"  {what}: {names[name]}", unit="s", rounds=(seconds,)) for name, seconds in found.items()]

@@ -1,9 +1,13 @@
-"""How long a cluster of three is without service when a node dies, hangs or stops: ``python -m benchmarks.failover --product tidelog``.
+"""Measures how long a cluster of three is without service when a node dies, hangs or stops.
 
-Three nodes that are broker and controller, each a process of its own; a topic of three replicas, of which two must be in sync. An
-idempotent confluent-kafka producer with acks=all sends a small record every few milliseconds. The figure is the longest time between two
-acknowledgements around the fault; a record that fails for good is counted. Where the active controller dies, also the time until a topic
-can be created. Every fault hits a cluster that is whole; a node that was killed or stopped is started again after it.
+    python -m benchmarks.failover --product tidelog
+
+Three nodes are broker and controller, each in a process of its own. A topic has three replicas, of
+which two must be in sync. An idempotent confluent-kafka producer with acks=all sends a small record
+every few milliseconds. The figure is the longest time between two acknowledgements around the
+fault, and a record that fails for good is counted. Where the active controller dies, it is also the
+time until a topic can be created. Every fault hits a whole cluster. A node that was killed or
+stopped is started again after it.
 """
 
 import argparse
@@ -36,18 +40,22 @@ CLIENT = {
     "delivery.timeout.ms": int(SERVICE_S * 1e3),
     "log_level": 0,
 }
-"""The client looks for a new leader each 100 ms, and waits 2 s for a node that hangs: by default it takes 1 s and 60 s of its own."""
+"""Settings of the client.
+
+It looks for a new leader each 100 ms, and waits 2 s for a node that hangs. By default it takes 1 s
+and 60 s.
+"""
 
 
 @dataclass(slots=True)
 class Acknowledged:
-    """When records were acknowledged, and what failed."""
+    """The times of acknowledgements, and the failures."""
 
     moments: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def note(self, error: object, _record: object) -> None:
-        """Take one delivery report."""
+        """Record one delivery report."""
         if error is None:
             self.moments.append(time.monotonic())
         else:
@@ -59,7 +67,9 @@ class Acknowledged:
 
 
 def seconds_without_service(nodes: Nodes, topic: str, fault: Callable[[], None]) -> tuple[float, int]:
-    """Produce before, during and after a fault; return the longest gap, and how many records failed for good.
+    """Produce before, during and after a fault.
+
+    Returns the longest gap, and the number of records that failed for good.
 
     Raises:
         BenchmarkError: the service does not come back.
@@ -86,9 +96,10 @@ def seconds_without_service(nodes: Nodes, topic: str, fault: Callable[[], None])
 
 
 def seconds_until_topic(nodes: Nodes, name: str, asked: int) -> float:
-    """Return how long it takes until node ``asked`` has a topic created, asking it again after each refusal.
+    """Return the time until node ``asked`` has a topic created.
 
-    The request goes to that node, whichever controller it names: librdkafka would wait for the one that is gone.
+    It is asked again after each refusal. The request goes to that node, whichever controller it
+    names, because librdkafka would wait for the controller that is gone.
 
     Raises:
         BenchmarkError: it was not created within a minute.
@@ -105,9 +116,9 @@ def seconds_until_topic(nodes: Nodes, name: str, asked: int) -> float:
 
 
 def after_signal(nodes: Nodes, number: int, *, is_controller: bool = False) -> tuple[float, int]:
-    """Send a signal to the leader of a new topic, which is the active controller or is not; return what ``seconds_without_service`` does.
+    """Send a signal to the leader of a new topic, which is the active controller or is not.
 
-    The cluster is whole again afterwards.
+    Returns the result of ``seconds_without_service``. The cluster is whole again afterwards.
     """
     controller = nodes.active_controller()
     victim = controller if is_controller else next(node for node in NODES if node != controller)

@@ -1,9 +1,13 @@
-"""How long four clients are without service when a node of three dies, stops or hangs: ``python -m benchmarks.failover_clients``.
+"""Measures how long four clients are without service when a node of three dies, stops or hangs.
 
-Each client is a process of its own with its default settings, and is told addresses, topic and group, nothing else: librdkafka, Apache
-Kafka's Java client, aiokafka and ours. It prints a word for each acknowledgement. The figure is the longest time between two words around
-the fault. ``leader`` and ``controller`` hit the node that leads the one partition that all produce to, 200 records a second each; it is the
-active controller only in the latter. ``coordinator`` hits the node that coordinates their groups, whose members commit again and again.
+    python -m benchmarks.failover_clients
+
+Each client is a process of its own with its default settings, and gets addresses, topic and group,
+nothing else: librdkafka, Apache Kafka's Java client, aiokafka and ours. It prints a word for each
+acknowledgement. The figure is the longest time between two words around the fault. ``leader`` and
+``controller`` hit the node that leads the one partition that all produce to, 200 records a second
+each. It is the active controller only in the latter. ``coordinator`` hits the node that coordinates
+their groups, whose members commit again and again.
 """
 
 import argparse
@@ -128,7 +132,10 @@ def aiokafka_commits(bootstrap: str, topic: str, group: str) -> None:
 
 
 def java_produces(bootstrap: str, topic: str, _group: str) -> None:
-    """Become the producer of Apache Kafka's system tests. It sets retries to 0, which a file takes back."""
+    """Become the producer of Apache Kafka's system tests.
+
+    It sets retries to 0, which a file takes back.
+    """
     tool = [*java_command(), "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap, "--topic", topic]
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(f"retries={2**31 - 1}\n")
@@ -137,7 +144,7 @@ def java_produces(bootstrap: str, topic: str, _group: str) -> None:
 
 
 def java_commits(bootstrap: str, topic: str, group: str) -> None:
-    """Become the consumer of Apache Kafka's system tests, which commits what it has read."""
+    """Become the consumer of Apache Kafka's system tests, which commits the records it has read."""
     tool = [*java_command(), "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap, "--topic", topic]
     _become([*tool, "--group-id", group], '"success":true')
 
@@ -157,11 +164,11 @@ CLIENTS: dict[str, tuple[Callable[[str, str, str], None], Callable[[str, str, st
     "aiokafka": (aiokafka_produces, aiokafka_commits),
     "ours": (ours_produces, ours_commits),
 }
-"""What produces, and what commits, of each client."""
+"""The producing and the committing program of each client."""
 
 
 class Watched:
-    """A client in a process of its own; ``moments`` are when it was acknowledged something."""
+    """A client in a process of its own. ``moments`` are the times of its acknowledgements."""
 
     def __init__(self, client: str, part: int, nodes: Nodes, topic: str, group: str) -> None:
         self.client = client
@@ -178,7 +185,7 @@ class Watched:
                 self.moments.append(time.monotonic())
 
     def is_served(self, since: float) -> bool:
-        """Whether there were acknowledgements for a while after a moment, and there still are."""
+        """Return whether acknowledgements came for a while after a moment, and still come."""
         moments = self.moments
         return bool(moments) and moments[-1] > max(since + CALM_S, time.monotonic() - 0.2)
 
@@ -202,7 +209,7 @@ def watched(nodes: Nodes, names: list[str], part: int, topic: str, groups: list[
 
 
 def groups_elsewhere(nodes: Nodes, controller: int, count: int) -> tuple[list[str], int]:
-    """Return groups that have one coordinator, which is not the active controller, and that node."""
+    """Return groups with one coordinator that is not the active controller, and that node."""
     found: dict[int, list[str]] = {node: [] for node in NODES if node != controller}
     with contextlib.closing(Wire(nodes.addresses[controller])) as wire:
 
@@ -218,7 +225,10 @@ def groups_elsewhere(nodes: Nodes, controller: int, count: int) -> tuple[list[st
 
 
 def gaps(nodes: Nodes, place: str, number: int, names: list[str]) -> dict[str, float]:
-    """Send a signal to the node in a place; return each client's longest time without an acknowledgement. The cluster is whole then."""
+    """Send a signal to the node in a place.
+
+    Returns each client's longest time without an acknowledgement. The cluster is whole then.
+    """
     controller = nodes.active_controller()
     victim = controller if place == "controller" else next(node for node in NODES if node != controller)
     is_committing = place == "coordinator"

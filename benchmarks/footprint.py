@@ -1,4 +1,7 @@
-"""What a broker takes: the time to start in an empty directory, and its memory idle and after a mixed load. Each round starts a new one."""
+"""Measures a broker's time to start in an empty directory, and its memory idle and after a load.
+
+The load is mixed. Each round starts a new broker.
+"""
 
 import time
 
@@ -14,7 +17,10 @@ LARGE_COUNT, SMALL_COUNT, ALONE_COUNT = 800_000, 1_500_000, 60_000
 
 
 def put_mixed_load_on(broker: BrokerProcess, bench: Bench) -> None:
-    """Produce large batches, small values and single records, and read some of them: some 15 s at full scale."""
+    """Produce large batches, small values and single records, and read some of them.
+
+    That takes some 15 s at full scale.
+    """
     with broker.topic(6) as topic:
         produce_values(broker.address, topic, 1024, bench.count(LARGE_COUNT))
     with broker.topic() as topic:
@@ -26,7 +32,10 @@ def put_mixed_load_on(broker: BrokerProcess, bench: Bench) -> None:
 
 
 def warm_up(broker: BrokerProcess, bench: Bench) -> None:
-    """Put the load on a broker until a JVM has compiled what it needs: each time costs it half of what the one before did."""
+    """Put the load on a broker until a JVM has compiled the code that it needs.
+
+    Each time costs it half of the time before.
+    """
     for _ in range(WARM_UPS):
         put_mixed_load_on(broker, bench)
 

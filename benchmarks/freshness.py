@@ -1,7 +1,9 @@
-"""Seconds from an acknowledged record to its visible row, under steady streams, by a whole installation (`tidelog up`, minimum interval 0).
+"""Measures seconds from an acknowledged record to its visible row, under steady streams.
 
-A record counts from the moment the producer learnt that the broker has it, until the commit that holds its offset is in the table's log.
-Both moments are read where they happen (delivery report; the time of the commit's file), so that no polling blurs them.
+The whole installation runs (`tidelog up`, minimum interval 0). A record counts from the moment the
+producer learnt that the broker has it, until the commit that holds its offset is in the table's
+log. Both moments are read where they happen (delivery report; the time of the commit's file), so
+that no polling blurs them.
 """
 
 import contextlib
@@ -39,12 +41,12 @@ Seconds = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """When the producer learnt of each record: (offset, seconds) by partition."""
+    """The times of the producer's acknowledgements: (offset, seconds) by partition."""
 
     by_partition: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
 
     def note(self, error: object, record: Message) -> None:
-        """Take a delivery report."""
+        """Record one delivery report."""
         if error is not None:
             raise BenchmarkError(f"a record was not acknowledged: {error}")
         partition, offset = record.partition(), record.offset()
@@ -76,7 +78,10 @@ def stream(address: str, *, per_second: int, seconds: float) -> Acknowledged:
 
 
 def commits(log_directory: Path) -> Iterator[tuple[dict[str, int], float]]:
-    """Yield each commit of a Delta table, in order: its application transactions, and when its file was there."""
+    """Yield each commit of a Delta table, in order.
+
+    A commit is its application transactions, and the time of its file.
+    """
     for file in sorted(log_directory.glob("*.json")):
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         transactions = {one["txn"]["appId"]: int(one["txn"]["version"]) for one in actions if "txn" in one}

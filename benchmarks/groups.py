@@ -1,12 +1,14 @@
-"""A thousand clients that do little: connections that are idle, and consumer groups that each commit once per second.
+"""Measures a thousand clients that do little: idle connections, and groups that commit each second.
 
-A group is one member on a connection of its own that joins as a classic consumer, heartbeats every three seconds and commits one
-partition's offset each second, a thousandth of a second after the group before it. The members are one trio program over this project's
-wire layer, the same for both brokers, because a thousand clients of anybody would drown the machine; ``commits per second`` says whether
-it kept up.
+A group is one member on a connection of its own that joins as a classic consumer, heartbeats every
+three seconds and commits one partition's offset each second, a thousandth of a second after the
+group before it. The members are one trio program over this project's wire layer, the same for both
+brokers, because a thousand clients of any library would drown the machine. ``commits per second``
+tells whether it kept up.
 
-The brokers are those that had load before: a JVM spends a multiple on its first thousands of requests. Its heap has grown by then, so the
-memory to compare is all that a process has while these clients are there; what it grew by is printed beside it.
+The brokers had load before, because a JVM spends a multiple on its first thousands of requests. Its
+heap has grown by then. So the memory to compare is all that a process has while these clients are
+there. Its growth is printed beside it.
 """
 
 import contextlib
@@ -50,7 +52,7 @@ NOT_READY = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_
 
 
 class Member:
-    """One group's only member."""
+    """The only member of a group."""
 
     def __init__(self, connection: RpcConnection, group_id: str, topic: str) -> None:
         self._connection = connection
@@ -61,7 +63,7 @@ class Member:
         self.commit_count = 0
 
     async def join(self) -> None:
-        """Join and take the assignment, however often a coordinator that is being set up wants to be asked."""
+        """Join and take the assignment, as often as a coordinator that is being set up requires."""
         while (code := await self._try_to_join()) != ErrorCode.NONE:
             if code != ErrorCode.MEMBER_ID_REQUIRED:
                 self._require(code, "JoinGroup", NOT_READY)
@@ -118,7 +120,10 @@ class Member:
 
 
 async def coordinators_of(address: str, group_ids: Sequence[str]) -> dict[str, Destination]:
-    """Return where the coordinators of groups listen, once each of them has one; asking has the topic of groups made."""
+    """Return the addresses of the groups' coordinators, once each group has one.
+
+    The requests make the broker create the topic of groups.
+    """
     host, port = address.split(",", maxsplit=1)[0].split(":")
     found: dict[str, Destination] = {}
     with trio.fail_after(JOIN_DEADLINE_S):
@@ -134,7 +139,7 @@ async def coordinators_of(address: str, group_ids: Sequence[str]) -> dict[str, D
 
 
 class Crowd:
-    """Every group of a round."""
+    """All groups of a round."""
 
     def __init__(self, address: str, topic: str, count: int) -> None:
         self._address = address
@@ -153,7 +158,7 @@ class Crowd:
         return f"{self._topic}-{index}"
 
     async def live(self, index: int, coordinator: Destination) -> None:
-        """Join, wait for the others, commit and heartbeat until it is over, and leave."""
+        """Join, wait for the others, commit and heartbeat until the round is over, and leave."""
         async with open_connection(self._env, coordinator, RpcSettings(client_id="bench")) as connection:
             member = Member(connection, self._group_id(index), self._topic)
             await member.join()
@@ -173,7 +178,10 @@ class Crowd:
             await member.leave()
 
     async def observe(self, broker: Measured, *, warm_up_s: float, window_s: float) -> tuple[float, float, int]:
-        """Return the broker's CPU seconds per second, the commits per second, and its RSS while all groups are at it."""
+        """Return the broker's figures while all groups commit.
+
+        These are CPU seconds per second, commits per second, and RSS.
+        """
         group_ids = [self._group_id(index) for index in range(self._count)]
         coordinators = await coordinators_of(self._address, group_ids)
         async with trio.open_nursery() as nursery:
@@ -205,7 +213,10 @@ def window_s(bench: Asked) -> float:
 
 @contextlib.contextmanager
 def idle_connections(address: str, count: int) -> Iterator[None]:
-    """Open connections that asked for the broker's versions, as every client does first, and then say nothing."""
+    """Open connections that ask for the broker's versions and then stay silent.
+
+    Every client asks for them first.
+    """
     host, port = address.split(":")
     with contextlib.ExitStack() as stack:
         for _ in range(count):

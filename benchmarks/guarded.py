@@ -1,8 +1,9 @@
-"""What an authorizer costs: produce in the clear on a broker with an authorizer, and on the same broker without.
+"""Measures the cost of an authorizer: produce in the clear with one, and without.
 
-Both brokers of a product are there all the time and are measured by turns, ``TURNS`` times in a round: a figure of CPU swings by more than
-what is looked for, and the median of many pairs next to each other does not. The cost is what a broker with an authorizer takes more, in
-per cent of the one without; the goal is a bound of the cost itself.
+Both brokers of a product run all the time and are measured by turns, ``TURNS`` times in a round. A
+figure of CPU swings by more than the difference, and the median of many neighbouring pairs does
+not. The cost is the additional work of a broker with an authorizer, in per cent of the one without.
+The goal is a bound of the cost itself.
 """
 
 import contextlib
@@ -22,12 +23,12 @@ ALONE_BYTES, ALONE_COUNT = 100, 96_000
 VALUE_BYTES, VALUE_COUNT = 1_024, 500_000
 MAX_COST_PERCENT = 5.0
 Alone = Callable[[AnyMeasured], contextlib.AbstractContextManager[None]]
-"""Leaves the machine to one of those who are measured."""
+"""Leaves the machine to one of the measured brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What one turn of one broker came to."""
+    """The figures of one turn of one broker."""
 
     per_s: float
     cpu_us_each: float
@@ -49,7 +50,7 @@ def take_alone(broker: Measured, topic: str, bench: Asked) -> Taken:
 
 
 def take_values(broker: Measured, topic: str, bench: Asked) -> Taken:
-    """Produce as many records in a batch as there are."""
+    """Produce with as many records in a batch as there are."""
     count = bench.count(VALUE_COUNT)
     touch_memory(int(VALUE_BYTES * count * 1.2))
     cpu_before = broker.cpu_s()
@@ -80,7 +81,7 @@ def rows_of_values(open_ones: list[Taken], guarded: list[Taken]) -> Iterator[Row
 
 
 def cost_rows(name: str, without: list[Taken], with_it: list[Taken], of: str = "the authorizer") -> Iterator[Row]:
-    """Yield what something costs, pair by pair, in CPU and in throughput."""
+    """Yield the cost of the authorizer, pair by pair, in CPU and in throughput."""
     pairs = list(zip(without, with_it, strict=True))
     cpu = tuple(_percent_more(more.cpu_us_each, less.cpu_us_each) for less, more in pairs)
     time = tuple(_percent_more(less.per_s, more.per_s) for less, more in pairs)
@@ -93,7 +94,10 @@ def _percent_more(more: float, less: float) -> float:
 
 
 def measure(open_one: AnyMeasured, guarded_one: AnyMeasured, alone: Alone[AnyMeasured], bench: Asked) -> list[Row]:
-    """Measure one round: by turns the broker, or cluster, without an authorizer and the one with it. ``alone`` gives a turn."""
+    """Measure one round, by turns of two brokers or clusters: without an authorizer and with one.
+
+    ``alone`` gives a turn.
+    """
     of_alone: tuple[list[Taken], list[Taken]] = ([], [])
     of_values: tuple[list[Taken], list[Taken]] = ([], [])
     for turn in range(TURNS):

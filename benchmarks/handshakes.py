@@ -1,8 +1,10 @@
-"""New connections: handshakes of TLS per second, logins by SCRAM one after the other, and the memory of connections that are idle.
+"""Measures handshakes of TLS per second, logins by SCRAM, and the memory of idle connections.
 
-The client is one program over Python's ``ssl``, the same for both brokers. A handshake is a new connection over TLS 1.3 that asks for
-ApiVersions and gets its response; ``THREAD_COUNT`` threads make them side by side. A login is timed from connecting until the response to
-its last SaslAuthenticate, over SASL_SSL. The client salts its password once, as clients do that keep what they have salted.
+The client is one program over Python's ``ssl``, the same for both brokers. A handshake is a new
+connection over TLS 1.3 that asks for ApiVersions and gets its response. ``THREAD_COUNT`` threads
+make them side by side. Logins are made one after the other. A login is timed from connecting until
+the response to its last SaslAuthenticate, over SASL_SSL. The client salts its password once, as
+clients do that keep their salted password.
 """
 
 import contextlib
@@ -44,7 +46,7 @@ class Logins:
         self._salted: dict[bytes, SecretBytes] = {}
 
     def login_ms(self) -> float:
-        """Log in over a new connection, and return how long that took.
+        """Log in over a new connection, and return the time that took.
 
         Raises:
             BenchmarkError: the broker refused.
@@ -111,9 +113,10 @@ def measure_logins(secure: SecureBroker[BrokerProcess], bench: Bench) -> list[Ro
 
 
 def measure_idle(secure: SecureBroker[BrokerProcess], bench: Bench) -> list[Row]:
-    """Measure the memory of connections with TLS that have asked once and wait; on a broker that has had few before.
+    """Measure the memory of connections with TLS that have asked once and wait.
 
-    What a process has taken for connections that are closed again serves later ones, and its growth would be none.
+    The broker has had few connections before. Memory that a process has taken for closed
+    connections serves later ones, and its growth would be none.
     """
     count = bench.count(IDLE_COUNT, at_least=MIN_COUNT)
     with idle_connections(secure, MIN_COUNT):

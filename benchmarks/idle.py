@@ -1,7 +1,9 @@
-"""What `tidelog up` costs while nothing happens: CPU of daemon and code server, and of all other components, over two minutes.
+"""Measures the CPU of `tidelog up` while nothing happens, over two minutes.
 
-The project is the one that `tidelog init` writes, with the settings as shipped. Its table and its mart are there and have read everything;
-no run is in progress, and no browser has the UI open. Sensors and schedules go on, and so do the supervisor's probes.
+The figures are the CPU of daemon and code server, and that of all other components. The project is
+the one that `tidelog init` writes, with the settings as shipped. Its table and its mart exist and
+have read everything. No run is in progress, and no browser has the UI open. Sensors and schedules
+go on, and so do the supervisor's probes.
 """
 
 import contextlib
@@ -30,16 +32,20 @@ from orchestration.project.new import write_project
 TOPIC, TABLE = "orders", "clean_orders"
 ORDERS = 100
 SETTLE_S = 150.0
-"""How long nothing has happened when the measurement begins: what the start and the runs left to do is done by then.
+"""How long the installation is quiet before the measurement begins.
 
-The mart is built in that time, and Dagster's conditions are evaluated more often for a minute after that.
+The work that the start and the runs left is done by then. The mart is built in that time, and
+Dagster's conditions are evaluated more often for a minute after that.
 """
 IDLE_S = 120.0
 DAEMON_AND_CODE_GOAL = 2.0
 
 
 def cpu_s(processes: Iterable[psutil.Process]) -> float:
-    """Return the CPU seconds, user and system, of processes and of all that they started, also of what has ended since."""
+    """Return the CPU seconds, user and system, of processes and of their descendants.
+
+    Descendants that have ended since count, too.
+    """
     total_s = 0.0
     for top in processes:
         for one in (top, *top.children(recursive=True)):

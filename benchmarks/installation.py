@@ -1,4 +1,7 @@
-"""A whole installation, as a user starts it (`tidelog up`: warm Spark, sensor, runs), with the minimum interval between runs set to 0."""
+"""Runs a whole installation as a user starts it, with no minimum interval between runs.
+
+That is `tidelog up` with warm Spark, sensor and runs.
+"""
 
 import contextlib
 import os
@@ -21,7 +24,10 @@ POLL_S = 0.2
 
 @contextlib.contextmanager
 def running_installation(directory: Path, project: Path = EXAMPLE, **settings: str) -> Iterator[str]:
-    """Start everything for a project, with settings by their variables, and stop it in order; yields the broker's address."""
+    """Start everything for a project, and stop it in order.
+
+    Settings are given by their variables. Yields the broker's address.
+    """
     port = free_port()
     argv = [sys.executable, "-m", "log_service.cli.main", "up", "--data", str(directory), "--project", str(project)]
     argv += ["--broker-port", str(port), "--metrics-port", "0", "--ui-port", str(free_port()), "--spark-port", str(free_port())]
@@ -46,7 +52,7 @@ def wait_until_ready(child: "subprocess.Popen[str]") -> None:
 
 
 def wait_until_caught_up(address: str, lake: Lake, topic: str, table: str) -> str:
-    """Wait until the table holds every record; returns the topic's id."""
+    """Wait until the table holds every record, and return the topic's id."""
     deadline = time.monotonic() + CATCH_UP_DEADLINE_S
     with connect(address) as log:
         while True:

@@ -1,14 +1,19 @@
-"""What operations cost a node in instructions, of two checkouts side by side: ``python -m benchmarks.instructions --against DIRECTORY``.
+"""Counts the instructions of a node's operations, of two checkouts side by side.
 
-A node of each checkout runs under valgrind's callgrind, which counts every instruction that the process executes outside the kernel. One
-client asks for the same thing again and again. The counts hardly depend on how busy the machine is, where seconds of CPU swing by a third;
-what they leave out is the kernel and the caches. Memory is read from a node without valgrind.
+    python -m benchmarks.instructions --against DIRECTORY
 
-Each operation is done some times before it is counted: codecs are compiled and handlers imported then. It is counted in several windows, of
-which the least counts: timers of the node, such as checkpoints, fall into the others.
+A node of each checkout runs under valgrind's callgrind, which counts every instruction that the
+process executes outside the kernel. One client asks for the same thing again and again. The counts
+hardly depend on how busy the machine is, where seconds of CPU swing by a third. They leave out the
+kernel and the caches. Memory is read from a node without valgrind.
 
-``--with KEY=VALUE ...`` gives properties to the node of this checkout alone. ``--authorizer`` counts this checkout without an authorizer
-and with one, and says of each operation whether the authorizer costs it at most ``MAX_COST_PERCENT``.
+Each operation is done some times before it is counted, because codecs are compiled and handlers
+imported then. It is counted in several windows, of which the least counts, because timers of the
+node, such as checkpoints, fall into the others.
+
+``--with KEY=VALUE ...`` gives properties to the node of this checkout alone. ``--authorizer``
+counts this checkout without an authorizer and with one, and tells of each operation whether the
+authorizer costs it at most ``MAX_COST_PERCENT``.
 """
 
 import argparse
@@ -66,7 +71,7 @@ from log_service.protocol.schema import Message
 from log_service.records.builder import BatchBuilder
 
 ONE, MANY = "one", "many"
-"""The topics: of one partition, and of a hundred."""
+"""The topics, with one partition and with a hundred."""
 MANY_COUNT = 100
 GROUP = "group"
 TRANSACTIONAL_ID = "writer"
@@ -74,21 +79,24 @@ OF_GROUP, OF_TRANSACTION = 0, 1
 """The kinds of coordinators."""
 TRANSACTION_MS = 900_000
 SESSION_MS = 1_800_000
-"""The counted node is fifty times slower: a member must not be expired meanwhile."""
+"""The members' session timeout. It is long, because the counted node is fifty times slower."""
 TOPIC_CONFIG = 2
 PARK_S = 0.05
-"""How long a fetch gets until it waits for records."""
+"""The time a fetch gets until it waits for records."""
 MARKING_S = 0.4
-"""How long a node that is counted has to rest until its transaction is taken for complete."""
+"""The time of rest after which a counted node's transaction is taken for complete."""
 START_S, SETTLE_S, RESTING_S = 3_600.0, 2.0, 0.1
 COUNTED = ("valgrind", "--tool=callgrind")
 UNCOUNTED = (*COUNTED, "--instr-atstart=no")
-"""Counts nothing yet, and so is several times as fast."""
+"""Arguments of a node that counts nothing yet, and so is several times as fast."""
 WINDOWS = 8
 MEGABYTES = ", MB"
-"""How the names of figures of memory end."""
+"""The ending of the names of memory figures."""
 CLIENT_COUNT = 16
-"""Of those that send at once: their requests share the turns of the event loop, as under load."""
+"""The number of clients that send at once.
+
+Their requests share the turns of the event loop, as under load.
+"""
 QUIET = {
     "offsets_topic_num_partitions": "4",
     "group_max_session_timeout_ms": str(SESSION_MS),
@@ -100,13 +108,16 @@ QUIET = {
     "log_retention_check_interval_ms": str(SESSION_MS),
     "log_cleaner_enable": "false",
 }
-"""What a node does by itself is put off, as far as properties can."""
+"""Properties that put off the node's own work, as far as properties can."""
 TOTALS = re.compile(rb"^(?:totals|summary): (\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """What is counted: the sources in a directory, and what their node is told beside ``QUIET``."""
+    """A counted checkout: the sources in a directory, and more properties of the node.
+
+    The node has ``QUIET`` beside them.
+    """
 
     sources: Path
     properties: Mapping[str, str]
@@ -116,7 +127,7 @@ class Checkout:
 
 
 class Counted:
-    """A node of a checkout, in an empty directory or in that of a node before it."""
+    """A node of a checkout, in an empty directory or in that of an earlier node."""
 
     def __init__(self, checkout: "Checkout", directory: Path, *, valgrind: Sequence[str] = ()) -> None:
         sources = checkout.sources
@@ -162,7 +173,7 @@ class Counted:
         subprocess.run(["callgrind_control", "--instr=on", str(self.process.pid)], check=True, capture_output=True)
 
     def executed(self) -> int:
-        """Return how many instructions the process executed since it was asked before."""
+        """Return the number of instructions since the last call."""
         for old in self._directory.glob("callgrind.*"):
             old.unlink()
         subprocess.run(["callgrind_control", "--dump", str(self.process.pid)], check=True, capture_output=True)
@@ -175,7 +186,10 @@ class Counted:
         raise BenchmarkError("callgrind wrote no counts")
 
     def settle(self, pause_s: float = SETTLE_S) -> None:
-        """Wait until the process rests: after a start it imports and compiles for a while in the background."""
+        """Wait until the process rests.
+
+        After a start it imports and compiles for a while in the background.
+        """
         spent, least_s = -1.0, RESTING_S * pause_s / SETTLE_S
         while (now := sum(self.process.cpu_times()[:2])) > spent + least_s:
             spent = now
@@ -188,14 +202,14 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """Something to count: ``do`` does it once and returns the response."""
+    """A counted operation. ``do`` does it once and returns the response."""
 
     count: int
     do: Callable[[], object]
 
 
 class Session:
-    """What one client asks a node for."""
+    """The requests of one client to a node."""
 
     def __init__(self, node: Counted, topic_ids: Mapping[str, UUID]) -> None:
         self._node = node
@@ -209,7 +223,7 @@ class Session:
         self._producer = self._init_producer()
 
     def operations(self) -> dict[str, Operation]:
-        """Return everything that is counted."""
+        """Return all counted operations."""
         return {
             "ApiVersions": Operation(count=96, do=self._api_versions),
             "produce of one record, again and again": Operation(count=96, do=lambda: self._produce(9)),
@@ -235,7 +249,7 @@ class Session:
         }
 
     def _find_coordinator(self, key: str, key_type: int) -> None:
-        """Have the node coordinate what is named, for which it makes the topic first."""
+        """Make the node the coordinator of a name, for which it creates the topic first."""
         wanted = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
         while self._wire.ask(wanted, 4, FindCoordinatorResponse).coordinators[0].error_code:
             time.sleep(PARK_S)
@@ -320,7 +334,10 @@ class Session:
         return found
 
     def _transaction(self, topic: str, partition_count: int) -> EndTxnResponse:
-        """Commit a transaction that has written nothing: its partitions are announced, and get their markers."""
+        """Commit a transaction that has written nothing.
+
+        Its partitions are announced, and get their markers.
+        """
         add = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=TRANSACTIONAL_ID,
             v3_and_below_producer_id=self._producer.producer_id,
@@ -377,7 +394,7 @@ def first_topics(node: Counted) -> dict[str, UUID]:
 
 
 def refused(response: object) -> bool:
-    """Whether a response carries an error anywhere."""
+    """Return whether a response carries an error anywhere."""
     if isinstance(response, list):
         return any(map(refused, response))
     if not is_dataclass(response):
@@ -386,14 +403,20 @@ def refused(response: object) -> bool:
 
 
 def start_of(checkout: Checkout) -> float:
-    """Return the thousands of instructions from the start of the process to the first acknowledged record."""
+    """Return the thousands of instructions from the process's start to the first record.
+
+    That record is acknowledged.
+    """
     with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(checkout, Path(directory), valgrind=COUNTED) as node:
         first_topics(node)
         return node.executed() / 1e3
 
 
 def counts_of(checkout: Checkout, wanted: str) -> Iterator[tuple[str, float]]:
-    """Yield the thousands of instructions of each operation of a checkout whose name contains ``wanted``."""
+    """Yield the thousands of instructions of each operation of a checkout.
+
+    The operations are those whose name contains ``wanted``.
+    """
     with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(checkout, Path(directory), valgrind=UNCOUNTED) as node:
         ids = first_topics(node)
         node.settle()
@@ -424,7 +447,10 @@ def idle_mb(checkout: Checkout) -> float:
 
 
 def restart_of_partitions(checkout: Checkout, partition_count: int) -> tuple[float, float]:
-    """Return the thousands of instructions of a restart with so many partitions, and the memory in MB after one."""
+    """Return the cost of a restart with so many partitions.
+
+    That is thousands of instructions, and the memory in MB after a restart.
+    """
     topics = topic_names(partition_count)
     with tempfile.TemporaryDirectory(prefix="instructions-") as directory:
         with Counted(checkout, Path(directory)) as node:
@@ -444,7 +470,7 @@ def restart_of_partitions(checkout: Checkout, partition_count: int) -> tuple[flo
 
 
 def figures(checkout: Checkout, wanted: str, partition_count: int) -> dict[str, float]:
-    """Return everything about a checkout, by its name."""
+    """Return all figures of a checkout, by their names."""
     found = {}
     if not wanted:
         found["start until the first record is acknowledged"] = start_of(checkout)
@@ -489,7 +515,10 @@ def main() -> None:
 
 
 def cost_verdict(plain: Mapping[str, float], guarded: Mapping[str, float]) -> str:
-    """Return which operations an authorizer costs more than it may, by all figures without one and with it; those of memory are none."""
+    """Return a line that names the operations on which an authorizer costs more than it may.
+
+    It compares all figures without an authorizer and with one, except those of memory.
+    """
     costs = {name: (guarded[name] / plain[name] - 1) * 100 for name in guarded if not name.endswith(MEGABYTES)}
     missed = [f"{name} ({cost:.1f} %)" for name, cost in costs.items() if cost > MAX_COST_PERCENT]
     met = f"an authorizer costs at most {MAX_COST_PERCENT:g} %: {len(costs) - len(missed)} of {len(costs)} met"

@@ -1,7 +1,8 @@
-"""Time from handing a record to the producer to its acknowledgement, at a steady rate.
+"""Measures the time from handing a record to the producer to its acknowledgement.
 
-The client waits for acknowledgements without sleeping, so that waking it up is not measured; that takes one core, and brokers
-compete for the others. Its garbage collector rests meanwhile. p99.9 needs samples: 20 s are 20,000 at the lower rate.
+Records come at a steady rate. The client waits for acknowledgements without sleeping, so that
+waking it up is not measured. That takes one core, and brokers compete for the others. Its garbage
+collector rests meanwhile. p99.9 needs samples: 20 s are 20,000 at the lower rate.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from benchmarks.rounds import Bench
 from benchmarks.table import Row, at_most
 
 RATES = {1_000: (20.0, (1.0, 0.3, 0.5)), 5_000: (10.0, (0.75, 0.3, 0.5))}
-"""Records per second, how long at full scale, and the goals of the percentiles."""
+"""Records per second, the seconds at full scale, and the goals of the percentiles."""
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 MIN_SECONDS = 1.0
 WARM_UP_COUNT = 2_000
@@ -28,7 +29,10 @@ def percentile(ordered: list[float], share: float) -> float:
 
 
 def latencies_ms(address: str, topic: str, rate: int, seconds: float) -> list[float]:
-    """Send at ``rate`` records/s for ``seconds`` and return every acknowledgement's latency, ordered."""
+    """Send at ``rate`` records/s for ``seconds``, and return every acknowledgement's latency.
+
+    Latencies are ordered.
+    """
     producer = Producer(
         {"bootstrap.servers": address, "log_level": ERRORS_ONLY, "acks": "all", "linger.ms": 0, "socket.nagle.disable": True}
     )

@@ -1,8 +1,9 @@
-"""A node with 100,000 ACLs: how long it takes to make them, what they take of its memory, and how long a restart takes with them.
+"""Measures a node with 100,000 ACLs: the time to create them, their memory, and a restart.
 
-The ACLs are those of many teams' topics, half of them prefixes, and are made by one connection, ``PER_REQUEST`` in a request. Memory is
-read from the system, before and after, and again after a restart, which is what it comes to in the long run. A restart ends with the first
-record that is accepted. Each round begins in an empty directory.
+The ACLs are those of many teams' topics, half of them prefixes, and are made by one connection,
+``PER_REQUEST`` in a request. Memory is read from the system, before and after, and again after a
+restart, which is the memory in the long run. A restart ends with the first record that is accepted.
+Each round begins in an empty directory.
 """
 
 import tempfile
@@ -51,7 +52,7 @@ def measure(prepare: Prepare, bench: Bench) -> list[Row]:
 
 
 def create_acls(address: str, acls: list[AclEntry]) -> float:
-    """Make ACLs, and return the seconds that it took.
+    """Create ACLs, and return the seconds that took.
 
     Raises:
         BenchmarkError: the broker refused one.
@@ -71,7 +72,7 @@ def create_acls(address: str, acls: list[AclEntry]) -> float:
 
 
 def creations(acls: Iterable[AclEntry]) -> list[AclCreation]:
-    """Return what a request says of ACLs."""
+    """Return a request's entries about ACLs."""
     return [
         AclCreation(
             resource_type=each.resource_type,

@@ -1,7 +1,9 @@
-"""A DuckDB mart over a lake table of 10 million rows, built as the asset builds it: seconds, CPU seconds and peak memory.
+"""Measures a DuckDB mart over a lake table of 10 million rows, built as the asset builds it.
 
-Each build is a process of its own (``python -m benchmarks.marts WAY LAKE WAREHOUSE``), so that its peak memory is its own. Beside it
-stands what the same SQL takes where somebody writes it by hand: DuckDB over the Parquet files, without snapshot, draft and renaming.
+The figures are seconds, CPU seconds and peak memory. Each build is a process of its own (``python
+-m benchmarks.marts WAY LAKE WAREHOUSE``), so that its peak memory is its own. The peer is the same
+SQL as a person writes it by hand: DuckDB over the Parquet files, without snapshot, draft and
+renaming.
 """
 
 import contextlib
@@ -39,7 +41,7 @@ SQL = """
 
 
 def batches(count: int) -> Iterator[pa.Table]:
-    """Yield rows as a topic's table has them, a file's worth at a time."""
+    """Yield rows in the form of a topic's table, a file's worth at a time."""
     for start in range(0, count, ROWS_PER_FILE):
         numbers = np.arange(start, min(start + ROWS_PER_FILE, count))
         names = pa.array([f"s-{one:04}" for one in range(SENSOR_COUNT)])
@@ -59,7 +61,7 @@ def batches(count: int) -> Iterator[pa.Table]:
 
 
 def build(lake: Path, warehouse: Path) -> dict[str, float]:
-    """Build the mart in this process and return what it took."""
+    """Build the mart in this process and return its cost."""
     started = time.monotonic()
     if Warehouse(warehouse, Lake(lake)).build(MART, SQL).rows != SENSOR_COUNT:
         raise SystemExit("the mart has not one row per sensor")
@@ -67,7 +69,10 @@ def build(lake: Path, warehouse: Path) -> dict[str, float]:
 
 
 def build_by_hand(lake: Path, warehouse: Path) -> dict[str, float]:
-    """Answer the same question into a DuckDB file, without a snapshot of the table and without a place to rename to."""
+    """Answer the same question into a DuckDB file.
+
+    There is no snapshot of the table and no place to rename to.
+    """
     started = time.monotonic()
     warehouse.mkdir(exist_ok=True)
     with duckdb.connect(str(warehouse / "by_hand.duckdb")) as connection:
@@ -81,7 +86,7 @@ WAYS = {"tidelog": build, "by-hand": build_by_hand}
 
 
 def taken(started: float) -> dict[str, float]:
-    """Return seconds since ``started``, and what this process took since its own start."""
+    """Return the seconds since ``started``, and this process's cost since its own start."""
     seconds = time.monotonic() - started
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {"seconds": seconds, "cpu_s": used.ru_utime + used.ru_stime, "peak_mb": peak_memory_bytes() / 1e6}

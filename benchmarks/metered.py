@@ -1,7 +1,8 @@
-"""What quotas cost clients that stay far below them: produce and consume with such quotas, and without any, on the same broker.
+"""Measures the cost of quotas for clients that stay far below them.
 
-Every client is counted against all three of its quotas then. Quotas come and go by turns, ``TURNS`` times in a round, as an authorizer
-does in ``guarded``. What is sent with and without them is the same.
+It measures produce and consume with such quotas, and without any, on the same broker. Every client
+is counted against all three of its quotas then. Quotas come and go by turns, ``TURNS`` times in a
+round, as an authorizer does in ``guarded``. The load is the same with them and without.
 """
 
 import contextlib
@@ -18,13 +19,13 @@ from log_service.client import BlockingAdmin, QuotaEntity
 
 TURNS = 3
 BOUNDS = {"producer_byte_rate": 10.0**12, "consumer_byte_rate": 10.0**12, "request_percentage": 10.0**6}
-"""Of each client id: far beyond what a machine can do."""
+"""The quotas of each client id. They are far beyond the speed of a machine."""
 ALONE, PRODUCE, CONSUME = "one-record batches", "produce 1 KiB", "consume 1 KiB"
 
 
 @contextlib.contextmanager
 def metered(address: str, *, is_wanted: bool) -> Iterator[None]:
-    """Have quotas for every client id meanwhile, where they are wanted."""
+    """Set quotas for every client id meanwhile, where they are wanted."""
     if not is_wanted:
         yield
         return
@@ -61,7 +62,7 @@ def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
 
 
 def take_all(broker: Measured, bench: Asked, read: str, count: int) -> Iterator[tuple[str, Taken]]:
-    """Yield what each kind of work came to."""
+    """Yield the figures of each kind of work."""
     with broker.topic(PRODUCERS) as topic:
         yield ALONE, take_alone(broker, topic, bench)
     with broker.topic() as topic:

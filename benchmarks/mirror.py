@@ -1,7 +1,8 @@
-"""How fast a mirror copies a topic from one broker into another, and what that costs it in CPU.
+"""Measures how fast a mirror copies a topic from one broker into another, and its CPU.
 
-One flow in one process; the source holds all records before it starts. The clock runs from the first records in the target to the last, so
-that the start of the process does not count. Every transaction, with the progress in it, is part of it.
+One flow runs in one process. The source holds all records before it starts. The clock runs from the
+first records in the target to the last, so that the start of the process does not count. Every
+transaction, with the progress in it, is part of it.
 """
 
 import contextlib
@@ -70,7 +71,10 @@ def _measure(source: BrokerProcess, target: BrokerProcess, directory: Path, coun
 
 
 def _copy(file: Path, address: str, topic: str, record_count: int) -> tuple[float, float, int]:
-    """Mirror until all records are there; return seconds, CPU seconds and records from the first look at which some were there."""
+    """Mirror until all records are there, and return the cost.
+
+    The cost is seconds, CPU seconds and records since the first records were seen in the target.
+    """
     command = [sys.executable, "-m", "log_service.cli.main", "mirror", "run", str(file)]
     with BlockingAdmin(address) as admin, subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
@@ -84,7 +88,10 @@ def _copy(file: Path, address: str, topic: str, record_count: int) -> tuple[floa
 
 
 def _wait_for(admin: BlockingAdmin, topic: str, record_count: int) -> int:
-    """Wait until a topic holds so many records, and return how many it holds then, markers left out as far as they matter."""
+    """Wait until a topic holds so many records, and return its number of records then.
+
+    Markers are left out as far as they matter.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if topic in {each.name for each in admin.list_topics()}:

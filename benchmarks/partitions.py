@@ -1,8 +1,9 @@
-"""Ten thousand partitions on one node: how long a restart takes, and what it costs, after a clean stop and after kill -9.
+"""Measures a restart with ten thousand partitions on one node, after a clean stop and kill -9.
 
-A hundred topics of a hundred partitions each; before every stop each second partition gets a record of 100 bytes, so that half of the logs
-hold records and the other half only exist. A restart ends when a produce to one of these partitions is acknowledged and one metadata answer
-lists every partition with its leader.
+A hundred topics have a hundred partitions each. Before every stop each second partition gets a
+record of 100 bytes, so that half of the logs hold records and the other half only exist. A restart
+ends when a produce to one of these partitions is acknowledged and one metadata answer lists every
+partition with its leader.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ def fill(address: str, topics: list[str]) -> None:
 
 
 def wait_until_served(topics: list[str], address: str) -> None:
-    """Return once the last partition takes a record and metadata lists all of them with a leader."""
+    """Return once the last partition takes a record and metadata lists a leader for all."""
     produce_first(address, topics[-1], TOPIC_PARTITION_COUNT - 1)
     admin = AdminClient({"bootstrap.servers": address, "log_level": ERRORS_ONLY})
     deadline = time.monotonic() + DEADLINE_S
@@ -92,7 +93,10 @@ def measure(installation: Installation, topics: list[str]) -> list[Row]:
 
 @contextlib.contextmanager
 def partitions(bench: Bench) -> Iterator[Sides]:
-    """Create the partitions once for each broker; none of them runs while the other is measured."""
+    """Create the partitions once for each broker.
+
+    None of the brokers runs while the other is measured.
+    """
     bench.stop_brokers()
     topics = topic_names(bench.count(PARTITION_COUNT, at_least=TOPIC_PARTITION_COUNT))
     with bench.installations() as found:

@@ -1,4 +1,4 @@
-"""Throughput of acknowledged produces, and what they cost the broker in CPU."""
+"""Measures throughput of acknowledged produces, and their CPU cost for the broker."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,10 @@ CHUNK, TURN = 2_000, 64
 
 
 def producer_of(address: str, **settings: str | float) -> Producer:
-    """Return a producer that batches as much as it can; ``settings`` as librdkafka names them, with underscores for dots."""
+    """Return a producer that batches as much as it can.
+
+    ``settings`` are named as librdkafka names them, with underscores for dots.
+    """
     chosen = {
         "bootstrap.servers": address,
         "log_level": ERRORS_ONLY,
@@ -51,7 +54,10 @@ def produce_values(address: str, topic: str, size_bytes: int, count: int, **sett
 
 
 def produce_alone(address: str, topic: str, size_bytes: int, count: int) -> float:
-    """Send one-record batches from ``PRODUCERS`` producers and return the seconds until the last was acknowledged."""
+    """Send one-record batches from ``PRODUCERS`` producers.
+
+    Returns the seconds until the last was acknowledged.
+    """
     producers = [producer_of(address, linger_ms=0, batch_num_messages=1) for _ in range(PRODUCERS)]
     value = bytes(size_bytes)
     share = count // PRODUCERS
@@ -67,7 +73,7 @@ def produce_alone(address: str, topic: str, size_bytes: int, count: int) -> floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one figure produces."""
+    """The load of one figure."""
 
     name: str
     size_bytes: int
@@ -78,7 +84,7 @@ class Load:
 
 
 def loads() -> Iterator[Load]:
-    """Yield what is measured, in the order of the table."""
+    """Yield the loads in the order of the table."""
     for name, (size_bytes, count) in SIZES.items():
         for partition_count in (1, 6):
             where = f"{partition_count} partition{'s' if partition_count > 1 else ''}"
@@ -119,7 +125,7 @@ def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
 
 
 def measure_alone(broker: BrokerProcess, count: int) -> list[Row]:
-    """Measure what a request costs that carries one record."""
+    """Measure the cost of a request with one record."""
     count -= count % PRODUCERS
     with broker.topic(PRODUCERS) as topic:
         cpu_before = broker.cpu_s()

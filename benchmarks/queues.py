@@ -1,7 +1,8 @@
-"""Queues (share groups): how many records a second 1, 8 and 64 consumers take, and what each costs the broker.
+"""Measures queues (share groups): records a second of 1, 8 and 64 consumers, and their cost.
 
-The consumers are this project's, the same for both brokers, as tasks of one trio program: they accept every record that a poll returns.
-They have joined before the records are sent, and the time runs from the first record sent to the last one taken.
+The cost is that for the broker. The consumers are this project's, the same for both brokers, as
+tasks of one trio program. They accept every record that a poll returns. They have joined before the
+records are sent, and the time runs from the first record sent to the last one taken.
 """
 
 import math
@@ -16,7 +17,7 @@ from benchmarks.table import Row, at_least
 from log_service.client import BlockingAdmin, ConfigResource, ShareConsumer
 
 CONSUMER_COUNTS = {1: 200_000, 8: 200_000, 64: 100_000}
-"""Consumers, and how many records they take at full scale."""
+"""Numbers of consumers, and of the records that they take at full scale."""
 PARTITION_COUNT = 8
 RECORD_BYTES = 100
 MIN_COUNT = 2_000
@@ -46,7 +47,10 @@ class Crowd:
                     self._is_done.set()
 
     async def take(self, broker: Measured, record_count: int) -> tuple[float, float]:
-        """Return the seconds until the consumers had so many records, and the broker's CPU seconds meanwhile."""
+        """Take so many records with all consumers.
+
+        Returns the seconds that took, and the broker's CPU seconds meanwhile.
+        """
         async with trio.open_nursery() as nursery:
             for _ in range(self._consumer_count):
                 nursery.start_soon(self._take)
@@ -63,7 +67,7 @@ class Crowd:
 
 
 def read_from_the_start(address: str, group_id: str) -> None:
-    """Have a queue begin with the first record, whenever its consumers find the partitions."""
+    """Let a queue begin with the first record, whenever its consumers find the partitions."""
     with BlockingAdmin(address) as admin:
         admin.alter_configs({ConfigResource.group(group_id): {"share.auto.offset.reset": "earliest"}})
 

@@ -1,9 +1,10 @@
-"""Quotas of bytes: how far from their bound clients end up that send, or read, a quarter more than they are let.
+"""Measures how far clients end up from their quota of bytes when they exceed it by a quarter.
 
-Producers and consumers go at the same time, each with a client id and a bound of its own: one of each kind, and crowds of 8 and of 64 that
-share a client id, and so a bound. A quota lets a client use up in a moment what it has not used for ten windows, and then makes it wait
-until that is over: a client that goes as fast as it can moves everything in one second of twelve. These go at a steady pace, so that it
-does not matter much where a span begins, and the first span does not count.
+Producers and consumers go at the same time, each with a client id and a bound of its own: one of
+each kind, and crowds of 8 and of 64 that share a client id, and so a bound. A quota lets a client
+use up in a moment the unused part of ten windows, and then makes it wait until that is over. So a
+client that goes as fast as it can moves everything in one second of twelve. These go at a steady
+pace, so that it does not matter much where a span begins. The first span does not count.
 """
 
 import time
@@ -21,31 +22,41 @@ from benchmarks.table import PERCENT, Row, value_at_most
 from log_service.client import BlockingAdmin, QuotaEntity
 
 BOUND = 4_000_000
-"""Bytes a second: far below what either broker can do, so that only the quota decides."""
+"""The quota in bytes a second.
+
+It is far below either broker's speed, so that only the quota decides.
+"""
 VALUE_BYTES = 10_240
-"""Large beside what a request and a batch add, which count against the quota, too."""
+"""Bytes of a value. They are many beside a request's and a batch's own, which count, too."""
 BATCH_BYTES = 128 << 10
 CROWD_BATCH_BYTES = 16 << 10
-"""Of those of a crowd, each of which has a small part of the bound."""
+"""Bytes of a batch of a crowd's client, which has a small part of the bound."""
 STORED_BATCH_BYTES = 64 << 10
-"""Of what a crowd reads: more than one of them asks for, so that a response holds one whole batch, and no part of another one."""
+"""Bytes of a batch that a crowd reads.
+
+They are more than one client asks for, so that a response holds one whole batch, and no part of
+another one.
+"""
 CLIENT_COUNTS = (1, 8, 64)
-"""How many clients share a bound."""
+"""Numbers of clients that share a bound."""
 SPAN_S = 11.0
-"""The windows over which brokers measure (``quota.window.num``, ``quota.window.size.seconds``)."""
+"""The length of the windows over which brokers measure.
+
+See ``quota.window.num`` and ``quota.window.size.seconds``.
+"""
 SPANS = 2
 PACE = 1.25 * BOUND
 CATCH_UP_S = 0.1
-"""What a client was late by is made up for no further back: after a pause it does not hurry."""
+"""The most delay that a client makes up for, so that it does not hurry after a pause."""
 PREFETCHED_KIB = 512
-"""Of all consumers of a bound together."""
+"""Prefetched data of all consumers of a bound together."""
 GOAL_PERCENT = 5.0
 PAUSE_S = 0.01
 
 
 @dataclass(slots=True)
 class Taken:
-    """How many bytes came through, and when."""
+    """The bytes that came through, with their times."""
 
     moments: list[tuple[float, int]] = field(default_factory=list)
 
@@ -59,7 +70,7 @@ class Taken:
 
 
 class Pace:
-    """Lets so many bytes a second pass."""
+    """Limits work to so many bytes a second."""
 
     def __init__(self, bytes_per_s: float) -> None:
         self.bytes_per_s = bytes_per_s
@@ -75,7 +86,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """Clients of one client id, which share a bound, and the topic that they write or read. ``taken`` is what came through for them."""
+    """Clients of one client id, which share a bound, and the topic that they write or read.
+
+    ``taken`` counts the bytes that came through for them.
+    """
 
     address: str
     topic: str
@@ -86,7 +100,7 @@ class Crowd:
 
     @property
     def batch_bytes(self) -> int:
-        """How large a batch of one of them is."""
+        """Return the batch size of one of them."""
         return BATCH_BYTES if self.client_count == 1 else CROWD_BATCH_BYTES
 
     def pace(self) -> Pace:
@@ -95,7 +109,10 @@ class Crowd:
 
 
 def send_until_ended(crowd: Crowd) -> None:
-    """Produce at a pace that the quota does not let through; what counts is what was acknowledged."""
+    """Produce at a pace that the quota does not let through.
+
+    Acknowledged bytes count.
+    """
     failures: list[object] = []
 
     def on_delivery(error: object, _record: object) -> None:
@@ -153,7 +170,10 @@ def read_until_ended(crowd: Crowd) -> None:
 
 
 def measure(broker: Measured, bench: Asked) -> list[Row]:
-    """Measure one round. At a small scale one span counts; there is no shorter way to see a rate."""
+    """Measure one round.
+
+    At a small scale one span counts, because there is no shorter way to see a rate.
+    """
     spans = max(1, round(SPANS * bench.scale))
     seconds = SPAN_S * (1 + spans)
     with ExitStack() as stack:
@@ -193,7 +213,7 @@ def measure(broker: Measured, bench: Asked) -> list[Row]:
 
 @contextmanager
 def bounded(address: str, bounds: Mapping[QuotaEntity, str]) -> Iterator[None]:
-    """Let clients use ``BOUND`` of a quota each."""
+    """Give clients a quota of ``BOUND`` each."""
     with BlockingAdmin(address) as admin:
         admin.alter_client_quotas({entity: {key: BOUND} for entity, key in bounds.items()})
         try:
@@ -203,14 +223,14 @@ def bounded(address: str, bounds: Mapping[QuotaEntity, str]) -> Iterator[None]:
 
 
 def begun(threads: ThreadPoolExecutor, work: Callable[[Crowd], None], crowds: Iterable[Crowd]) -> Iterator[Future[None]]:
-    """Have all clients of some crowds work, each in a thread."""
+    """Let all clients of some crowds work, each in a thread."""
     for crowd in crowds:
         for _ in range(crowd.client_count):
             yield threads.submit(work, crowd)
 
 
 def rows_of(verb: str, rate: float, client_count: int = 1) -> list[Row]:
-    """Return a rate, and how far it is from its bound."""
+    """Return a rate, and its distance from its bound."""
     crowd = "" if client_count == 1 else f" by {client_count} clients"
     name = f"{verb} under a quota of {BOUND / MEGABYTE:g} MB/s{crowd}"
     off = abs(rate / BOUND - 1) * 100

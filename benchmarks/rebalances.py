@@ -1,11 +1,14 @@
-"""One group of many members: how long a rebalance takes, and what their heartbeats cost the broker, in both group protocols.
+"""Measures rebalances and heartbeats of one group of many members, in both group protocols.
 
-A rebalance begins when a member leaves, and is over when all others have heard of it and own all partitions again. Members send
-heartbeats far more often than clients do, ``BEATS_PER_SECOND`` all together, so that not their intervals are measured. What heartbeats
-cost is measured with one every three seconds from each member, as clients send them.
+The figures are the time of a rebalance, and the broker's cost of heartbeats. A rebalance begins
+when a member leaves, and is over when all others have heard of it and own all partitions again.
+Members send heartbeats far more often than clients do, ``BEATS_PER_SECOND`` all together, so that
+not their intervals are measured. The cost of heartbeats is measured with one every three seconds
+from each member, as clients send them.
 
-The members are one trio program over this project's wire layer, the same for both brokers; each has a connection of its own. Of the classic
-protocol the member that leads divides the partitions, one after the other.
+The members are one trio program over this project's wire layer, the same for both brokers. Each has
+a connection of its own. In the classic protocol the leading member divides the partitions, one
+after the other.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +40,11 @@ MEMBER_COUNTS = (10, 100, 1_000)
 BEATS_PER_SECOND = 1_000
 MIN_PAUSE_S = 0.02
 CONNECTING_COUNT = 20
-"""Below what a listener keeps waiting (``socket.listen.backlog.size``, 50): a busy broker accepts later."""
+"""The most members that connect at once.
+
+It is below a listener's queue (``socket.listen.backlog.size``, 50), because a busy broker accepts
+later.
+"""
 USUAL_PAUSE_S = 3.0
 REBALANCE_COUNT = 5
 MIN_WINDOW_S = 3.0
@@ -48,7 +55,10 @@ CLOSING_S = 20.0
 
 
 class Member(ABC):
-    """One member. ``epoch`` is its generation or member epoch, ``owned`` the partitions that it has."""
+    """One member of the group.
+
+    ``epoch`` is its generation or member epoch, and ``owned`` the partitions that it has.
+    """
 
     def __init__(self, connection: RpcConnection, group_id: str, topic: str, partition_count: int) -> None:
         self.connection = connection
@@ -65,14 +75,14 @@ class Member(ABC):
 
     @abstractmethod
     async def beat(self) -> None:
-        """Send one heartbeat, and do what it asks for."""
+        """Send one heartbeat, and do what its response asks for."""
 
     @abstractmethod
     async def leave(self) -> None:
         """Leave the group."""
 
     def refused(self, name: str, code: int) -> BenchmarkError:
-        """Return the error that names what was refused."""
+        """Return an error that names the refused request."""
         return BenchmarkError(f"{name} of group {self.group_id} was answered with {ErrorCode.of(code).name}")
 
 
@@ -120,7 +130,10 @@ class ClassicMember(Member):
         return True
 
     def _divided(self, members: Sequence[str]) -> list[SyncGroupRequestAssignment]:
-        """Divide the partitions in a form of the members' own: the broker does not look inside."""
+        """Divide the partitions in a form of the members' own.
+
+        The broker does not look inside.
+        """
         divided = []
         for place, member_id in enumerate(members):
             mine = ",".join(str(number) for number in range(place, self.partition_count, len(members)))
@@ -141,7 +154,10 @@ class ClassicMember(Member):
 
 
 class ConsumerMember(Member):
-    """A member of the protocol of KIP-848: the broker divides, and each heartbeat that reports a change is followed by the next at once."""
+    """A member of the protocol of KIP-848, in which the broker divides.
+
+    The next heartbeat follows at once on each one that reports a change.
+    """
 
     def __init__(self, connection: RpcConnection, group_id: str, topic: str, partition_count: int) -> None:
         super().__init__(connection, group_id, topic, partition_count)
@@ -223,7 +239,7 @@ class Group:
             await member.leave()
 
     def is_at_rest(self) -> bool:
-        """Whether all members are of one generation, and own each partition once."""
+        """Return whether all members are of one generation, and own each partition once."""
         owned = [number for member in self._members.values() for number in member.owned]
         return len({member.epoch for member in self._members.values()}) == 1 and sorted(owned) == list(range(self._count))
 
@@ -236,7 +252,10 @@ class Group:
             await self._has_changed.wait()
 
     async def measure(self, broker: Measured, rebalance_count: int, window_s: float) -> tuple[list[float], float]:
-        """Return how many seconds each rebalance took, and the broker's CPU seconds per second while nothing but heartbeats comes."""
+        """Return the seconds of each rebalance, and the broker's CPU seconds per second.
+
+        The CPU is that while only heartbeats come.
+        """
         times_s = []
         coordinator = (await coordinators_of(self._address, [self._group_id]))[self._group_id]
         with trio.fail_after(DEADLINE_S):

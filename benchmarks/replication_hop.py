@@ -1,9 +1,12 @@
-"""What a batch costs on its way from leader to follower: ``python -m benchmarks.replication_hop``.
+"""Measures the cost of a batch on its way from leader to follower.
 
-Two processes on this machine, a leader and a follower, over loopback and real files, without quorum and clients. ``catch up``: the
-follower was away, and fetches megabytes at once. ``lock step``: the leader appends a batch, waits until the follower has it, and appends
-the next: the whole cost of a hop stands before every acknowledgement. The leader's appends themselves are measured without a follower
-first, and taken off.
+    python -m benchmarks.replication_hop
+
+Two processes on this machine, a leader and a follower, use loopback and real files, without quorum
+and clients. In ``catch up`` the follower was away, and fetches megabytes at once. In ``lock step``
+the leader appends a batch, waits until the follower has it, and appends the next. Then the whole
+cost of a hop stands before every acknowledgement. The leader's appends themselves are measured
+without a follower first, and subtracted.
 """
 
 import os
@@ -54,7 +57,7 @@ from log_service.storage.log_manager import LogManager
 TOPIC_ID = UUID(int=4711)
 LEADER, FOLLOWER = 1, 2
 Ports = dict[int, int]
-"""Where each node listens, by its id."""
+"""The port of each node, by its id."""
 SIZES = ((100, 1), (1_000, 1), (1_000, 16), (1_000, 256), (1_000, 1_000))
 """(bytes of a value, records of a batch)."""
 
@@ -140,7 +143,10 @@ async def node(number: int, directory: str, replicas: tuple[int, ...], ports: Po
 
 
 def follow(directory: str, end_offset: int, ports: Ports, results: Any) -> None:
-    """Be the follower until its log ends at ``end_offset``; put CPU seconds and seconds."""
+    """Follow until the log ends at ``end_offset``.
+
+    Puts CPU seconds and seconds into ``results``.
+    """
 
     async def main() -> None:
         async with node(FOLLOWER, directory, (LEADER, FOLLOWER), ports) as replicas:
@@ -167,7 +173,7 @@ def append(replicas: ReplicaManager, partition: Partition, batch: bytes) -> None
 
 
 def measure(value_bytes: int, count: int, batches: int, *, is_lock_step: bool) -> tuple[float, float, float, float]:
-    """Return CPU of the leader's appends alone, of leader and follower, and seconds."""
+    """Return the CPU of the leader's appends alone, that of leader and follower, and seconds."""
     root = tempfile.mkdtemp(prefix="hop")
     ports = {number: free_port() for number in (LEADER, FOLLOWER)}
     batch = batch_of(value_bytes, count)

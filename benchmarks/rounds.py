@@ -1,13 +1,16 @@
-"""Rounds: every family of figures is measured in turns, one side after the other, as often as was asked for.
+"""Measures families of figures in rounds, in which the sides take turns.
 
-A family is a function that takes the ``Bench`` and, as a context manager, yields its ``Sides``: a name and a function for each, which
-measures one round and returns rows. One side is the peer that the others are held against. What a family prepares once (a broker, ten
-thousand partitions) it prepares before it yields and puts away afterwards.
+A family is a function that takes the ``Bench`` and, as a context manager, yields its ``Sides``: a
+name and a function for each, which measures one round and returns rows. One side may be the peer of
+the others. A family prepares its broker, or ten thousand partitions, before it yields, and puts it
+away afterwards.
 
-Decides the order of rounds and sides, and what becomes of a family that fails: it is named with its reason, what it had measured until then
-is kept, and the next one goes on. Knows nothing of what is measured.
+Decides the order of rounds and sides, and the fate of a family that fails. It is named with its
+reason, its results so far are kept, and the next one goes on. Knows nothing of the figures
+themselves.
 
-Invariants: no two sides measure at the same time; every other round goes through the sides backwards, so that none is always the first.
+Invariants: no two sides measure at the same time. Every other round goes through the sides
+backwards, so that none is always the first.
 """
 
 import contextlib
@@ -28,7 +31,10 @@ from benchmarks.broker_process import BrokerProcess, Installation, tidelog_in
 from benchmarks.table import OURS, Row
 
 SUSPENDED_SESSION_MS = "3600000"
-"""A broker that is suspended for minutes is not to be fenced by its own controller."""
+"""The session timeout of a broker that is suspended for minutes.
+
+Its own controller must not fence it.
+"""
 Measure = Callable[[], list[Row]]
 Prepare = Callable[..., Installation]
 WarmUp = Callable[[BrokerProcess, "Bench"], None]
@@ -36,9 +42,10 @@ WarmUp = Callable[[BrokerProcess, "Bench"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """Who is measured, by name: ours first. ``peer`` is the one that the others are held against, where there is one.
+    """The measured sides by name, ours first.
 
-    ``most_rounds`` bounds the rounds of a family that takes long.
+    ``peer`` names the one that the others are compared with, where there is one. ``most_rounds``
+    bounds the rounds of a family that takes long.
     """
 
     measures: Mapping[str, Measure]
@@ -48,7 +55,10 @@ class Sides:
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """What families share: how much is asked for, and a broker of each kind that is kept for those who put load on it."""
+    """The scale of the load, and the shared brokers, for all families.
+
+    One broker of each kind is kept for the families that put load on it.
+    """
 
     scale: float
     has_peer: bool
@@ -57,16 +67,16 @@ class Bench:
     _shared: dict[str, BrokerProcess] = field(default_factory=dict)
 
     def count(self, full: float, *, at_least: int = 1) -> int:
-        """Return a load's share of what it is at full scale."""
+        """Return a load's count at this scale, given its count at full scale."""
         return max(at_least, int(full * self.scale))
 
     def at_scale(self, share: float) -> "Bench":
-        """Return a bench that asks for a share of what this one asks for: for warming up."""
+        """Return a bench with a share of this one's load, for warming up."""
         return replace(self, scale=self.scale * share)
 
     @property
     def kinds(self) -> dict[str, Prepare]:
-        """How a directory is prepared for each of the brokers that are compared."""
+        """Return the functions that prepare a directory, one for each compared broker."""
         return {OURS: tidelog_in, **({PEER: apache_kafka_in} if self.has_peer else {})}
 
     @contextlib.contextmanager
@@ -79,7 +89,10 @@ class Bench:
             }
 
     def brokers(self) -> dict[str, BrokerProcess]:
-        """Return the two that stay alive from round to round and from family to family, so that a JVM is warm and stays so."""
+        """Return the two shared brokers, which live from round to round and from family to family.
+
+        A JVM is then warm and stays so.
+        """
         if not self._shared:
             with contextlib.ExitStack() as stack:
                 found = stack.enter_context(self.installations(broker_session_timeout_ms=SUSPENDED_SESSION_MS))
@@ -92,7 +105,10 @@ class Bench:
 
     @contextlib.contextmanager
     def others_suspended(self, name: str) -> Iterator[None]:
-        """Leave the machine to the broker of that name, or to somebody else's where none of those that stay alive has it."""
+        """Leave the machine to the broker of that name.
+
+        Where no shared broker has it, all of them are suspended, for another process.
+        """
         with contextlib.ExitStack() as stack:
             for other, broker in self.brokers().items():
                 if other != name:
@@ -104,18 +120,25 @@ class Bench:
         return Sides(measures=measures, peer=PEER if self.has_peer else "")
 
     def stop_brokers(self) -> None:
-        """Stop the two, where they run: for a family with brokers of its own, and at the end. The next family that asks gets new ones."""
+        """Stop the two, where they run.
+
+        A family with brokers of its own does that, and so does the end. The next family that asks
+        gets new ones.
+        """
         self._shared = {}
         self._stack.close()
 
 
 Family = Callable[[Bench], contextlib.AbstractContextManager[Sides]]
 AnyBench = TypeVar("AnyBench")
-"""What the families of one run share: a ``Bench``, or one of clusters."""
+"""The bench that the families of one run share: a ``Bench``, or one of clusters."""
 
 
 def imported(module: str, name: str) -> Family:
-    """Return a family that is imported when it is measured: what the platform needs weighs on the clients that are measured without it."""
+    """Return a family that is imported only when it is measured.
+
+    The platform's imports would weigh on the clients that are measured without it.
+    """
 
     def family(bench: Bench) -> contextlib.AbstractContextManager[Sides]:
         found: Family = getattr(import_module(module), name)
@@ -125,7 +148,7 @@ def imported(module: str, name: str) -> Family:
 
 
 def of_shared_brokers(measure_broker: Callable[[BrokerProcess, Bench], list[Row]]) -> Family:
-    """Return the family that does this with each of the brokers that stay alive, while the other one is suspended.
+    """Return the family that measures each shared broker while the other one is suspended.
 
     An idle JVM takes several per cent of a core, which would be taken from ours.
     """
@@ -156,9 +179,10 @@ def of_new_brokers(measure_new: Callable[[Prepare, Bench], list[Row]]) -> Family
 
 @dataclass(slots=True, kw_only=True)
 class Results:
-    """What was measured so far, and which families failed, and why.
+    """The rows measured so far, and the reasons of the families that failed.
 
-    ``keep`` is called after each turn with all rows so far, those of the family under way among them: a run that is cut off has these.
+    ``keep`` is called after each turn with all rows so far, also those of the current family, so
+    that a run that is cut off has these.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -167,7 +191,7 @@ class Results:
 
 
 def say(text: str) -> None:
-    """Tell how far we are."""
+    """Print the progress."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
@@ -178,7 +202,10 @@ def measure(
     round_count: int,
     results: Results,
 ) -> None:
-    """Measure one family after the other into ``results``, which holds everything that was finished when this ends early."""
+    """Measure one family after the other into ``results``.
+
+    They hold everything that was finished, also when this ends early.
+    """
     for name, family in families:
         try:
             measure_family(name, family(bench), round_count=round_count, results=results)
@@ -188,7 +215,10 @@ def measure(
 
 
 def measure_family(name: str, family: contextlib.AbstractContextManager[Sides], *, round_count: int, results: Results) -> None:
-    """Take a family's rounds; those that were taken before it failed or was interrupted are kept."""
+    """Measure a family's rounds.
+
+    The rounds before a failure or an interruption are kept.
+    """
     found: dict[str, list[list[Row]]] = {}
     sides = Sides(measures={})
     say(f"{name}: preparing")
@@ -207,6 +237,6 @@ def measure_family(name: str, family: contextlib.AbstractContextManager[Sides], 
 
 
 def rows_beside(sides: Sides, found: Mapping[str, list[list[Row]]]) -> list[Row]:
-    """Return what the rounds of all sides have found so far, each row beside the peer's."""
+    """Return the results of all sides so far, each row beside the peer's."""
     ours = {side: table.merged(rounds) for side, rounds in found.items() if side != sides.peer}
     return table.beside(ours, sides.peer, table.merged(found.get(sides.peer, ())))

@@ -1,10 +1,13 @@
-"""Brokers with TLS and logins, and brokers with an authorizer: the same for both products, alive from round to round.
+"""Runs brokers with TLS and logins, and brokers with an authorizer, for both products alike.
 
-A secure broker has three listeners: in the clear, with TLS (SSL), and with TLS and a login by SCRAM-SHA-512 (SASL_SSL). Certificates are
-ECDSA P-256, of an authority that is made for the run. What is not measured, such as making topics, goes over the listener in the clear.
+They live from round to round. A secure broker has three listeners: in the clear, with TLS (SSL),
+and with TLS and a login by SCRAM-SHA-512 (SASL_SSL). Certificates are ECDSA P-256, of an authority
+that is made for the run. Unmeasured work, such as creating topics, goes over the listener in the
+clear.
 
-A guarded broker has an authorizer beside one without, and ``OTHER_ACL_COUNT`` ACLs that are about others. Its clients are
-``User:ANONYMOUS`` and no super users: one ACL with a prefix lets them use the topics of the benchmark.
+A guarded broker has an authorizer and runs beside one without. It has ``OTHER_ACL_COUNT`` ACLs
+about other users. Its clients are ``User:ANONYMOUS`` and no super users: one ACL with a prefix lets
+them use the topics of the benchmark.
 """
 
 import contextlib
@@ -36,16 +39,19 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 AUTHORIZER = {"authorizer_class_name": STANDARD_AUTHORIZER, "allow_everyone_if_no_acl_found": "true"}
 TOPIC_PREFIX = "bench-"
-"""Of the topics that ``BrokerProcess.topic`` makes."""
+"""The prefix of the topics that ``BrokerProcess.topic`` makes."""
 OTHER_ACL_COUNT, ACLS_PER_REQUEST = 1_000, 250
 ADMIN_S, KNOWN_S = 60.0, 30.0
-"""How long an admin request may take, and how long until a change is known."""
+"""The longest time of an admin request, and until a change is known."""
 AnyMeasured = TypeVar("AnyMeasured", bound=Measured)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecureBroker(Generic[AnyMeasured]):
-    """A broker with TLS, or a cluster. ``broker`` has the address in the clear, ``addresses`` the others by their protocol."""
+    """A broker with TLS, or a cluster.
+
+    ``broker`` has the address in the clear, ``addresses`` the others by their protocol.
+    """
 
     broker: AnyMeasured
     addresses: Mapping[str, str]
@@ -53,7 +59,10 @@ class SecureBroker(Generic[AnyMeasured]):
     """The certificate that signed the broker's own, PEM."""
 
     def client_settings(self, protocol: str) -> dict[str, str]:
-        """Return what librdkafka needs to know of a listener beside its address, underscores for dots."""
+        """Return librdkafka's settings of a listener beside its address.
+
+        Underscores stand for dots.
+        """
         login = {"sasl_mechanism": SCRAM, "sasl_username": USER, "sasl_password": PASSWORD} if protocol == SASL_SSL else {}
         return {"security_protocol": protocol, "ssl_ca_location": str(self.authority), **login}
 
@@ -117,7 +126,7 @@ def _secure_properties(issued: Issued) -> dict[str, str]:
 
 
 def secure_listeners(issued: Issued) -> dict[str, str]:
-    """Return what the listeners with TLS show, and how users log in."""
+    """Return the properties of the listeners with TLS: their certificates, and how users log in."""
     login = f"listener.name.{LISTENER_NAMES[SASL_SSL].lower()}."
     return {
         **issued.properties(),
@@ -145,7 +154,10 @@ def add_user(secure: SecureBroker[AnyMeasured]) -> None:
 
 
 def add_acls(address: str) -> None:
-    """Make the ACLs, and wait until they are known: the first request after them is decided by them."""
+    """Add the ACLs, and wait until they are known.
+
+    They decide the first request after them.
+    """
     admin = AdminClient({"bootstrap.servers": address, "log_level": ERRORS_ONLY})
     acls = [
         _acl(TOPIC_PREFIX, ResourcePatternType.PREFIXED, "User:ANONYMOUS"),

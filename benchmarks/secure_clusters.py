@@ -1,8 +1,10 @@
-"""Three nodes with TLS, and three nodes with an authorizer: the figures of one node, on a cluster of each product.
+"""Measures the figures of secure and guarded brokers on a cluster of each product.
 
-All connections between nodes are over TLS, by which they also know each other: a node shows a certificate and is a super user. Clients of
-``guarded`` come in the clear and are ``User:ANONYMOUS``, as on one node; those of ``encrypted`` come over TLS. Loads, settings and rows
-are those of ``encrypted`` and ``guarded``; CPU is that of all three nodes. Their clusters live through the rounds of one family.
+A cluster is three nodes with TLS, or three nodes with an authorizer. All connections between nodes
+are over TLS, by which they also know each other: a node shows a certificate and is a super user.
+Clients of ``guarded`` come in the clear and are ``User:ANONYMOUS``, as on one node. Those of
+``encrypted`` come over TLS. Loads, settings and rows are those of ``encrypted`` and ``guarded``.
+CPU is that of all three nodes. Their clusters live through the rounds of one family.
 """
 
 import contextlib
@@ -29,7 +31,7 @@ PROTECTION = {
 }
 NODE = "node"
 SHARE = 0.3
-"""Of the load of one node: each record is written three times."""
+"""The share of one node's load, because each record is written three times."""
 
 
 def issued_in(directory: Path) -> Issued:
@@ -39,7 +41,10 @@ def issued_in(directory: Path) -> Issued:
 
 @contextlib.contextmanager
 def secure_cluster(product: str, issued: Issued, **more: str) -> Iterator[Nodes]:
-    """Start three nodes with listeners in the clear, with TLS, and with TLS and a login; ``more`` are properties."""
+    """Start three nodes with listeners in the clear, with TLS, and with TLS and a login.
+
+    ``more`` are properties.
+    """
     properties = {**PATIENCE, **secure_listeners(issued), **PROTECTION, **more}
     with running_cluster(product, tuple(LISTENER_NAMES.values()), **properties) as nodes:
         yield nodes
@@ -47,7 +52,7 @@ def secure_cluster(product: str, issued: Issued, **more: str) -> Iterator[Nodes]
 
 @contextlib.contextmanager
 def awake(nodes: Nodes) -> Iterator[None]:
-    """Give a cluster its turn; it is suspended before and afterwards."""
+    """Resume a cluster for its turn. It is suspended before and afterwards."""
     nodes.resume()
     try:
         yield
@@ -56,7 +61,7 @@ def awake(nodes: Nodes) -> Iterator[None]:
 
 
 def as_secure(nodes: Nodes, authority: Path) -> SecureBroker[AsOne]:
-    """Return a cluster as figures of one broker with TLS see it."""
+    """Return a cluster in the form that figures of one broker with TLS expect."""
     addresses = {protocol: ",".join(nodes.beside[name].values()) for protocol, name in LISTENER_NAMES.items()}
     return SecureBroker(broker=AsOne(nodes), addresses=addresses, authority=authority)
 
@@ -89,7 +94,10 @@ def _alone(cluster: AsOne) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def guarded(bench: ClusterBench) -> Iterator[Sides]:
-    """Keep two clusters of each product from round to round: one without an authorizer and one with it."""
+    """Keep two clusters of each product from round to round, one without an authorizer.
+
+    The other one has it.
+    """
     bench.stop()
     with contextlib.ExitStack() as stack:
         issued = issued_in(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-"))))

@@ -1,7 +1,9 @@
-"""One row per figure: its median over the rounds and the range that was seen; beside a peer, that one's figures, the ratio and the goal.
+"""Makes one row per figure: its median over the rounds, and the range.
 
-Decides how figures of rounds and sides become rows, whether a goal is met, and how rows are printed: one table per peer, because a table's
-columns are named after who was measured. Knows nothing of what is measured.
+Beside a peer the row also has the peer's median and range, the ratio and the goal. Decides how
+figures of rounds and sides become rows, whether a goal is met, and how rows are printed: one table
+per peer, because a table's columns are named after the measured products. Knows nothing of the
+figures themselves.
 """
 
 import json
@@ -14,12 +16,12 @@ OURS = "tidelog"
 PERCENT = "%"
 
 NOTHING = 1e-9
-"""What lies below is left of two numbers that are equal."""
+"""The bound below which a value is the rest of two equal numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a median is to reach: a bound of its ratio to the peer's, or of the value itself."""
+    """The goal of a median: a bound of its ratio to the peer's, or of the value itself."""
 
     bound: float
     is_floor: bool
@@ -33,23 +35,26 @@ class Goal:
 
 
 def at_least(ratio: float) -> Goal:
-    """Ours is to be at least so many times the peer's: for what is better when it is higher."""
+    """Return the goal of at least so many times the peer's value, where higher is better."""
     return Goal(bound=ratio, is_floor=True)
 
 
 def at_most(ratio: float) -> Goal:
-    """Ours is to be at most so many times the peer's: for what is better when it is lower."""
+    """Return the goal of at most so many times the peer's value, where lower is better."""
     return Goal(bound=ratio, is_floor=False)
 
 
 def value_at_most(value: float) -> Goal:
-    """The median itself is to be at most that, in the row's unit, whatever a peer does."""
+    """Return the goal of a median of at most that, in the row's unit, whatever a peer does."""
     return Goal(bound=value, is_floor=False, is_ratio=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A figure; a side's round returns it with one value, and rounds and sides are put together afterwards."""
+    """A figure with its values.
+
+    A side's round returns it with one value. Rounds and sides are put together afterwards.
+    """
 
     figure: str
     unit: str
@@ -58,7 +63,7 @@ class Row:
     peer: str = ""
     peer_rounds: tuple[float, ...] = ()
     side: str = OURS
-    """Who was measured: the product, or another side that has the peer's values beside it, too."""
+    """The measured side: the product, or another side that has the peer's values beside it, too."""
 
     @property
     def median(self) -> float:
@@ -70,19 +75,29 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours to the peer's; None where there is no peer or it has nothing to be compared with. What is a ratio already has none."""
+        """Return the ratio of our median to the peer's.
+
+        None where there is no peer, or where its median is zero. A figure in per cent is a ratio
+        already and has none.
+        """
         return self.median / self.peer_median if self.peer_median and self.unit != PERCENT else None
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """The ratio of each round: ours to the peer's next to it. Empty where a round is without one."""
+        """Return the ratio of each round: ours to the neighbouring one of the peer.
+
+        Empty where a round is without one.
+        """
         if len(self.rounds) != len(self.peer_rounds) or not all(self.peer_rounds):
             return ()
         return tuple(ours / theirs for ours, theirs in zip(self.rounds, self.peer_rounds, strict=True))
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the goal is met; None without a goal, or while nothing was measured that it could be held against."""
+        """Return whether the goal is met.
+
+        None without a goal, or while there is no value to compare with it.
+        """
         if self.goal is None:
             return None
         value = self.ratio if self.goal.is_ratio else self.median
@@ -90,7 +105,10 @@ class Row:
 
 
 def merged(rounds: Iterable[Iterable[Row]]) -> list[Row]:
-    """Return one row per figure with the values of all rounds, in the order of the first; twice in a round is two values."""
+    """Return one row per figure with the values of all rounds, in the order of the first round.
+
+    A figure that a round has twice gets two values.
+    """
     rows: dict[str, Row] = {}
     for one in rounds:
         for row in one:
@@ -100,9 +118,10 @@ def merged(rounds: Iterable[Iterable[Row]]) -> list[Row]:
 
 
 def beside(ours: Mapping[str, list[Row]], peer: str, peers: list[Row]) -> list[Row]:
-    """Return our rows with the peer's values of the same figures; where there are several sides they stand together, named if not ``OURS``.
+    """Return our rows with the peer's values of the same figures.
 
-    A figure that only one of both has stands alone, under the same peer's name.
+    Several sides stand together, and are named if not ``OURS``. A figure that only we have stands
+    alone, under the same peer's name.
     """
     theirs = {row.figure: row.rounds for row in peers}
     figures = list(dict.fromkeys(row.figure for rows in ours.values() for row in rows))
@@ -117,7 +136,7 @@ def beside(ours: Mapping[str, list[Row]], peer: str, peers: list[Row]) -> list[R
 
 
 def goals_met(rows: Iterable[Row]) -> str:
-    """Return a line that counts the goals that could be judged, and names what misses its own."""
+    """Return a line that counts the goals that could be judged, and names the missed ones."""
     judged = [row for row in rows if row.is_met is not None]
     if not judged:
         return "no goal can be judged: each is a ratio to a peer that was not measured"
@@ -126,7 +145,10 @@ def goals_met(rows: Iterable[Row]) -> str:
 
 
 def readable(value: float) -> str:
-    """Three significant digits at least, thousands separated; what is left of two equal numbers is 0."""
+    """Return a number with at least three significant digits and separated thousands.
+
+    The rest of two equal numbers is 0.
+    """
     if abs(value) < NOTHING:
         return "0"
     if abs(value) >= 1000:
@@ -139,7 +161,7 @@ def spread(rounds: tuple[float, ...]) -> str:
 
 
 def ratio_text(row: Row) -> str:
-    """Return the ratio of the medians, and of several rounds the lowest and the highest."""
+    """Return the ratio of the medians, and the lowest and highest ratio of several rounds."""
     if row.ratio is None:
         return ""
     between = f" ({min(row.ratios):.2f} - {max(row.ratios):.2f})" if len(row.ratios) > 1 else ""
@@ -163,14 +185,20 @@ def cells(row: Row) -> list[str]:
 
 
 def titles(peer: str, sides: Iterable[str]) -> list[str]:
-    """Return a table's titles. Values of several sides stand under no side's name: the rows name them."""
+    """Return a table's titles.
+
+    Values of several sides stand under no side's name, because the rows name them.
+    """
     named = set(sides)
     measured = named.pop() if len(named) == 1 else "measured"
     return ["figure", "unit", measured, "range", *([peer, "range", "ratio"] if peer else []), "goal"]
 
 
 def tables(rows: Iterable[Row]) -> Iterator[list[list[str]]]:
-    """Yield the cells of one table after the other, titles first; rows of the same peer that follow each other share one."""
+    """Yield the cells of one table after the other, titles first.
+
+    Neighbouring rows of the same peer share a table.
+    """
     for peer, group in groupby(rows, key=lambda row: row.peer):
         found = list(group)
         yield [titles(peer, [row.side for row in found]), *map(cells, found)]
@@ -196,7 +224,7 @@ def _ruled(table: list[list[str]]) -> list[list[str]]:
 
 
 def as_json(rows: Iterable[Row], **about: object) -> str:
-    """Return one object: what is known about the run, and every row with its rounds and what follows from them."""
+    """Return one object: facts about the run, and every row with its rounds and derived values."""
     found = [
         {
             **asdict(row),

@@ -1,7 +1,9 @@
-"""What TLS costs a node: handshakes a second, and the memory of an idle connection. ``python -m benchmarks.tls_costs``.
+"""Measures TLS on a node: handshakes a second, and the memory of an idle connection.
 
-Both ends run in this process, over memory, so that no network and no second process are in the figures: a handshake is measured on the
-listener's side alone, by the CPU time of its steps. Memory is what the process grows by, for connections that have shaken hands and wait.
+``python -m benchmarks.tls_costs`` runs it. Both ends run in this process, over memory, so that no
+network and no second process are in the figures. A handshake is measured on the listener's side
+alone, by the CPU time of its steps. Memory is the growth of the process, for connections that have
+shaken hands and wait.
 """
 
 import argparse
@@ -28,7 +30,10 @@ KIB = 1_024
 
 
 def handshakes_per_cpu_second(issued: Issued, protocol: str, count: int) -> float:
-    """Return how many full handshakes one core does as the listener, client certificates included."""
+    """Return the full handshakes a second of one core as the listener.
+
+    Client certificates are included.
+    """
     texts = issued.properties() | {"ssl.enabled.protocols": protocol, "ssl.client.auth": "required"}
     server = server_context(tls_config(texts), Path.read_bytes).context
     client = client_context(tls_config(texts), Path.read_bytes).context
@@ -56,12 +61,15 @@ def _step(side: ssl.SSLObject) -> bool:
 
 
 def kib_of_connections(texts: dict[str, str], count: int, burst_bytes: int, is_tls: bool) -> float:  # noqa: FBT001 - for a pool of processes
-    """The same as ``kib_per_connection``, in a process that has measured nothing else."""
+    """Return ``kib_per_connection`` of a process that has measured nothing else."""
     return trio.run(partial(kib_per_connection, texts, count, burst_bytes=burst_bytes, is_tls=is_tls))
 
 
 async def kib_per_connection(texts: dict[str, str], count: int, *, burst_bytes: int, is_tls: bool) -> float:
-    """Return the memory of a listener's connection and of its client, after each has sent ``burst_bytes`` and waits."""
+    """Return the memory of a listener's connection and of its client.
+
+    The listener has sent ``burst_bytes`` to the client over each connection, and both wait.
+    """
     server = server_context(tls_config(texts), Path.read_bytes).context
     client = client_context(tls_config(texts), Path.read_bytes).context
     network = SocketNetwork()

@@ -1,4 +1,7 @@
-"""From a topic to a table by a whole installation: rows per second for the flights, from the first record sent to the last commit."""
+"""Measures rows per second from a topic to a table by a whole installation.
+
+The records are the flights. The time runs from the first record sent to the last commit.
+"""
 
 import contextlib
 import tempfile
@@ -46,5 +49,5 @@ def measure(bench: Bench) -> list[Row]:
 
 @contextlib.contextmanager
 def to_table(bench: Bench) -> Iterator[Sides]:
-    """Start everything anew in a round; there is one."""
+    """Start everything anew in a round. There is one round."""
     yield Sides(measures={OURS: partial(measure, bench)}, most_rounds=1)

@@ -1,8 +1,9 @@
-"""Transactions: what they cost a producer beside plain sending, and how long a commit takes.
+"""Measures the cost of transactions for a producer, and the time of a commit.
 
-One producer sends the same records twice: a thousand at a time with a flush between, and a thousand at a time as a transaction, spread over
-1, 10 or 100 partitions. ``share of plain`` is what is left of the throughput; a broker that is fast without transactions has to be as
-much faster with them. A commit is timed alone: what it commits was acknowledged before.
+One producer sends the same records twice: a thousand at a time with a flush between, and a thousand
+at a time as a transaction, spread over 1, 10 or 100 partitions. ``share of plain`` is the remaining
+share of the throughput. A broker that is fast without transactions has to be as much faster with
+them. A commit is timed alone: its records were acknowledged before.
 """
 
 import time
@@ -17,7 +18,7 @@ from benchmarks.table import Row, at_least, at_most
 RECORDS_OF_ONE = 1_000
 VALUE = bytes(1024)
 PARTITION_COUNTS = {1: 200, 10: 200, 100: 60}
-"""Partitions of a transaction, and how many transactions are committed at full scale."""
+"""Partitions of a transaction, and the number of transactions at full scale."""
 MIN_COUNT = 10
 WARM_UP_COUNT = 10
 COMMITS_TIMED = 500
@@ -26,7 +27,7 @@ TIMEOUT_S = 60.0
 
 
 def producer_of(address: str, transactional_id: str | None) -> Producer:
-    """Return a producer that has begun, transactional where it has an id."""
+    """Return a producer that has begun. It is transactional where it has an id."""
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": address,
         "log_level": ERRORS_ONLY,
@@ -51,7 +52,7 @@ def send(producer: Producer, topic: str, partition_count: int, record_count: int
 
 
 def seconds_plain(address: str, topic: str, partition_count: int, count: int) -> float:
-    """Return how long it takes to send ``count`` times a thousand records."""
+    """Return the seconds of sending ``count`` times a thousand records."""
     producer = producer_of(address, None)
     for _ in range(WARM_UP_COUNT):
         send(producer, topic, partition_count, RECORDS_OF_ONE)
@@ -62,7 +63,7 @@ def seconds_plain(address: str, topic: str, partition_count: int, count: int) ->
 
 
 def seconds_transactional(address: str, topic: str, partition_count: int, count: int) -> float:
-    """Return how long it takes to send and commit ``count`` transactions of a thousand records."""
+    """Return the seconds of sending and committing ``count`` transactions of a thousand records."""
     producer = producer_of(address, f"of-{topic}")
     started = 0.0
     for number in range(-WARM_UP_COUNT, count):
@@ -75,7 +76,10 @@ def seconds_transactional(address: str, topic: str, partition_count: int, count:
 
 
 def commit_latencies_ms(address: str, topic: str, partition_count: int, count: int) -> list[float]:
-    """Return how long commits take of transactions with one acknowledged record in each partition, ordered."""
+    """Return the times of commits, ordered.
+
+    Each transaction has one acknowledged record in each partition.
+    """
     producer = producer_of(address, f"timed-{topic}")
     found: list[float] = []
     with garbage_collector_resting():

@@ -1,8 +1,9 @@
-"""Changes of a topic into a table that keeps the newest row of each key, beside the merge that a person writes by hand.
+"""Compares our upserts of a topic into a table with the merge that a person writes by hand.
 
-Each key has five records, spread over the whole topic, so that every commit but the first changes rows that are there. Both sides make the
-same table of the same topic, each in a process of its own, with as many records in a commit. Ours orders records by their place, and moves
-offsets in the same commit; the loop by hand takes the last record that it sees.
+The table keeps the newest row of each key. Each key has five records, spread over the whole topic,
+so that every commit but the first changes existing rows. Both sides make the same table of the same
+topic, each in a process of its own, with as many records in a commit. Ours orders records by their
+offset, and moves offsets in the same commit. The loop by hand takes the last record that it sees.
 """
 
 import contextlib
@@ -24,7 +25,10 @@ GOAL = 1.0
 
 
 def changes(count: int, keys: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield records of 100 bytes with their keys: all keys once, in an order that jumps about, and so again until there are ``count``."""
+    """Yield ``count`` records of 100 bytes with their keys.
+
+    All keys come once, in an order that jumps about, and then again in the same order.
+    """
     for number in range(count):
         identity = number * STRIDE % keys
         start = f'{{"id":{identity},"sensor":"s-{identity % 10_000:04}","celsius":{number % 4_999 / 100 + 0.01:.2f},"is_valid":true,'
@@ -51,7 +55,10 @@ def measure(stage: Stage, load: Load, way: str) -> list[Row]:
 
 @contextlib.contextmanager
 def upserts(bench: Bench) -> Iterator[Sides]:
-    """Fill the topic once; broker and Spark stay for all rounds. One table more warms Spark up."""
+    """Fill the topic once. Broker and Spark stay for all rounds.
+
+    One more table warms Spark up.
+    """
     bench.stop_brokers()
     keys = bench.count(CHANGE_COUNT, at_least=10_000) // CHANGES_PER_KEY
     keys += keys % STRIDE == 0

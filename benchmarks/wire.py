@@ -1,4 +1,7 @@
-"""A client that sends one request at a time over a blocking socket: for figures where the node is to do what is asked and nothing else."""
+"""A client that sends one request at a time over a blocking socket.
+
+It is for figures where the node does the requested work and nothing else.
+"""
 
 import socket
 import ssl
@@ -14,7 +17,7 @@ R = TypeVar("R", bound=Message)
 
 
 class Wire:
-    """One connection. Requests are encoded by this checkout, whichever node is at the other end."""
+    """One connection. This checkout encodes the requests, whichever node is at the other end."""
 
     def __init__(self, address: str) -> None:
         self._socket = connect(address)
@@ -53,7 +56,7 @@ class Wire:
 
 
 class SecureWire(Wire):
-    """A connection with TLS; it is made with a whole handshake."""
+    """A connection with TLS, made with a whole handshake."""
 
     def __init__(self, address: str, context: ssl.SSLContext) -> None:
         super().__init__(address)

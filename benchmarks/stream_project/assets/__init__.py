@@ -1,4 +1,7 @@
-"""The topic and the table that steady streams are measured on: typed columns of JSON, no rule, no expectation, no key."""
+"""The topic and the table of the steady streams.
+
+The table has typed columns of JSON, and no rule, no expectation, no key.
+"""
 
 from typing import Any
 
