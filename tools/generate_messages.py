@@ -198,7 +198,7 @@ def _api_module(spec: ApiSpec) -> ModuleFacts:
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check; return the exit status."""
+    """Write or check, and return the exit status."""
     differing = [(path, source) for path, source in modules() if not path.exists() or path.read_text() != source]
     if "--check" in arguments:
         for path, _ in differing:

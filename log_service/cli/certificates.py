@@ -68,11 +68,10 @@ def issue(*, name: str, out: Path, is_replacing: bool, data: Path, as_json: bool
 @data_option("The installation's directory.")
 @json_option
 def list_certificates(*, data: Path, as_json: bool) -> None:
-    """List the certificates that the local authority has signed.
+    """List the certificates that the local authority has signed, with user, kind, end and path.
 
-    The list tells whose each certificate is, until when it is valid and where it lies. Certificates
-    of nodes, operator and platform are renewed while the installation runs. Those of services lie
-    elsewhere: issue them again.
+    Certificates of nodes, operator and platform are renewed while the installation runs. Those of
+    services lie elsewhere: issue them again.
     """
     check_is_protected(data)
     rows = [

@@ -350,8 +350,8 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
 def refuse_fenced_targets(admin: BlockingAdmin, partitions: Sequence[TopicPartition], broker_ids: Sequence[int]) -> None:
     """Refuse to move replicas to fenced brokers: those that are down or not ready.
 
-    The reason is that such a move ends only once the brokers are back. A fenced broker that has a
-    replica already is waited for only where a partition gets fewer replicas than it has.
+    A move there would end only once the brokers are back. A fenced broker that has a replica
+    already is waited for only where a partition gets fewer replicas than it has.
 
     Raises:
         PlanRefused: some are fenced. The error names all of them.

@@ -131,7 +131,7 @@ def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: b
 @json_option
 @bootstrap_option
 def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
-    """Plan to move all replicas off broker ID; --execute also removes the broker from the cluster.
+    """Plan to move all replicas off broker ID. --execute also removes the broker from the cluster.
 
     With --execute the node leaves the quorum, is stopped, and is unregistered. The command stops a
     node of the tidelog up on --data itself. Any other broker that still runs is not unregistered,

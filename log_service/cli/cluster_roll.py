@@ -52,7 +52,7 @@ def roll(
     as_json: bool,
     bootstrap_servers: str,
 ) -> None:
-    """Restart brokers ID, or all, one by one; each waits until all replicas are in sync.
+    """Restart brokers ID, or all, one by one. Each waits until all replicas are in sync.
 
     The active controller comes last. Nodes of tidelog up are restarted by it, any others by a
     command of yours.
@@ -90,8 +90,8 @@ def roll(
 def plan_rows(state: ClusterState, order: Sequence[int], by: str, strange: Collection[int]) -> list[dict[str, Any]]:
     """Return a row per broker in restart order.
 
-    It has the partitions that the broker leads, its single replicas, which are offline meanwhile,
-    and who restarts the broker.
+    It has the number of partitions that the broker leads, and of its single replicas, which are
+    offline meanwhile. It also says how the broker is restarted.
     """
     return [
         {

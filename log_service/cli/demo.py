@@ -1,4 +1,4 @@
-"""``tidelog demo`` runs the platform's demo; without the platform extra it says how to get it."""
+"""``tidelog demo`` runs the platform's demo. Without the platform extra it says how to get that."""
 
 import os
 import sys

@@ -41,7 +41,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One partition's position before and after. ``note`` says what was adjusted."""
+    """One partition's position before and after. ``note`` describes an adjustment."""
 
     where: TopicPartition
     before: int | None

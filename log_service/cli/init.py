@@ -1,4 +1,4 @@
-"""``tidelog init`` writes a new project; without the platform extra it says how to get it."""
+"""``tidelog init`` writes a new project. Without the platform extra it says how to get that."""
 
 import os
 import sys

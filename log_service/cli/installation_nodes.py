@@ -1,6 +1,6 @@
-"""Provides what commands about nodes of a ``tidelog up`` installation share.
+"""Finds the nodes of a ``tidelog up`` installation for commands, and refuses unsafe operations.
 
-These are the option that names the installation, and refusals in a command's words.
+It declares the option that names the installation, too. Refusals are in a command's words.
 """
 
 from pathlib import Path

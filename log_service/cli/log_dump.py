@@ -56,12 +56,12 @@ def log() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per entry.")
 def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: bool) -> None:
-    """Print the entries of the files PATH; a directory means all of its files.
+    """Print the entries of the files PATH. A directory means all of its files.
 
     Reads segments (.log), snapshots of the metadata log (.checkpoint), indexes (.index, .timeindex,
     .txnindex), producer snapshots (.snapshot) and checkpoints.
 
-    Exit code 1 where a file is damaged; what stands before the damage is shown.
+    Exit code 1 where a file is damaged. The part before the damage is shown.
 
     \b
     tidelog log dump logs/flights-0

@@ -113,7 +113,7 @@ def time_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[st
 
 
 def entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
-    """Iterate over an index's entries; a missing index has none."""
+    """Iterate over an index's entries. A missing index has none."""
     if path.exists():
         yield from entry.iter_unpack(whole_entries(path, entry.size))
 

@@ -139,7 +139,7 @@ def refuse_both(options: Mapping[str, bool]) -> None:
 
 
 def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """Split KEY=VALUE arguments, and refuse what has no equals sign."""
+    """Split KEY=VALUE arguments, and refuse an argument without an equals sign."""
     for pair in pairs:
         if not pair.partition("=")[0] or "=" not in pair:
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint=option)

@@ -50,7 +50,7 @@ Parse = Callable[[bytes], NewRecord]
 
 
 def renderer(*, as_json: bool, template: str | None, key_separator: str | None, is_queue: bool = False) -> Render:
-    """Return a function that turns a record into bytes; records of a queue have a delivery count.
+    """Return a function that turns a record into bytes. Records of a queue have a delivery count.
 
     Raises BadParameter if the template is wrong.
     """

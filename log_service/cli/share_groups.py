@@ -1,7 +1,8 @@
 """Shows share groups in ``tidelog groups`` like other groups (KIP-932), and resets them as a whole.
 
-A queue has no committed offset. It has a start offset. All records before it are done with, and
-some behind it are, too. So the cluster tells the lag. Neither is known before the queue has begun.
+A queue has a start offset in place of committed offsets. All records before it are done with, and
+some behind it are, too. So only the cluster can report the lag. Neither is known before the queue
+has begun.
 """
 
 from collections.abc import Mapping, Sequence

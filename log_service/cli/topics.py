@@ -241,7 +241,7 @@ def delete(*, names: tuple[str, ...], yes: bool, as_json: bool, bootstrap_server
 @json_option
 @bootstrap_option
 def apply_retention(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
-    """Apply retention now, to topics NAMES or to all, and report what was deleted.
+    """Apply retention now, to topics NAMES or to all, and report the deleted records.
 
     A tidelog broker does this; others clean by themselves.
     """

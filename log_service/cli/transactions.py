@@ -1,6 +1,6 @@
-"""``tidelog transactions`` shows transactions, and aborts those that nothing else ends.
+"""``tidelog transactions`` shows the transactions that transaction coordinators know.
 
-Transaction coordinators know the transactions.
+It also aborts transactions that nothing else ends.
 """
 
 from collections.abc import Sequence
@@ -209,7 +209,7 @@ def beginning_at(where: TopicPartition, producers: Sequence[ProducerDescription]
     """Return the open transaction of a partition that begins at an offset.
 
     Raises:
-        ClickException: none does; the text names those that are open.
+        ClickException: none does. The text names the open ones.
     """
     for each in producers:
         if each.transaction_start_offset == start_offset:

@@ -310,7 +310,7 @@ async def run_installation(supervisor: Supervisor, fleet: Fleet | None, upkeep: 
 async def stop_on_signals(
     supervisor: Supervisor, running: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Cancel what runs at the first signal, and kill it at the second."""
+    """Cancel ``running`` at the first signal, and kill the supervisor's processes at the second."""
     wishes = StopWishes()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()

@@ -97,7 +97,7 @@ def listens_with_sasl(configs: Mapping[str, str]) -> bool:
 def remove(*, names: tuple[str, ...], mechanism: str | None, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Remove users' passwords.
 
-    A user who is logged in stays so until the session ends (connections.max.reauth.ms).
+    A logged-in user stays so until the session ends (connections.max.reauth.ms).
     """
     with open_admin(bootstrap_servers) as admin:
         found = admin.describe_scram_users(list(dict.fromkeys(names)))
