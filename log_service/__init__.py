@@ -1,4 +1,4 @@
-"""tidelog's log service: a broker that speaks the Kafka protocol, its client, its supervisor and its command line.
+"""The log service: a broker that speaks the Kafka protocol, its client, supervisor and commands.
 
 Packages from the bottom up; each imports only from those above it in this list, and siblings do not see each other:
 

@@ -137,7 +137,7 @@ def test_a_map_of_rooms_is_whole() -> None:
 
 
 BESIDE_PRODUCT = ("benchmarks", "examples", "tools", "tests/helpers")
-"""Folders whose docstrings begin as those of the product do: as section 6 of the style guide asks."""
+"""Folders whose docstrings begin as those of the product do: as CONTRIBUTING.md asks."""
 MAX_FIRST_SENTENCE = 100
 GUESSED_OPENING = re.compile(r"(What|That|Such|Who|Where|Whose|Which|When|Those)\b")
 
