@@ -8,9 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from log_service.config.accepted_keys import FAMILIES
-from log_service.config.broker import NEEDS_RESTART
-from log_service.config.definition import ConfigKey, UpdateMode
-from log_service.config.dynamic_keys import FILE_ALONE, INTERNAL
+from log_service.config.definition import ConfigKey, Trait, UpdateMode
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
@@ -51,7 +49,7 @@ hold for one listener.
 
 def page() -> str:
     """Return the page's text."""
-    acting = [key for name, key in sorted(SERVER_KEYS.items()) if key.is_acting and name not in INTERNAL]
+    acting = [key for name, key in sorted(SERVER_KEYS.items()) if key.is_acting and Trait.INTERNAL not in key.traits]
     parts = [
         HEAD,
         "## Keys of a broker\n",
@@ -68,7 +66,7 @@ def page() -> str:
 def _table(keys: Iterable[ConfigKey]) -> Iterable[str]:
     yield "| key | default | set | what it does |\n|---|---|---|---|"
     for key in keys:
-        when = "file" if key.name in NEEDS_RESTART | FILE_ALONE else WHEN[key.update_mode]
+        when = "file" if key.traits & (Trait.RESTART | Trait.FILE_ALONE) else WHEN[key.update_mode]
         if key.is_about_access and when != "file":
             when += ", needs `alter`"
         yield f"| `{key.name}` | {_default(key)} | {when} | {_said(key)} |"
@@ -84,8 +82,8 @@ def _topic_table() -> Iterable[str]:
 def _idle() -> Iterable[str]:
     grouped = set()
     for documentation, rows in FAMILIES:
-        names = [name for name, *_ in rows if name not in INTERNAL]
-        grouped |= {name for name, *_ in rows}
+        names = [row.name for row in rows if Trait.INTERNAL not in row.traits]
+        grouped |= {row.name for row in rows}
         yield f"* {documentation} " + ", ".join(f"`{name}`" for name in names)
     for name, key in sorted(SERVER_KEYS.items()):
         if not key.is_acting and name not in grouped:

@@ -25,7 +25,8 @@ import trio
 
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
-from log_service.config.dynamic_keys import STORES, base_name, listener_name
+from log_service.config.definition import Trait
+from log_service.config.dynamic_keys import base_name, listener_name, traits_of
 from log_service.config.security import TlsConfig, effective_text
 from log_service.config.tls import tls_config
 from log_service.config.views import NodeConfig
@@ -165,7 +166,7 @@ class Certificates:
         Raises:
             ConfigError: a listener could not use it.
         """
-        for listener in {listener_name(name) for name in names if base_name(name) in STORES}:
+        for listener in {listener_name(name) for name in names if Trait.STORE in traits_of(base_name(name))}:
             if listener in self._loaded:
                 try:
                     await self._env.files.run_in_pool(partial(self._fresh, listener, texts))

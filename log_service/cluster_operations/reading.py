@@ -21,7 +21,7 @@ from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout, ClusterLay
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import OBSERVERS
 from log_service.common.types import TopicPartition
-from log_service.config.dynamic_keys import OBSERVER
+from log_service.config.runtime_keys import OBSERVER
 
 MIN_ISR = "min.insync.replicas"
 QUORUM_TIMEOUT_MS = 5_000

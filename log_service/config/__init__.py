@@ -1,7 +1,7 @@
 """Configuration keys, each declared once, and the views that are built from them.
 
-A key has a name, type, default, validator and reason. Values come from Kafka's own server
-properties. Other code never sees keys, but receives one of the small frozen views of ``views``.
+A key has a name, type, default, validator, update mode, traits and reason. Values come from Kafka's
+own server properties. Other code never sees keys, but receives one of the small frozen views of ``views``.
 
 - ``definition``: the parts of a key.
 - ``properties``: Kafka's properties files.
@@ -12,7 +12,8 @@ properties. Other code never sees keys, but receives one of the small frozen vie
 - ``topic_keys``: the keys of topics.
 - ``resource_keys``: the keys of groups and of client metrics.
 - ``accepted_keys``: keys without effect.
-- ``dynamic_keys``: keys that may change while a node runs.
+- ``runtime_keys``: keys that requests set and files cannot.
+- ``dynamic_keys``: overrides of keys for listeners.
 - ``server``: the configuration of a node, built from all its keys, over ``server_values``.
 - ``listeners``, ``host_limits``, ``quorum``, ``authorizer``, ``group_times``, ``share_groups``,
   ``internal_topics``, ``heartbeats``: parts of ``server``, one for each subject.

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
-from log_service.config.definition import ConfigKey, ConfigType, Importance, Value, at_least, no_empty_item
+from log_service.config.definition import ConfigKey, ConfigType, Importance, Trait, Value, at_least, no_empty_item
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OF_ZOOKEEPER: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
@@ -67,6 +67,7 @@ AUTHORIZER_KEYS = (
         documentation=f"Who decides what clients may do: {STANDARD_AUTHORIZER}, by ACLs in the metadata (KIP-11).",
         reason="every client may do everything",
         validator=_authorizer_class,
+        traits=Trait.ACCESS,
     ),
     ConfigKey(
         name="super.users",
@@ -76,6 +77,7 @@ AUTHORIZER_KEYS = (
         reason="no principal is above the ACLs",
         validator=_principals,
         importance=Importance.HIGH,
+        traits=Trait.OWN | Trait.ACCESS,
     ),
     ConfigKey(
         name="allow.everyone.if.no.acl.found",
@@ -84,6 +86,7 @@ AUTHORIZER_KEYS = (
         documentation="Whether everyone may do what no ACL is about. The first ACL about a resource ends that for this resource.",
         reason="what is not allowed is denied",
         importance=Importance.HIGH,
+        traits=Trait.OWN | Trait.ACCESS,
     ),
     ConfigKey(
         name="early.start.listeners",
@@ -92,6 +95,7 @@ AUTHORIZER_KEYS = (
         documentation="Listeners that take requests before the ACLs are known; super users alone are let in until then (KIP-801).",
         reason="those of the controller, because controllers elect a leader over them; the others always wait",
         validator=no_empty_item,
+        traits=Trait.ACCESS,
     ),
     ConfigKey(
         name="audit.log.path",
@@ -100,6 +104,7 @@ AUTHORIZER_KEYS = (
         documentation="The file that decisions of the authorizer are written into, in the format of Kafka's kafka-authorizer.log. "
         "It rolls: the file before has .1 behind its name.",
         reason="they go to the node's own log, where the level of kafka.authorizer.logger lets them through",
+        traits=Trait.OWN,
     ),
     ConfigKey(
         name="audit.log.max.bytes",
@@ -108,6 +113,7 @@ AUTHORIZER_KEYS = (
         documentation="The size at which the file of audit.log.path rolls.",
         reason="16 MiB are some 50,000 lines",
         validator=at_least(1024),
+        traits=Trait.OWN,
     ),
     ConfigKey(
         name="audit.log.max.files",
@@ -116,6 +122,7 @@ AUTHORIZER_KEYS = (
         documentation="How many files audit.log.path keeps, the newest among them.",
         reason="160 MiB in all",
         validator=at_least(1),
+        traits=Trait.OWN,
     ),
     ConfigKey(
         name="audit.log.topic",
@@ -125,6 +132,7 @@ AUTHORIZER_KEYS = (
         "missing.",
         reason="none",
         validator=_audit_topic,
+        traits=Trait.OWN,
     ),
     ConfigKey(
         name="audit.log.allowed.enable",
@@ -132,5 +140,6 @@ AUTHORIZER_KEYS = (
         default="false",
         documentation="Whether the audit log has the operations that are allowed, too, and not only those that are denied.",
         reason="there are many of them",
+        traits=Trait.OWN,
     ),
 )

@@ -16,33 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
-from log_service.config.definition import ConfigKey, ConfigType, UpdateMode, Value, split_list
-from log_service.config.dynamic_keys import (
-    CLUSTER_WIDE_OF_LISTENERS,
-    PER_BROKER,
-    RUNTIME_KEYS,
-    STORES,
-    THREAD_COUNTS,
-    base_name,
-    listener_name,
-)
+from log_service.config.definition import PER_BROKER, READ_ONLY, ConfigKey, ConfigType, Trait, Value, split_list
+from log_service.config.dynamic_keys import base_name, listener_name, traits_of
 from log_service.config.listeners import parse_end_points
 from log_service.config.resolve import Layers, Texts, holding
+from log_service.config.runtime_keys import RUNTIME_KEYS
 from log_service.config.server_keys import DEFAULT_LISTENERS, SERVER_KEYS
 
-NEEDS_RESTART = frozenset({"listeners", "listener.security.protocol.map"})
-POSITIVE = frozenset({"max.connections", "max.connection.creation.rate"})
-"""Keys that may be 0 in the file but not become 0.
-
-No client could connect to change them back.
-"""
-LISTS_OF_CLASSES = frozenset({"config.providers", "metric.reporters"})
-"""Lists that name Java classes, like keys of type CLASS.
-
-None runs here, so only the defaults may be named.
-"""
-OF_LISTENERS = frozenset({"num.network.threads", *POSITIVE})
-"""Keys whose override for a listener of this broker is checked like the key itself."""
 CLEANER_THREADS, DEDUPE_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 MIN_DEDUPE_BYTES = 1 << 20
 ALL_DIRECTORIES = "*"
@@ -88,7 +68,7 @@ def validate_broker_change(change: BrokerChange) -> None:
         if key is not None:
             value = _parsed(key, change.result[name])
             _validate_classes(name, key, value)
-            if name == key.name or (is_own and key.name in OF_LISTENERS):
+            if name == key.name or (is_own and Trait.LISTENER_LIMIT in key.traits):
                 _validate_step(change, name, key, value)
     for names, complaint in _TOGETHER:
         fault = complaint(change.layers_after) if names & change.changed_names else None
@@ -97,19 +77,21 @@ def validate_broker_change(change: BrokerChange) -> None:
 
 
 def _validate_names(names: list[str], *, is_default: bool) -> None:
-    fixed = [name for name in names if name in SERVER_KEYS and SERVER_KEYS[name].update_mode is UpdateMode.READ_ONLY]
+    fixed = [name for name in names if name in SERVER_KEYS and SERVER_KEYS[name].update_mode is READ_ONLY]
     if fixed:
         raise _refusal(f"{', '.join(fixed)} cannot change while a broker runs; set it in the file and restart")
-    bare = [name for name in names if name in STORES]
+    bare = [name for name in names if Trait.STORE in traits_of(name)]
     if bare:
         raise _refusal(f"{', '.join(bare)} can be set for one listener only: listener.name.NAME.{bare[0]}")
-    of_one = [name for name in names if name in PER_BROKER or (listener_name(name) is not None and not _is_for_all_brokers(name))]
+    of_one = [name for name in names if _is_for_one_broker(name)]
     if is_default and of_one:
         raise _refusal(f"{', '.join(of_one)} cannot be the default of all brokers; name the broker")
 
 
-def _is_for_all_brokers(name: str) -> bool:
-    return base_name(name) in CLUSTER_WIDE_OF_LISTENERS
+def _is_for_one_broker(name: str) -> bool:
+    if listener_name(name) is not None:
+        return Trait.LISTENER_LIMIT not in traits_of(base_name(name))
+    return name in SERVER_KEYS and SERVER_KEYS[name].update_mode is PER_BROKER
 
 
 def _own_prefixes(static: Texts) -> tuple[str, ...]:
@@ -125,7 +107,7 @@ def _judging_key(name: str, *, is_of_own_listener: bool) -> ConfigKey | None:
     the listener may belong to another broker.
     """
     key = SERVER_KEYS.get(base_name(name)) or RUNTIME_KEYS.get(base_name(name))
-    if key is None or (key.update_mode is UpdateMode.READ_ONLY and not is_of_own_listener):
+    if key is None or (key.update_mode is READ_ONLY and not is_of_own_listener):
         return None
     return key
 
@@ -138,7 +120,9 @@ def _parsed(key: ConfigKey, text: str) -> Value:
 
 
 def _validate_classes(name: str, key: ConfigKey, value: Value) -> None:
-    named = value if isinstance(value, tuple) and name in LISTS_OF_CLASSES else (value,) if key.type is ConfigType.CLASS else ()
+    named: tuple[Value, ...] = (value,) if key.type is ConfigType.CLASS else ()
+    if isinstance(value, tuple) and Trait.CLASSES in traits_of(name):
+        named = value
     strange = set(named) - set(split_list(key.default or ""))
     if strange:
         raise _refusal(f"{name} names {', '.join(map(str, strange))}, a Java class, which cannot run here")
@@ -147,11 +131,11 @@ def _validate_classes(name: str, key: ConfigKey, value: Value) -> None:
 def _validate_step(change: BrokerChange, name: str, key: ConfigKey, value: Value) -> None:
     """Check one value against the current one."""
     current = _current(name, key, change.layers)
-    if name in NEEDS_RESTART and value != current:
+    if Trait.RESTART in key.traits and value != current:
         raise _refusal(f"{name} cannot change while this broker runs; set it in the file and restart")
-    if key.name in THREAD_COUNTS:
+    if Trait.THREADS in key.traits:
         _validate_thread_count(name, value, current)
-    if key.name in POSITIVE and value == 0:
+    if Trait.POSITIVE in key.traits and value == 0:
         raise _refusal(f"{name} cannot become 0 while a broker runs: no client could connect to change it back")
     if name == "cordoned.log.dirs":
         _validate_cordoned(value)

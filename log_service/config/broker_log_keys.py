@@ -7,7 +7,7 @@ gives a topic's default may change while the broker runs, unless it has another 
 
 from dataclasses import replace
 
-from log_service.config.definition import MAX_LONG, ConfigKey, ConfigType, Importance, UpdateMode, Value, at_least, between
+from log_service.config.definition import CLUSTER_WIDE, MAX_LONG, ConfigKey, ConfigType, Importance, Trait, Value, at_least, between
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
 WITHOUT_VALUE = frozenset({"log.flush.interval.ms", "log.roll.ms", "log.roll.jitter.ms"})
@@ -27,7 +27,7 @@ def _derived() -> tuple[ConfigKey, ...]:
             name=name,
             default=None if name in WITHOUT_VALUE else TOPIC_KEYS[topic_key].default,
             importance=Importance.HIGH,
-            update_mode=UpdateMode.CLUSTER_WIDE,
+            update_mode=CLUSTER_WIDE,
         )
         for topic_key, synonyms in BROKER_SYNONYMS.items()
         for name, factor in synonyms
@@ -44,6 +44,7 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="Age beyond which segments are deleted; -1, as any negative number, is no limit.",
         reason="log.retention.minutes and log.retention.hours decide",
+        update_mode=CLUSTER_WIDE,
     ),
     ConfigKey(
         name="log.retention.hours",
@@ -121,6 +122,7 @@ DECLARED = (
         importance=Importance.LOW,
         documentation="How long after the start the upkeep of logs begins.",
         reason="a start has more urgent work",
+        traits=Trait.INTERNAL,
     ),
     ConfigKey(
         name="num.recovery.threads.per.data.dir",
@@ -130,6 +132,8 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="Logs of one directory that are opened at the same time at the start.",
         reason="reading two files at once keeps a disk busy",
+        update_mode=CLUSTER_WIDE,
+        traits=Trait.THREADS,
     ),
     ConfigKey(
         name="log.cleaner.enable",
@@ -145,6 +149,8 @@ DECLARED = (
         validator=at_least(0),
         documentation="Logs that are cleaned at the same time.",
         reason="cleaning should not compete with serving",
+        update_mode=CLUSTER_WIDE,
+        traits=Trait.THREADS,
     ),
     ConfigKey(
         name="log.cleaner.backoff.ms",
@@ -153,6 +159,7 @@ DECLARED = (
         validator=at_least(0),
         documentation="Pause of the cleaner when no log needs it.",
         reason="a log becomes dirty slowly",
+        update_mode=CLUSTER_WIDE,
     ),
     ConfigKey(
         name="log.cleaner.dedupe.buffer.size",
@@ -162,6 +169,7 @@ DECLARED = (
         documentation="Memory for the offsets of keys while cleaning, in bytes, of all cleaner threads together. What does not fit into it "
         "takes another pass.",
         reason="some six hundred thousand short keys in one pass",
+        update_mode=CLUSTER_WIDE,
     ),
     ConfigKey(
         name="log.cleaner.io.buffer.size",
@@ -170,6 +178,7 @@ DECLARED = (
         validator=at_least(0),
         documentation="Memory for reading and writing while cleaning, in bytes.",
         reason="large sequential reads",
+        update_mode=CLUSTER_WIDE,
     ),
     ConfigKey(
         name="log.cleaner.io.buffer.load.factor",
@@ -178,6 +187,7 @@ DECLARED = (
         validator=between(0, 1),
         documentation="How full the memory for keys may get.",
         reason="room for what a key takes more than it was counted for",
+        update_mode=CLUSTER_WIDE,
     ),
     ConfigKey(
         name="log.cleaner.io.max.bytes.per.second",
@@ -185,6 +195,7 @@ DECLARED = (
         default="1.7976931348623157E308",
         documentation="Bytes that the cleaner may read and write in a second.",
         reason="no limit",
+        update_mode=CLUSTER_WIDE,
     ),
 )
 

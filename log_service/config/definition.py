@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import Enum, IntEnum
+from enum import Enum, Flag, IntEnum, auto
+from typing import NamedTuple, TypedDict, Unpack
 
 from log_service.common.errors import ConfigError
 
@@ -42,11 +43,6 @@ class ConfigType(IntEnum):
 
 BOOLEAN, STRING, INT, SHORT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.SHORT, ConfigType.LONG
 DOUBLE, LIST, CLASS, PASSWORD = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD
-
-Row = tuple[str, ConfigType, str | None] | tuple[str, ConfigType, str | None, Validator]
-"""Name, type, default, and optionally bounds of a key without effect."""
-Family = tuple[str, tuple[Row, ...]]
-"""The reason why a family of keys has no effect here, and the keys."""
 
 
 class ConfigSource(IntEnum):
@@ -81,6 +77,49 @@ class UpdateMode(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
+READ_ONLY, PER_BROKER, CLUSTER_WIDE = UpdateMode.READ_ONLY, UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE
+
+
+class Trait(Flag):
+    """A rule that the change, the check or the display of a key follows."""
+
+    NONE = 0
+    INTERNAL = auto()
+    """The key is listed only if it is set or named."""
+    OWN = auto()
+    """Apache Kafka's broker does not know the key. It is listed only if it is set."""
+    DEMANDED = auto()
+    """Apache Kafka has no default. Ours is for an empty file, and is no synonym of a set value."""
+    ACCESS = auto()
+    """The key decides who may log in, as whom, or who the broker shows itself to be.
+
+    Setting it takes ALTER on the cluster. A key store is the identity of the broker, for its
+    clients and for the nodes that it connects to. Its keys also have the broker read a file that a
+    request names.
+    """
+    STORE = auto()
+    """The key of a key store or trust store. It changes only with a listener's prefix."""
+    LISTENER = auto()
+    """An override for one listener has an effect here."""
+    LISTENER_LIMIT = auto()
+    """An override for one listener may be set for all brokers, and is checked like the key."""
+    MECHANISM = auto()
+    """A listener may have the key for one mechanism, behind the mechanism's name."""
+    FILE_ALONE = auto()
+    """The key is read from the file only, so requests change nothing.
+
+    Apache Kafka's running listeners do not change either.
+    """
+    RESTART = auto()
+    """A running broker refuses another value, although Apache Kafka takes it."""
+    THREADS = auto()
+    """The number may at most double or halve in one step."""
+    POSITIVE = auto()
+    """The file may say 0, but no change may, because no client could connect to change it back."""
+    CLASSES = auto()
+    """The list names Java classes. None runs here, so only the default may be named."""
+
+
 WHOLE_NUMBER_BOUNDS: Mapping[ConfigType, tuple[int, int]] = {
     ConfigType.SHORT: (-(2**15), 2**15 - 1),
     ConfigType.INT: (-(2**31), MAX_INT),
@@ -100,14 +139,18 @@ class ConfigKey:
     importance: Importance = Importance.MEDIUM
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     validator: Validator | None = None
+    traits: Trait = Trait.NONE
     is_acting: bool = True
-    is_internal: bool = False
-    """The key is known, and listed only if it is set."""
-    is_about_access: bool = False
-    """The key decides who may log in, as whom, or who the broker shows itself to be.
 
-    Setting it takes ALTER on the cluster.
-    """
+    @property
+    def is_internal(self) -> bool:
+        """Whether the key is known, and listed only if it is set."""
+        return bool(self.traits & (Trait.INTERNAL | Trait.OWN))
+
+    @property
+    def is_about_access(self) -> bool:
+        """Whether setting the key takes ALTER on the cluster."""
+        return Trait.ACCESS in self.traits
 
     @property
     def is_sensitive(self) -> bool:
@@ -172,10 +215,26 @@ class ConfigKey:
         return ConfigError(f"invalid value {shown!r} for {self.name}: {complaint}")
 
 
-def medium_key(
-    name: str, config_type: ConfigType, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None
+class Options(TypedDict, total=False):
+    """Arguments of a declaration that few keys have."""
+
+    update_mode: UpdateMode
+    traits: Trait
+    is_acting: bool
+
+
+def declared(
+    name: str,
+    config_type: ConfigType,
+    default: str | None,
+    documentation: str,
+    reason: str,
+    *,
+    validator: Validator | None = None,
+    importance: Importance = Importance.MEDIUM,
+    **options: Unpack[Options],
 ) -> ConfigKey:
-    """Return a key of medium importance."""
+    """Return a key, in fewer words than its constructor."""
     return ConfigKey(
         name=name,
         type=config_type,
@@ -183,8 +242,24 @@ def medium_key(
         documentation=documentation,
         reason=reason,
         validator=validator,
-        importance=Importance.MEDIUM,
+        importance=importance,
+        **options,
     )
+
+
+class Row(NamedTuple):
+    """One key without effect. Its family has the reason."""
+
+    name: str
+    type: ConfigType
+    default: str | None
+    validator: Validator | None = None
+    update_mode: UpdateMode = READ_ONLY
+    traits: Trait = Trait.NONE
+
+
+Family = tuple[str, tuple[Row, ...]]
+"""The reason why a family of keys has no effect here, and the keys."""
 
 
 def split_list(text: str) -> tuple[str, ...]:

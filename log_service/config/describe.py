@@ -15,10 +15,11 @@ from decimal import Decimal
 from itertools import dropwhile
 
 from log_service.common.errors import ConfigError
-from log_service.config.definition import ConfigKey, ConfigSource, ConfigType, UpdateMode, Value
-from log_service.config.dynamic_keys import RUNTIME_KEYS, base_name, is_about_access
+from log_service.config.definition import READ_ONLY, ConfigKey, ConfigSource, ConfigType, Trait, Value
+from log_service.config.dynamic_keys import base_name, is_about_access, traits_of
 from log_service.config.resolve import Layers, Texts, holding
 from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
+from log_service.config.runtime_keys import RUNTIME_KEYS
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
@@ -29,11 +30,6 @@ UNITS = (
 )
 """Keys with the same meaning in several units, highest precedence first."""
 FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-DEMANDED = frozenset({"process.roles", "controller.listener.names"})
-"""Keys without a default in Apache Kafka.
-
-Their default here is for an empty file, and is not shown as a synonym of a set value.
-"""
 BROKER_NAMES: Mapping[str, tuple[str, ...]] = {name: names for names in UNITS for name in names} | {FLUSH[0]: FLUSH}
 
 
@@ -161,7 +157,7 @@ def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
         for alias in _aliases(name)
         if alias in texts and _is_acceptable(alias, texts[alias])
     ]
-    if name in DEMANDED:
+    if Trait.DEMANDED in traits_of(name):
         found = found[:1]
     return list(dropwhile(lambda synonym: synonym.name != name, found))
 
@@ -208,7 +204,7 @@ def _row_of_broker(name: str, synonyms: list[Synonym]) -> ConfigRow:
         source=holds.source,
         type=ConfigType.UNKNOWN if key is None else key.type,
         documentation=None if key is None else key.full_documentation,
-        is_read_only=not is_own or key is None or key.update_mode is UpdateMode.READ_ONLY,
+        is_read_only=not is_own or key is None or key.update_mode is READ_ONLY,
         is_sensitive=key is None or key.is_sensitive,
         synonyms=tuple(synonyms),
     )

@@ -32,8 +32,6 @@ CREDENTIALS: Final = (
 """The credentials that this node shows to the token endpoint."""
 SCHEMES: Final = ("http", "https", "file")
 
-OF_MECHANISM: Final = (*(key.name for key in SASL_KEYS if key.name.startswith(PREFIX)), "sasl.server.callback.handler.class")
-"""Keys of the mechanism on a listener, set with its prefix."""
 CLASSES: Final = {
     "sasl.server.callback.handler.class": ("OAuthBearerValidatorCallbackHandler", "OAuthBearerUnsecuredValidatorCallbackHandler"),
     f"{PREFIX}jwt.validator.class": ("DefaultJwtValidator", "BrokerJwtValidator"),

@@ -12,7 +12,20 @@ from collections.abc import Mapping
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.regexes import validate_regex
 from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
-from log_service.config.definition import BOOLEAN, INT, LIST, STRING, ConfigKey, ConfigType, Validator, Value, keyed, no_empty_item, one_of
+from log_service.config.definition import (
+    BOOLEAN,
+    INT,
+    LIST,
+    STRING,
+    ConfigKey,
+    ConfigType,
+    Trait,
+    Validator,
+    Value,
+    keyed,
+    no_empty_item,
+    one_of,
+)
 from log_service.config.server_keys import SERVER_KEYS
 
 GROUP_PREFIX = "group."
@@ -55,7 +68,7 @@ def _key(
     *,
     reason: str = "as in Apache Kafka",
     is_acting: bool = False,
-    is_internal: bool = False,
+    traits: Trait = Trait.NONE,
 ) -> ConfigKey:
     return ConfigKey(
         name=name,
@@ -65,7 +78,7 @@ def _key(
         reason=reason,
         validator=validator,
         is_acting=is_acting,
-        is_internal=is_internal,
+        traits=traits,
     )
 
 
@@ -122,7 +135,7 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
             _dead_letter_topic,
             reason="a group that wants none pays nothing",
             is_acting=True,
-            is_internal=True,
+            traits=Trait.OWN,
         ),
     )
 )

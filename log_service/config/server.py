@@ -21,10 +21,10 @@ from log_service.common.secrets import SecretText
 from log_service.config.authorizer import authorizer_config
 from log_service.config.authorizer_keys import comma_warning
 from log_service.config.client_security import LoginConfig
-from log_service.config.definition import unknown_keys_warning
+from log_service.config.definition import Trait, unknown_keys_warning
 from log_service.config.describe import broker_key
 from log_service.config.dynamic_broker_config import dynamic_broker_config
-from log_service.config.dynamic_keys import PER_LISTENER_ACTING, base_name
+from log_service.config.dynamic_keys import base_name, traits_of
 from log_service.config.group_times import with_times
 from log_service.config.heartbeats import refuse_too_rare
 from log_service.config.internal_topics import lone_factor, lone_min_isr
@@ -187,7 +187,7 @@ def _is_idle(name: str, text: str) -> bool:
     key = broker_key(name)
     if key is None:
         return False
-    if name not in SERVER_KEYS and base_name(name) not in PER_LISTENER_ACTING:
+    if name not in SERVER_KEYS and Trait.LISTENER not in traits_of(base_name(name)):
         return True
     return not key.is_acting and (key.default is None or key.parse(text) != key.parse(key.default))
 

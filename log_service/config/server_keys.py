@@ -6,16 +6,23 @@ Kafka's unless the reason says otherwise. Keys about logs are in ``broker_log_ke
 quorum in ``quorum_keys``, and keys without effect in ``accepted_keys``.
 """
 
+import math
 from collections.abc import Mapping
+from functools import partial
+from typing import Unpack
 
 from log_service.config.accepted_keys import ACCEPTED_KEYS
 from log_service.config.authorizer_keys import AUTHORIZER_KEYS
 from log_service.config.broker_log_keys import BROKER_LOG_KEYS
 from log_service.config.definition import (
+    CLUSTER_WIDE,
     MAX_INT,
+    PER_BROKER,
     ConfigKey,
     ConfigType,
     Importance,
+    Options,
+    Trait,
     Validator,
     Value,
     at_least,
@@ -26,7 +33,7 @@ from log_service.config.definition import (
     one_of,
     some_items,
 )
-from log_service.config.dynamic_keys import with_update_modes
+from log_service.config.definition import declared as _key
 from log_service.config.host_limits import validate_host_limits
 from log_service.config.quorum_keys import QUORUM_KEYS
 from log_service.config.sasl_keys import SASL_KEYS
@@ -42,49 +49,38 @@ def _directories(value: Value) -> str | None:
     return "it names no directory; give the node a place for its data" if some_items(value) else None
 
 
-def _key(
+def _int(
     name: str,
-    config_type: ConfigType,
-    default: str | None,
+    default: int | None,
     documentation: str,
     reason: str,
     *,
-    validator: Validator | None = None,
-    importance: Importance = Importance.MEDIUM,
+    lowest: int | None = None,
+    highest: float = math.inf,
+    config_type: ConfigType = ConfigType.INT,
+    **options: Unpack[Options],
 ) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        type=config_type,
-        default=default,
-        documentation=documentation,
-        reason=reason,
-        validator=validator,
-        importance=importance,
-    )
+    text, validator = None if default is None else str(default), None if lowest is None else between(lowest, highest)
+    return _key(name, config_type, text, documentation, reason, validator=validator, **options)
 
 
-def _int(
-    name: str, default: int | None, documentation: str, reason: str, *, lowest: int | None = None, highest: int | None = None
+_long = partial(_int, config_type=ConfigType.LONG)
+
+
+def _text(
+    name: str, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None, **options: Unpack[Options]
 ) -> ConfigKey:
-    validator = None if lowest is None else at_least(lowest) if highest is None else between(lowest, highest)
-    return _key(name, ConfigType.INT, None if default is None else str(default), documentation, reason, validator=validator)
+    return _key(name, ConfigType.STRING, default, documentation, reason, validator=validator, **options)
 
 
-def _long(name: str, default: int | None, documentation: str, reason: str, *, lowest: int | None = None) -> ConfigKey:
-    validator = None if lowest is None else at_least(lowest)
-    return _key(name, ConfigType.LONG, None if default is None else str(default), documentation, reason, validator=validator)
+def _list(
+    name: str, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None, **options: Unpack[Options]
+) -> ConfigKey:
+    return _key(name, ConfigType.LIST, default, documentation, reason, validator=validator, importance=HIGH, **options)
 
 
-def _text(name: str, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None) -> ConfigKey:
-    return _key(name, ConfigType.STRING, default, documentation, reason, validator=validator)
-
-
-def _list(name: str, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None) -> ConfigKey:
-    return _key(name, ConfigType.LIST, default, documentation, reason, validator=validator, importance=HIGH)
-
-
-def _bool(name: str, default: str, documentation: str, reason: str) -> ConfigKey:
-    return _key(name, ConfigType.BOOLEAN, default, documentation, reason, importance=HIGH)
+def _bool(name: str, default: str, documentation: str, reason: str, **options: Unpack[Options]) -> ConfigKey:
+    return _key(name, ConfigType.BOOLEAN, default, documentation, reason, importance=HIGH, **options)
 
 
 def _migration_policy(value: Value) -> str | None:
@@ -97,30 +93,32 @@ IDENTITY = (
          validator=at_least(0), importance=HIGH),
     _key("broker.id", ConfigType.INT, "-1", "Older name of node.id; the two must agree.", "node.id is used", importance=HIGH),
     _list("process.roles", "broker,controller", "What this node is: broker, controller, or both.", "one process is a whole cluster",
-          validator=list_of("broker", "controller", is_empty_allowed=False)),
+          validator=list_of("broker", "controller", is_empty_allowed=False), traits=Trait.DEMANDED),
     _text("broker.rack", None, "Where the node stands, for placing replicas and for reading from a near one.", "nowhere in particular"),
     _text("cluster.id", None, "Cluster that a fresh directory is formatted for, as written by kafka-storage random-uuid.",
-          "a new random id"),
+          "a new random id", traits=Trait.OWN),
 )  # fmt: skip
 
 LISTENERS = (
     _list("listeners", DEFAULT_LISTENERS, "Where clients connect: NAME://host:port, an empty host is every address.",
-          "loopback only, other machines must be asked for", validator=some_items),
+          "loopback only, other machines must be asked for", validator=some_items, update_mode=PER_BROKER,
+          traits=Trait.ACCESS | Trait.RESTART),
     _list("advertised.listeners", None, "What clients are told to connect to, by listener name.", "the same as listeners",
           validator=some_items),
     _text("listener.security.protocol.map", DEFAULT_LISTENER_PROTOCOLS, "Security protocol of each listener name.",
-          "a listener that is named like a protocol speaks it; CONTROLLER is PLAINTEXT"),
+          "a listener that is named like a protocol speaks it; CONTROLLER is PLAINTEXT", update_mode=PER_BROKER,
+          traits=Trait.ACCESS | Trait.RESTART),
     _text("inter.broker.listener.name", None, "Listener over which nodes talk to each other.",
           "the one whose protocol is security.inter.broker.protocol"),
     _text("security.inter.broker.protocol", "PLAINTEXT", "Security protocol of the listener between nodes, where none is named.",
           "nodes trust their network", validator=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     _list("controller.listener.names", "CONTROLLER", "Names of the controllers' listeners; controllers talk on the first one.",
-          "the name in Kafka's own samples", validator=some_items),
+          "the name in Kafka's own samples", validator=some_items, traits=Trait.DEMANDED),
 )  # fmt: skip
 
 DIRECTORIES = (
     _list("cordoned.log.dirs", "", "Directories of log.dirs, or *, that take no new partitions.", "all take some",
-          validator=no_empty_item),
+          validator=no_empty_item, update_mode=PER_BROKER),
     _list("log.dirs", None, "Directories for partitions.", "log.dir decides", validator=_directories),
     _list("log.dir", ".tidelog/log", "Directory for partitions, where log.dirs is not set.", "beside everything else that tidelog keeps",
           validator=_directories),
@@ -142,18 +140,20 @@ NETWORK = (
          "the system tunes it by itself; a fixed 100 KiB costs a third to two thirds of the throughput on a fast network", lowest=-1),
     _int("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", "accepting is quick", lowest=1),
     _int("max.connection.creation.rate", MAX_INT, "Connections that are accepted in a second; more wait in the system's queue.",
-         "no limit", lowest=0),
+         "no limit", lowest=0, update_mode=CLUSTER_WIDE, traits=Trait.LISTENER | Trait.LISTENER_LIMIT | Trait.POSITIVE),
     _int("max.connections", 10_000, "Connections of the node, all listeners together; fewer where ulimit -n asks for that.",
-         "lower than Kafka's 2147483647: a bound that exists", lowest=0),
-    _int("max.connections.per.ip", 10_000, "Connections from one address.", "lower than Kafka's 2147483647: a bound that exists", lowest=0),
+         "lower than Kafka's 2147483647: a bound that exists", lowest=0, update_mode=CLUSTER_WIDE,
+         traits=Trait.LISTENER | Trait.LISTENER_LIMIT | Trait.POSITIVE),
+    _int("max.connections.per.ip", 10_000, "Connections from one address.", "lower than Kafka's 2147483647: a bound that exists", lowest=0,
+         update_mode=CLUSTER_WIDE),
     _key("max.connections.per.ip.overrides", ConfigType.STRING, "", "Connections from particular addresses: host:count,host:count.",
-         "all alike", validator=validate_host_limits),
+         "all alike", validator=validate_host_limits, update_mode=CLUSTER_WIDE),
     _long("connections.max.idle.ms", 600_000, "A connection without a request for so long is closed; negative is never.",
           "longer than clients keep theirs"),
     _long("queued.max.request.bytes", -1, "Bytes of requests that are being handled before reading stops; -1 is 512 MiB.",
           "a node must not be filled up from outside"),
     _int("num.io.threads", 4, "Threads for what waits for the disk: syncs, cold reads, removals.",
-         "lower than Kafka's 8: requests themselves are handled without threads", lowest=1),
+         "lower than Kafka's 8: requests themselves are handled without threads", lowest=1, update_mode=CLUSTER_WIDE, traits=Trait.THREADS),
     _int("telemetry.max.bytes", 1 << 20, "The most that a client's metrics may have in one push, compressed and not.", "as in Apache Kafka",
          lowest=1),
     _int("quota.window.num", 11, "Windows over which the use of a quota is measured, of bytes, time and connections.", "as in Apache Kafka",
@@ -171,7 +171,7 @@ NETWORK = (
 
 METRICS = (
     _text("metrics.listener", "", "Where Prometheus reads this node's metrics, host:port; the page is /metrics, without encryption or "
-          "login. Empty is nowhere.", "a port is opened only where one is asked for; tidelog up asks for 127.0.0.1:9404"),
+          "login. Empty is nowhere.", "a port is opened only where one is asked for; tidelog up asks for 127.0.0.1:9404", traits=Trait.OWN),
 )  # fmt: skip
 
 TOPICS = (
@@ -179,7 +179,8 @@ TOPICS = (
     _int("default.replication.factor", 1, "Replicas of a topic whose creator names none.", "fits every cluster", lowest=1),
     _bool("auto.create.topics.enable", "true", "Whether asking for a topic that does not exist creates it.", "Kafka's; a first try works"),
     _text("auto.create.topics.declarations", "", "A JSON file of declared topics: one of them that is created because a client asks for it "
-          "gets the partitions, replicas and configs of its declaration. Empty is none.", "tidelog up declares what its project declares"),
+          "gets the partitions, replicas and configs of its declaration. Empty is none.", "tidelog up declares what its project declares",
+          traits=Trait.OWN),
     _bool("delete.topic.enable", "true", "Whether topics can be deleted.", "who may create may delete"),
 )  # fmt: skip
 
@@ -200,7 +201,7 @@ GROUPS = (
     _int("group.consumer.min.heartbeat.interval.ms", 5_000, "The shortest such interval that a group may have.", "Kafka's", lowest=1),
     _int("group.consumer.max.heartbeat.interval.ms", 15_000, "The longest such interval that a group may have.", "Kafka's", lowest=1),
     _int("group.consumer.assignment.interval.ms", 1_000, "How long after one division of partitions there is no other.",
-         "many members that start together are assigned once", lowest=0),
+         "many members that start together are assigned once", lowest=0, update_mode=CLUSTER_WIDE),
     _int("group.consumer.min.assignment.interval.ms", 0, "The shortest such time that a group may have.", "Kafka's", lowest=0),
     _int("group.consumer.max.assignment.interval.ms", 15_000, "The longest such time that a group may have.", "Kafka's", lowest=0),
     _int("group.consumer.max.size", MAX_INT, "Members of one group of the consumer protocol.", "no limit", lowest=1),
@@ -210,7 +211,7 @@ GROUPS = (
           "from classic to consumer, downgrade the way back, bidirectional both, disabled none.", "a service changes over member by member",
           validator=_migration_policy),
     _int("group.consumer.regex.refresh.interval.ms", 600_000, "After what time regular expressions are matched anew at the latest.",
-         "new topics are matched at once", lowest=10_000),
+         "new topics are matched at once", lowest=10_000, traits=Trait.INTERNAL),
     _int("group.streams.session.timeout.ms", 45_000, "How long a member of a streams group may be silent.", "as of other groups", lowest=1),
     _int("group.streams.min.session.timeout.ms", 45_000, "The shortest such time that a group may have.", "Kafka's", lowest=1),
     _int("group.streams.max.session.timeout.ms", 60_000, "The longest such time that a group may have.", "Kafka's", lowest=1),
@@ -218,7 +219,7 @@ GROUPS = (
     _int("group.streams.min.heartbeat.interval.ms", 5_000, "The shortest such interval that a group may have.", "Kafka's", lowest=1),
     _int("group.streams.max.heartbeat.interval.ms", 15_000, "The longest such interval that a group may have.", "Kafka's", lowest=1),
     _int("group.streams.assignment.interval.ms", 1_000, "How long after one division of tasks there is no other.",
-         "many members that start together are assigned once", lowest=0),
+         "many members that start together are assigned once", lowest=0, update_mode=CLUSTER_WIDE),
     _int("group.streams.min.assignment.interval.ms", 0, "The shortest such time that a group may have.", "Kafka's", lowest=0),
     _int("group.streams.max.assignment.interval.ms", 15_000, "The longest such time that a group may have.", "Kafka's", lowest=0),
     _int("group.streams.initial.rebalance.delay.ms", 3_000, "How long an empty streams group waits for more members before its first "
@@ -288,20 +289,20 @@ SHARE_STATES = (
     _int("group.share.min.heartbeat.interval.ms", 5_000, "The shortest such interval that a group may have.", "Kafka's", lowest=1),
     _int("group.share.max.heartbeat.interval.ms", 15_000, "The longest such interval that a group may have.", "Kafka's", lowest=1),
     _int("group.share.assignment.interval.ms", 1_000, "How long after one division of partitions there is no other.",
-         "many members that start together are assigned once", lowest=0),
+         "many members that start together are assigned once", lowest=0, update_mode=CLUSTER_WIDE),
     _int("group.share.min.assignment.interval.ms", 0, "The shortest such time that a group may have.", "Kafka's", lowest=0),
     _int("group.share.max.assignment.interval.ms", 15_000, "The longest such time that a group may have.", "Kafka's", lowest=0),
     _key("group.share.max.size", ConfigType.INT, "200", "Members of one share group.", "Kafka's", validator=between(1, 1_000)),
     _int("group.share.initialize.retry.interval.ms", 30_000, "After what time a partition of which nothing was heard is initialized again.",
-         "its coordinator had time to fail over", lowest=1),
+         "its coordinator had time to fail over", lowest=1, traits=Trait.INTERNAL),
     _key("share.coordinator.snapshot.update.records.per.snapshot", ConfigType.INT, "500", "How many updates of a share group's state are "
          "stored until it is stored as a whole.", "a load reads little", validator=between(0, 500)),
     _int("share.coordinator.write.timeout.ms", 5_000, "How long a change of a share group's state waits until it is on enough replicas.",
          "then the leader asks again", lowest=1),
     _int("share.coordinator.cold.partition.snapshot.interval.ms", 300_000, "How often states that do not change are stored anew.",
-         "they would hold on to the beginning of the log", lowest=1),
+         "they would hold on to the beginning of the log", lowest=1, traits=Trait.INTERNAL),
     _int("share.coordinator.state.topic.prune.interval.ms", 300_000, "How often records are deleted that no state of a share group needs.",
-         "coarse beside a segment", lowest=1),
+         "coarse beside a segment", lowest=1, traits=Trait.INTERNAL),
     _int("share.coordinator.state.topic.num.partitions", 50, "Partitions of the topic of share groups' states; must not change once it "
          "exists.", "spreads states over a cluster", lowest=1),
     _key("share.coordinator.state.topic.replication.factor", ConfigType.SHORT, "3", "Replicas of the topic of share groups' states. Where "
@@ -319,7 +320,8 @@ LIVENESS = (
     _bool("auto.leader.rebalance.enable", "true", "Whether partitions go back to their preferred leaders.", "load stays even"),
     _long("leader.imbalance.check.interval.seconds", 300, "How often they do.", "a restart is over by then", lowest=1),
     _long("unclean.leader.election.interval.ms", 300_000,
-          "How often partitions without a leader get one uncleanly, where topics allow it.", "a replica may come back", lowest=1),
+          "How often partitions without a leader get one uncleanly, where topics allow it.", "a replica may come back", lowest=1,
+          traits=Trait.INTERNAL),
     _int("initial.broker.registration.timeout.ms", 60_000, "How long a broker that starts looks for a controller that takes it.",
          "long enough for a quorum that starts, too"),
     _long("log.dir.failure.timeout.ms", 30_000, "A broker that cannot tell for so long that a log directory has failed ends.",
@@ -327,16 +329,18 @@ LIVENESS = (
     _int("broker.session.timeout.ms", 9_000, "A broker that said nothing for so long is fenced.", "four heartbeats lost", lowest=1),
     _int("node.death.grace.ms", 200, "A broker whose connection to the active controller has ended is fenced once it has refused new ones "
          "for so long; a voter whose leader refuses connections stands for election within this time. 0 or less: only silence tells. "
-         "Tidelog's own key.", "a process that is gone comes back in no less time, and its partitions wait"),
+         "Tidelog's own key.", "a process that is gone comes back in no less time, and its partitions wait", traits=Trait.OWN),
     _long("replica.high.watermark.checkpoint.interval.ms", 5_000, "How often high watermarks are written.",
           "a start serves from at most five seconds back", lowest=1),
     _int("producer.id.expiration.check.interval.ms", 600_000, "How often expired producers are looked for.", "coarse beside a day",
-         lowest=1),
-    _int("producer.id.expiration.ms", 86_400_000, "How long an idle producer's sequence numbers are remembered.", "a day", lowest=1),
+         lowest=1, traits=Trait.INTERNAL),
+    _int("producer.id.expiration.ms", 86_400_000, "How long an idle producer's sequence numbers are remembered.", "a day", lowest=1,
+         update_mode=CLUSTER_WIDE),
 )  # fmt: skip
 
 REPLICATION = (
-    _int("num.replica.fetchers", 1, "Connections over which partitions are fetched from each leader.", "one fills a network", lowest=1),
+    _int("num.replica.fetchers", 1, "Connections over which partitions are fetched from each leader.", "one fills a network", lowest=1,
+         update_mode=CLUSTER_WIDE, traits=Trait.THREADS),
     _int("replica.fetch.backoff.ms", 1_000, "How long a partition is left alone after its leader refused a fetch, or could not be reached.",
          "new metadata ends it at once", lowest=0),
     _int("replica.fetch.max.bytes", 1 << 20, "Bytes of one partition in a response to a follower.", "all partitions get their turn",
@@ -354,7 +358,7 @@ REPLICATION = (
 VERIFICATION = (
     _bool("transaction.partition.verification.enable", "true",
           "Whether a partition asks the transaction coordinator before the first batch of a transaction (KIP-890).",
-          "a batch that comes late would hold readers of committed records up for ever"),
+          "a batch that comes late would hold readers of committed records up for ever", update_mode=CLUSTER_WIDE),
     _int("add.partitions.to.txn.retry.backoff.ms", 20,
          "The pause before a partition that adds itself to a transaction asks again, while the one before ends.",
          "short beside the markers' way", lowest=1),
@@ -364,26 +368,24 @@ VERIFICATION = (
 )  # fmt: skip
 
 SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
-    with_update_modes(
-        (
-            *IDENTITY,
-            *LISTENERS,
-            *QUORUM_KEYS,
-            *DIRECTORIES,
-            *NETWORK,
-            *METRICS,
-            *TOPICS,
-            *GROUPS,
-            *TRANSACTIONS,
-            *SHARE_STATES,
-            *LIVENESS,
-            *REPLICATION,
-            *VERIFICATION,
-            *SASL_KEYS,
-            *TLS_KEYS,
-            *AUTHORIZER_KEYS,
-            *BROKER_LOG_KEYS,
-            *ACCEPTED_KEYS,
-        )
+    (
+        *IDENTITY,
+        *LISTENERS,
+        *QUORUM_KEYS,
+        *DIRECTORIES,
+        *NETWORK,
+        *METRICS,
+        *TOPICS,
+        *GROUPS,
+        *TRANSACTIONS,
+        *SHARE_STATES,
+        *LIVENESS,
+        *REPLICATION,
+        *VERIFICATION,
+        *SASL_KEYS,
+        *TLS_KEYS,
+        *AUTHORIZER_KEYS,
+        *BROKER_LOG_KEYS,
+        *ACCEPTED_KEYS,
     )
 )

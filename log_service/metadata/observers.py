@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from log_service.common.features import OBSERVERS
-from log_service.config.dynamic_keys import OBSERVER, OBSERVER_PROMOTION
+from log_service.config.runtime_keys import OBSERVER, OBSERVER_PROMOTION
 from log_service.metadata.image import MetadataImage, ResourceType
 
 UNDER_MIN_ISR = "under-min-isr"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from log_service.config.dynamic_keys import STORES, base_name
+from log_service.config.definition import Trait
+from log_service.config.dynamic_keys import base_name, traits_of
 from log_service.config.properties import parse_properties
 from log_service.config.server import parse_server_properties
 from log_service.security.tls import connection, listener
@@ -25,7 +26,7 @@ def test_the_keys_that_are_shown_are_keys(block: object, tmp_path: Path) -> None
     text = getattr(block, "text", "")
     texts = parse_properties(text)
     if "listeners" not in texts:
-        assert all(base_name(name) in STORES for name in texts)
+        assert all(Trait.STORE in traits_of(base_name(name)) for name in texts)
         return
     issued = Authority(tmp_path).issue("node")
     config, settings = parse_server_properties({"node.id": "1", "controller.quorum.voters": "1@h:9094", **texts, **issued.properties()})

@@ -16,9 +16,10 @@ from pathlib import Path
 from zlib import crc32
 
 from log_service.common.errors import ConfigError
-from log_service.config.definition import ConfigKey, ConfigType
-from log_service.config.dynamic_keys import OUR_OWN, QUOTA_KEYS, base_name
+from log_service.config.definition import ConfigKey, ConfigType, Trait
+from log_service.config.dynamic_keys import base_name
 from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
+from log_service.config.runtime_keys import QUOTA_KEYS
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.protocol.api_versions import ApiKey
@@ -99,7 +100,7 @@ def cases() -> Iterator[Case]:
     groups = {name: key for name, key in GROUP_KEYS.items() if not key.is_internal}
     yield from _cases_of(GROUP, ("g",), groups, ("",))
     yield from _cases_of(CLIENT_METRICS, ("m",), CLIENT_METRICS_KEYS, ("",))
-    brokers = {name: key for name, key in SERVER_KEYS.items() if name not in OUR_OWN} | QUOTA_KEYS
+    brokers = {name: key for name, key in SERVER_KEYS.items() if Trait.OWN not in key.traits} | QUOTA_KEYS
     yield from _cases_of(BROKER, ("1", ""), brokers, PREFIXES)
 
 

@@ -23,7 +23,6 @@ from log_service.common.types import NO_NODE
 from log_service.config.broker import BrokerChange, validate_broker_change
 from log_service.config.definition import ConfigKey, ConfigType, split_list
 from log_service.config.describe import format_value
-from log_service.config.dynamic_keys import OBSERVER_KEYS
 from log_service.config.resolve import Layers, holding
 from log_service.config.resource_keys import (
     CLIENT_METRICS_KEYS,
@@ -32,6 +31,7 @@ from log_service.config.resource_keys import (
     validate_client_metrics_configs,
     validate_group_configs,
 )
+from log_service.config.runtime_keys import OBSERVER_KEYS
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic import validate_topic_configs
 from log_service.config.topic_keys import TOPIC_KEYS

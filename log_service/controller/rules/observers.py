@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import OBSERVERS
 from log_service.common.types import NodeId
-from log_service.config.dynamic_keys import OBSERVER, OBSERVER_PROMOTION
+from log_service.config.runtime_keys import OBSERVER, OBSERVER_PROMOTION
 from log_service.controller.rules.partitions import Partitions
 from log_service.metadata.observers import UNDER_MIN_ISR, Observers, observers_of
 

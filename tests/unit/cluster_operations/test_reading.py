@@ -19,7 +19,7 @@ from log_service.cluster_plans.layout import why_cordoned
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import OBSERVERS
 from log_service.common.types import TopicPartition
-from log_service.config.dynamic_keys import OBSERVER
+from log_service.config.runtime_keys import OBSERVER
 
 OWN, CLUSTER, FILE = "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG"
 

@@ -4,27 +4,27 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.broker import BrokerChange, validate_broker_change
+from log_service.config.definition import Trait
 from log_service.config.describe import access_keys, broker_key, describe_broker
 from log_service.config.dynamic_broker_config import dynamic_broker_config
 from log_service.config.dynamic_keys import (
-    ABOUT_ACCESS,
-    KEYS_OF_MECHANISMS,
-    PER_LISTENER_ACTING,
-    STORES,
     base_name,
     counts_from_file_alone,
+    keys_with,
     listener_name,
 )
 from log_service.config.resolve import Layers
 from log_service.config.server import idle_keys
 
+KEYS_OF_MECHANISMS = keys_with(Trait.MECHANISM)
+ACTING = keys_with(Trait.LISTENER | Trait.ACCESS) - {"listeners"}
 LISTENERS = ["x", "ext.a", "a.b.c", "ssl", "ext.ssl", "ext.plain", "max.connections", "sasl"]
 MECHANISMS = ["plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi"]
 FILE = {"listeners": "EXT.A://:9092,X://:9093", "listener.security.protocol.map": "EXT.A:SASL_SSL,X:SASL_SSL"}
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-@pytest.mark.parametrize("key", sorted(PER_LISTENER_ACTING | (ABOUT_ACCESS - {"listeners"}) | {"sasl.oauthbearer.of.a.later.version"}))
+@pytest.mark.parametrize("key", sorted(ACTING | {"sasl.oauthbearer.of.a.later.version"}))
 def test_a_key_is_its_listeners(listener: str, key: str) -> None:
     is_ambiguous = listener == "ext.plain" and (key in KEYS_OF_MECHANISMS or key.startswith("sasl.oauthbearer."))
     name = f"listener.name.{listener}.{key}"
@@ -93,4 +93,4 @@ def test_names_of_keys_may_be_long() -> None:
 
 
 def test_stores_are_those_of_the_listener() -> None:
-    assert {listener_name(f"listener.name.ext.a.{key}") for key in STORES} == {"EXT.A"}
+    assert {listener_name(f"listener.name.ext.a.{key}") for key in keys_with(Trait.STORE)} == {"EXT.A"}

@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from log_service.config.dynamic_keys import INTERNAL
+from log_service.config.definition import Trait
+from log_service.config.dynamic_keys import keys_with
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 from tests.helpers.whole import of_a_run
@@ -61,7 +62,7 @@ def test_the_tests_are_there(path: str) -> None:
 
 def test_the_page_about_configuration_says_what_the_keys_say() -> None:
     assert PAGE.read_text() == page(), "write it again: python -m tools.configuration_page"
-    assert {name for name in SERVER_KEYS if f"`{name}`" in page()} >= SERVER_KEYS.keys() - INTERNAL
+    assert {name for name in SERVER_KEYS if f"`{name}`" in page()} >= SERVER_KEYS.keys() - keys_with(Trait.INTERNAL)
 
 
 @pytest.mark.timeout(of_a_run(usual=120, whole=3600))

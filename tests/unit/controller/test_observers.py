@@ -3,7 +3,7 @@
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.config.dynamic_keys import OBSERVER, OBSERVER_PROMOTION
+from log_service.config.runtime_keys import OBSERVER, OBSERVER_PROMOTION
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, RequestPartitionData, RequestTopicData
 from log_service.protocol.messages.alter_partition_reassignments import (

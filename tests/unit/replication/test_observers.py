@@ -3,7 +3,7 @@
 import trio
 
 from log_service.common.errors import ErrorCode
-from log_service.config.dynamic_keys import OBSERVER, OBSERVER_PROMOTION
+from log_service.config.runtime_keys import OBSERVER, OBSERVER_PROMOTION
 from log_service.protocol.stored.metadata_records import ConfigRecord, FeatureLevelRecord
 from tests.helpers.replica_cluster import ReplicaCluster, tell_cluster, until
 from tests.unit.broker.context import batch

@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from log_service.common.access import AclOperation
+from log_service.config.definition import PER_BROKER, Trait
 from log_service.config.describe import access_keys
-from log_service.config.dynamic_keys import PER_BROKER, PER_LISTENER_ACTING, STORES
+from log_service.config.dynamic_keys import keys_with
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.alter_configs import AlterableConfig as LegacyConfig
@@ -67,7 +68,7 @@ def test_keys_about_access_are_known_in_each_spelling(prefix: str, key: str) -> 
 
 
 @pytest.mark.parametrize("listener", ["", "listener.name.x.", "listener.name.ext.a."])
-@pytest.mark.parametrize("key", sorted(STORES))
+@pytest.mark.parametrize("key", sorted(keys_with(Trait.STORE)))
 def test_each_key_of_the_stores_is_about_access(key: str, listener: str) -> None:
     """A key store is the broker's identity, for clients and for nodes. Its keys were anybody's with ALTER_CONFIGS."""
     assert access_keys([listener + key]) == [listener + key]
@@ -75,7 +76,8 @@ def test_each_key_of_the_stores_is_about_access(key: str, listener: str) -> None
 
 def test_a_key_that_names_a_file_or_a_class_of_a_listener_is_about_access() -> None:
     words = (".location", ".file", ".url", ".class", ".cmd")
-    named = [key for key in PER_LISTENER_ACTING | PER_BROKER if key.endswith(words)]
+    of_broker = {name for name, key in SERVER_KEYS.items() if key.update_mode is PER_BROKER}
+    named = [key for key in keys_with(Trait.LISTENER) | of_broker if key.endswith(words)]
     assert len(named) > 8
     assert access_keys(named) == named
 

@@ -1,0 +1,46 @@
+"""Broker keys that the file cannot set: they are set at run time, and listed only if set."""
+
+from log_service.config.definition import CLUSTER_WIDE, PER_BROKER, ConfigKey, ConfigType, at_least
+
+_QUOTAS = ("follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second")
+
+_ACTING_QUOTAS = frozenset(_QUOTAS[:2])
+
+QUOTA_KEYS = {
+    name: ConfigKey(
+        name=name,
+        type=ConfigType.LONG,
+        default=None,
+        validator=at_least(0),
+        documentation="Bytes a second of replication between nodes or directories.",
+        reason="no limit",
+        update_mode=CLUSTER_WIDE,
+        is_acting=name in _ACTING_QUOTAS,
+    )
+    for name in _QUOTAS
+}
+
+OBSERVER, OBSERVER_PROMOTION = "tidelog.observer", "tidelog.observer.promotion"
+OBSERVER_KEYS = {
+    OBSERVER: ConfigKey(
+        name=OBSERVER,
+        type=ConfigType.BOOLEAN,
+        default=None,
+        documentation="Whether the broker's replicas copy everything without being in sync. Needs the feature tidelog.observers.",
+        reason="no broker is an observer",
+        update_mode=PER_BROKER,
+    ),
+    OBSERVER_PROMOTION: ConfigKey(
+        name=OBSERVER_PROMOTION,
+        type=ConfigType.STRING,
+        default=None,
+        documentation="Whether partitions under min.insync.replicas take observers that have caught up: by-hand (none) or under-min-isr.",
+        reason="observers come in sync by hand",
+        update_mode=CLUSTER_WIDE,
+    ),
+}
+"""Keys that are not Apache Kafka's.
+
+The controller checks their values, which depend on the cluster.
+"""
+RUNTIME_KEYS = {**QUOTA_KEYS, **OBSERVER_KEYS}
