@@ -10,7 +10,7 @@ from pathlib import Path
 from log_service.config.accepted_keys import FAMILIES
 from log_service.config.definition import ConfigKey, Trait, UpdateMode
 from log_service.config.server_keys import SERVER_KEYS
-from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from log_service.config.topic_keys import TOPIC_KEYS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 WHEN = {UpdateMode.READ_ONLY: "file", UpdateMode.PER_BROKER: "live, per broker", UpdateMode.CLUSTER_WIDE: "live"}
@@ -75,7 +75,7 @@ def _table(keys: Iterable[ConfigKey]) -> Iterable[str]:
 def _topic_table() -> Iterable[str]:
     yield "| key | the broker's | default | what it does |\n|---|---|---|---|"
     for name, key in sorted(TOPIC_KEYS.items()):
-        synonyms = ", ".join(f"`{synonym}`" for synonym, _ in BROKER_SYNONYMS.get(name, ())) or "-"
+        synonyms = ", ".join(f"`{synonym}`" for synonym in key.synonyms) or "-"
         yield f"| `{name}` | {synonyms} | {_default(key)} | {_said(key)} |"
 
 

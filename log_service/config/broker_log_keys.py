@@ -8,31 +8,14 @@ gives a topic's default may change while the broker runs, unless it has another 
 from dataclasses import replace
 
 from log_service.config.definition import CLUSTER_WIDE, MAX_LONG, ConfigKey, ConfigType, Importance, Trait, Value, at_least, between
-from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from log_service.config.topic_keys import HOUR_MS, TOPIC_KEYS
 
-WITHOUT_VALUE = frozenset({"log.flush.interval.ms", "log.roll.ms", "log.roll.jitter.ms"})
-"""Finer units of another key. That key applies while they are not set."""
-DECLARED_BELOW = frozenset({"log.flush.scheduler.interval.ms", "log.retention.ms"})
+MINUTE_MS = 60_000
 
 
 def not_zero(value: Value) -> str | None:
     """Accept every number except 0."""
     return None if value != 0 else "it must be at least 1, or negative for no limit"
-
-
-def _derived() -> tuple[ConfigKey, ...]:
-    return tuple(
-        replace(
-            TOPIC_KEYS[topic_key],
-            name=name,
-            default=None if name in WITHOUT_VALUE else TOPIC_KEYS[topic_key].default,
-            importance=Importance.HIGH,
-            update_mode=CLUSTER_WIDE,
-        )
-        for topic_key, synonyms in BROKER_SYNONYMS.items()
-        for name, factor in synonyms
-        if factor == 1 and name not in DECLARED_BELOW
-    )
 
 
 DECLARED = (
@@ -53,6 +36,7 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="Age in hours beyond which segments are deleted, where neither log.retention.ms nor log.retention.minutes is set.",
         reason="a week to notice that a reader has stopped",
+        factor=HOUR_MS,
     ),
     ConfigKey(
         name="log.retention.minutes",
@@ -61,6 +45,7 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="Age in minutes beyond which segments are deleted, where log.retention.ms is not set.",
         reason="log.retention.hours decides",
+        factor=MINUTE_MS,
     ),
     ConfigKey(
         name="log.roll.hours",
@@ -70,6 +55,7 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="Age in hours at which the active segment is rolled, where log.roll.ms is not set.",
         reason="as long as log.retention.hours",
+        factor=HOUR_MS,
     ),
     ConfigKey(
         name="log.roll.jitter.hours",
@@ -79,6 +65,7 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="Random time in hours taken off log.roll.hours, where log.roll.jitter.ms is not set.",
         reason="rolling is cheap",
+        factor=HOUR_MS,
     ),
     ConfigKey(
         name="log.flush.scheduler.interval.ms",
@@ -199,4 +186,19 @@ DECLARED = (
     ),
 )
 
-BROKER_LOG_KEYS = (*_derived(), *DECLARED)
+_DECLARED_NAMES = frozenset(key.name for key in DECLARED)
+DERIVED = tuple(
+    replace(
+        key,
+        name=name,
+        default=None if len(key.synonyms) > 1 else key.default,  # a coarser unit applies while it is not set
+        importance=Importance.HIGH,
+        update_mode=CLUSTER_WIDE,
+        synonyms=(),
+    )
+    for key in TOPIC_KEYS.values()
+    for name in key.synonyms
+    if name not in _DECLARED_NAMES
+)
+
+BROKER_LOG_KEYS = (*DERIVED, *DECLARED)

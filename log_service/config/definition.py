@@ -141,6 +141,10 @@ class ConfigKey:
     validator: Validator | None = None
     traits: Trait = Trait.NONE
     is_acting: bool = True
+    synonyms: tuple[str, ...] = ()
+    """The broker keys that set the default of a topic key. The first one with a value wins."""
+    factor: int = 1
+    """Converts the value of a broker key to the unit of its topic key."""
 
     @property
     def is_internal(self) -> bool:

@@ -21,16 +21,12 @@ from log_service.config.resolve import Layers, Texts, holding
 from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
 from log_service.config.runtime_keys import RUNTIME_KEYS
 from log_service.config.server_keys import SERVER_KEYS
-from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from log_service.config.topic_keys import TOPIC_KEYS
 
-UNITS = (
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-    ("log.roll.ms", "log.roll.hours"),
-    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-)
-"""Keys with the same meaning in several units, highest precedence first."""
-FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-BROKER_NAMES: Mapping[str, tuple[str, ...]] = {name: names for names in UNITS for name in names} | {FLUSH[0]: FLUSH}
+BROKER_NAMES: Mapping[str, tuple[str, ...]] = {
+    name: key.synonyms for key in TOPIC_KEYS.values() for name in key.synonyms if name == key.synonyms[0] or SERVER_KEYS[name].factor != 1
+}
+"""The keys with the meaning of a broker's key, the finest unit first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +99,8 @@ def _topic_row(key: ConfigKey, layers: Layers) -> ConfigRow:
     synonyms: list[Synonym] = []
     if holds.source is ConfigSource.DYNAMIC_TOPIC:
         synonyms.append(Synonym(name=key.name, value=value, source=ConfigSource.DYNAMIC_TOPIC))
-    if key.name in BROKER_SYNONYMS:
-        synonyms += broker_synonyms(BROKER_SYNONYMS[key.name][0][0], layers)
+    if key.synonyms:
+        synonyms += broker_synonyms(key.synonyms[0], layers)
     return ConfigRow(
         name=key.name,
         value=value,

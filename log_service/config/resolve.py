@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import Any
 
 from log_service.common.errors import ConfigError
-from log_service.config.definition import ConfigSource, Value
+from log_service.config.definition import ConfigKey, ConfigSource, Value
 from log_service.config.server_keys import SERVER_KEYS
-from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.config.views import LOG_FIELDS, LogConfig
 
 Texts = Mapping[str, str]
@@ -69,21 +69,21 @@ def _settings(topic_key: str, layers: Layers) -> Iterator[Setting]:
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.cluster),
         (ConfigSource.STATIC_BROKER, layers.static),
     ):
-        for name, factor in BROKER_SYNONYMS.get(topic_key, ()):
-            setting = _broker_setting(name, factor, source, texts)
+        for name in key.synonyms:
+            setting = _broker_setting(SERVER_KEYS[name], source, texts)
             if setting is not None:
                 yield setting
 
 
-def _broker_setting(name: str, factor: int, source: ConfigSource, texts: Texts) -> Setting | None:
-    text = texts.get(name)
+def _broker_setting(key: ConfigKey, source: ConfigSource, texts: Texts) -> Setting | None:
+    text = texts.get(key.name)
     if text is None:
         return None
     try:
-        value = SERVER_KEYS[name].parse(text)
+        value = key.parse(text)
     except ConfigError:
         return None
-    return Setting(name=name, text=text, source=source, value=in_unit(value, factor))
+    return Setting(name=key.name, text=text, source=source, value=in_unit(value, key.factor))
 
 
 def in_unit(value: Value, factor: int) -> Value:
@@ -96,11 +96,12 @@ def in_unit(value: Value, factor: int) -> Value:
 
 @cache
 def _default(topic_key: str) -> Setting:
-    for name, factor in BROKER_SYNONYMS.get(topic_key, ()):
+    key = TOPIC_KEYS[topic_key]
+    for name in key.synonyms:
         text = SERVER_KEYS[name].default
         if text is not None:
-            return Setting(name=name, text=text, source=ConfigSource.DEFAULT, value=in_unit(SERVER_KEYS[name].parse(text), factor))
-    key = TOPIC_KEYS[topic_key]
+            value = SERVER_KEYS[name].parse(text)
+            return Setting(name=name, text=text, source=ConfigSource.DEFAULT, value=in_unit(value, SERVER_KEYS[name].factor))
     assert key.default is not None
     return Setting(name=topic_key, text=key.default, source=ConfigSource.DEFAULT, value=key.parse(key.default))
 
@@ -118,7 +119,7 @@ def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
     named = [
         topic_key
         for topic_key in TOPIC_DEFAULTS
-        if any(name in layers.cluster or name in layers.broker for name, _ in BROKER_SYNONYMS.get(topic_key, ()))
+        if any(name in layers.cluster or name in layers.broker for name in TOPIC_KEYS[topic_key].synonyms)
     ]
     return of_file.with_values(_fields(named, layers))
 

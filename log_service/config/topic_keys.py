@@ -1,8 +1,7 @@
 """Every configuration key of a topic, as in Kafka 4.3, and the broker keys that give its default.
 
 This module declares names, types, defaults and bounds. The receivers of the view decide what a key
-does. ``BROKER_SYNONYMS`` lists, for each topic key, the broker keys that set its default. The first
-one with a value wins. Each has the factor that converts its unit to the topic key's.
+does.
 """
 
 from collections.abc import Mapping
@@ -51,6 +50,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=list_of("compact", "delete"),
             documentation="What happens to old segments: delete removes them by age and size, compact keeps the last record of each key.",
             reason="a log that is not a table should not grow for ever",
+            synonyms=("log.cleanup.policy",),
         ),
         ConfigKey(
             name="compression.gzip.level",
@@ -59,6 +59,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=between_or(1, 9, -1),
             documentation="Level used when the broker itself compresses with gzip.",
             reason="the library's own choice (-1)",
+            synonyms=("compression.gzip.level",),
         ),
         ConfigKey(
             name="compression.lz4.level",
@@ -67,6 +68,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=between(1, 17),
             documentation="Level used when the broker itself compresses with lz4.",
             reason="Kafka's choice between speed and size",
+            synonyms=("compression.lz4.level",),
         ),
         ConfigKey(
             name="compression.type",
@@ -75,6 +77,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=one_of(*COMPRESSION_TYPES),
             documentation="Codec of the stored batches; producer keeps what the producer chose.",
             reason="the broker then never compresses a batch anew",
+            synonyms=("compression.type",),
         ),
         ConfigKey(
             name="compression.zstd.level",
@@ -83,6 +86,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=between(-131_072, 22),
             documentation="Level used when the broker itself compresses with zstd.",
             reason="zstd's own default",
+            synonyms=("compression.zstd.level",),
         ),
         ConfigKey(
             name="delete.retention.ms",
@@ -91,6 +95,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="How long a tombstone stays in a compacted log after it was cleaned, so that slow readers see the deletion.",
             reason="a day for a reader that starts from the beginning",
+            synonyms=("log.cleaner.delete.retention.ms",),
         ),
         ConfigKey(
             name="file.delete.delay.ms",
@@ -99,6 +104,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="How long a removed segment's files stay on disk under another name.",
             reason="readers that still hold the file finish within a minute",
+            synonyms=("log.segment.delete.delay.ms",),
         ),
         ConfigKey(
             name="flush.messages",
@@ -107,6 +113,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(1),
             documentation="Sync the log after so many records; 1 syncs before each acknowledgement.",
             reason="durability comes from replication, the system writes back by itself",
+            synonyms=("log.flush.interval.messages",),
         ),
         ConfigKey(
             name="flush.ms",
@@ -115,6 +122,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="Sync the log after so many milliseconds; looked at every log.flush.scheduler.interval.ms.",
             reason="durability comes from replication, the system writes back by itself",
+            synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         ),
         ConfigKey(
             name="follower.replication.throttled.replicas",
@@ -131,6 +139,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="Bytes of log between two entries of the offset index.",
             reason="a lookup then reads one page of the file",
+            synonyms=("log.index.interval.bytes",),
         ),
         ConfigKey(
             name="leader.replication.throttled.replicas",
@@ -148,6 +157,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Bytes kept on the local disk when segments also lie in remote storage; -2 follows retention.bytes.",
             reason="there is no remote storage",
             is_acting=False,
+            synonyms=("log.local.retention.bytes",),
         ),
         ConfigKey(
             name="local.retention.ms",
@@ -157,6 +167,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Milliseconds kept on the local disk when segments also lie in remote storage; -2 follows retention.ms.",
             reason="there is no remote storage",
             is_acting=False,
+            synonyms=("log.local.retention.ms",),
         ),
         ConfigKey(
             name="max.compaction.lag.ms",
@@ -165,6 +176,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(1),
             documentation="The longest that a record may stay uncompacted.",
             reason="how dirty the log is decides alone",
+            synonyms=("log.cleaner.max.compaction.lag.ms",),
         ),
         ConfigKey(
             name="max.message.bytes",
@@ -173,6 +185,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="The largest record batch that is accepted, in bytes as stored.",
             reason="one mebibyte of records and the header that older versions counted",
+            synonyms=("message.max.bytes",),
         ),
         ConfigKey(
             name="message.timestamp.after.max.ms",
@@ -181,6 +194,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="How far a record's timestamp may lie in the broker's future.",
             reason="an hour of skew; more would keep segments from ever expiring",
+            synonyms=("log.message.timestamp.after.max.ms",),
         ),
         ConfigKey(
             name="message.timestamp.before.max.ms",
@@ -189,6 +203,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="How far a record's timestamp may lie in the broker's past.",
             reason="old records may be written anew",
+            synonyms=("log.message.timestamp.before.max.ms",),
         ),
         ConfigKey(
             name="message.timestamp.type",
@@ -197,6 +212,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=one_of(*TIMESTAMP_TYPES),
             documentation="Whether a record carries its producer's time or the time at which the broker appended it.",
             reason="the producer knows when it happened",
+            synonyms=("log.message.timestamp.type",),
         ),
         ConfigKey(
             name="min.cleanable.dirty.ratio",
@@ -205,6 +221,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=between(0, 1),
             documentation="Share of a compacted log that may be uncompacted before it is cleaned.",
             reason="at most half of the log is superseded records",
+            synonyms=("log.cleaner.min.cleanable.ratio",),
         ),
         ConfigKey(
             name="min.compaction.lag.ms",
@@ -213,6 +230,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="The shortest that a record stays uncompacted.",
             reason="a reader of a table asks for the last value",
+            synonyms=("log.cleaner.min.compaction.lag.ms",),
         ),
         ConfigKey(
             name="min.insync.replicas",
@@ -222,6 +240,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             importance=Importance.HIGH,
             documentation="In-sync replicas that must have a record before acks=all is acknowledged; never more than a partition has.",
             reason="Kafka's; three replicas and 2 survive a death without losing what was acknowledged",
+            synonyms=("min.insync.replicas",),
         ),
         ConfigKey(
             name="preallocate",
@@ -230,6 +249,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Give a segment's file its full size when it is created; here it grows as it is written.",
             reason="current file systems append well without it",
             is_acting=False,
+            synonyms=("log.preallocate",),
         ),
         ConfigKey(
             name="remote.log.copy.disable",
@@ -260,6 +280,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="-1",
             documentation="Size of a partition beyond which its oldest segments are deleted; -1, as any negative number, is no limit.",
             reason="age decides alone",
+            synonyms=("log.retention.bytes",),
         ),
         ConfigKey(
             name="retention.ms",
@@ -268,6 +289,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(-1),
             documentation="Age beyond which segments are deleted; -1 is no limit.",
             reason="a week to notice that a reader has stopped",
+            synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         ),
         ConfigKey(
             name="segment.bytes",
@@ -276,6 +298,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(MIN_SEGMENT_BYTES),
             documentation="Size at which the active segment is rolled.",
             reason="few files, and retention still moves in steps of a gibibyte",
+            synonyms=("log.segment.bytes",),
         ),
         ConfigKey(
             name="segment.index.bytes",
@@ -284,6 +307,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(4),
             documentation="The largest offset index of a segment.",
             reason="enough for a full segment at the default interval",
+            synonyms=("log.index.size.max.bytes",),
         ),
         ConfigKey(
             name="segment.jitter.ms",
@@ -292,6 +316,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="Random time taken off segment.ms so that partitions do not roll at once.",
             reason="rolling is cheap",
+            synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
         ),
         ConfigKey(
             name="segment.ms",
@@ -300,6 +325,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(1),
             documentation="Age at which the active segment is rolled even if it is small, so that retention reaches it.",
             reason="as long as retention.ms",
+            synonyms=("log.roll.ms", "log.roll.hours"),
         ),
         ConfigKey(
             name="unclean.leader.election.enable",
@@ -307,37 +333,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="false",
             documentation="Elect a replica that may lack acknowledged records when no other is left.",
             reason="an acknowledged record is kept",
+            synonyms=("unclean.leader.election.enable",),
         ),
     )
 )
-
-BROKER_SYNONYMS: Mapping[str, tuple[tuple[str, int], ...]] = {
-    "cleanup.policy": (("log.cleanup.policy", 1),),
-    "compression.gzip.level": (("compression.gzip.level", 1),),
-    "compression.lz4.level": (("compression.lz4.level", 1),),
-    "compression.type": (("compression.type", 1),),
-    "compression.zstd.level": (("compression.zstd.level", 1),),
-    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
-    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
-    "flush.messages": (("log.flush.interval.messages", 1),),
-    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-    "index.interval.bytes": (("log.index.interval.bytes", 1),),
-    "local.retention.bytes": (("log.local.retention.bytes", 1),),
-    "local.retention.ms": (("log.local.retention.ms", 1),),
-    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
-    "max.message.bytes": (("message.max.bytes", 1),),
-    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
-    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
-    "message.timestamp.type": (("log.message.timestamp.type", 1),),
-    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
-    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
-    "min.insync.replicas": (("min.insync.replicas", 1),),
-    "preallocate": (("log.preallocate", 1),),
-    "retention.bytes": (("log.retention.bytes", 1),),
-    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
-    "segment.bytes": (("log.segment.bytes", 1),),
-    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
-    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
-    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
-    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
-}

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from log_service.broker.one_error import one_error
-from log_service.config.topic_keys import BROKER_SYNONYMS
+from log_service.config.topic_keys import TOPIC_KEYS
 from tests.sim import World, sim_run
 from tests.unit.broker.context import DATA, Story, batch, running
 from tests.unit.broker.effects_on_logs import (
@@ -64,7 +64,7 @@ def test_set_in_the_file(key: str) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a", EFFECTS[key].partition_count)
 
-    tell(EFFECTS[key], story, **{BROKER_SYNONYMS[key][0][0]: EFFECTS[key].value})
+    tell(EFFECTS[key], story, **{TOPIC_KEYS[key].synonyms[0]: EFFECTS[key].value})
 
 
 @pytest.mark.parametrize("key", sorted(EFFECTS.keys() - FROM_THE_NEXT_SEGMENT_ON))
@@ -72,7 +72,7 @@ def test_set_in_the_file(key: str) -> None:
 def test_set_for_brokers_while_they_run(key: str, broker: str) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a", EFFECTS[key].partition_count)
-        await set_dynamically(node, BROKER, broker, BROKER_SYNONYMS[key][0][0], EFFECTS[key].value)
+        await set_dynamically(node, BROKER, broker, TOPIC_KEYS[key].synonyms[0], EFFECTS[key].value)
 
     tell(EFFECTS[key], story)
 
@@ -80,7 +80,7 @@ def test_set_for_brokers_while_they_run(key: str, broker: str) -> None:
 @pytest.mark.parametrize("key", sorted(FROM_THE_NEXT_SEGMENT_ON))
 def test_indexes_follow_a_change_from_the_next_segment_on(key: str) -> None:
     async def story(node: Story) -> None:
-        await set_dynamically(node, BROKER, "", BROKER_SYNONYMS[key][0][0], EFFECTS[key].value)
+        await set_dynamically(node, BROKER, "", TOPIC_KEYS[key].synonyms[0], EFFECTS[key].value)
         await node.create_topic("a")
 
     tell(EFFECTS[key], story)

@@ -22,7 +22,7 @@ import pytest
 from log_service.config import server
 from log_service.config.definition import ConfigKey, Value
 from log_service.config.dynamic_keys import base_name
-from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.metadata.image import ConfigsImage, ResourceType
 from tests.unit.broker.effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
 from tests.unit.config.proofs import LOGS, PROOFS, PROOFS_OF_TOPIC_KEYS, TESTS
@@ -47,7 +47,7 @@ def proofs() -> Iterator[Proof]:
     for key, (path, name) in sorted(PROOFS.items()):
         yield Proof(ResourceType.BROKER, key, f"{path}::{name}")
     for topic_key in sorted(EFFECTS):
-        yield Proof(ResourceType.BROKER, BROKER_SYNONYMS[topic_key][0][0], f"{LOGS}::test_set_in_the_file[{topic_key}]")
+        yield Proof(ResourceType.BROKER, TOPIC_KEYS[topic_key].synonyms[0], f"{LOGS}::test_set_in_the_file[{topic_key}]")
         yield Proof(ResourceType.TOPIC, topic_key, f"{LOGS}::test_set_for_a_topic[{topic_key}]")
     for key in sorted(EFFECTS_OF_UNITS):
         yield Proof(ResourceType.BROKER, key, f"{LOGS}::test_coarser_units_in_the_file[{key}]")

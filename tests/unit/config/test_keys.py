@@ -16,7 +16,7 @@ from log_service.config.definition import (
 )
 from log_service.config.resolve import Layers, holding
 from log_service.config.server_keys import SERVER_KEYS
-from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from log_service.config.topic_keys import TOPIC_KEYS
 
 ALL_KEYS = [*SERVER_KEYS.values(), *(key for name, key in TOPIC_KEYS.items() if name not in SERVER_KEYS)]
 
@@ -48,7 +48,7 @@ def test_every_topic_key_has_a_default_through_its_brokers_keys(topic_key: str) 
 
 
 def test_every_broker_synonym_is_a_declared_key() -> None:
-    assert {name for synonyms in BROKER_SYNONYMS.values() for name, _ in synonyms} <= SERVER_KEYS.keys()
+    assert {name for key in TOPIC_KEYS.values() for name in key.synonyms} <= SERVER_KEYS.keys()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from log_service.config.definition import Trait
 from log_service.config.dynamic_keys import keys_with
 from log_service.config.server_keys import SERVER_KEYS
-from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from log_service.config.topic_keys import TOPIC_KEYS
 from tests.helpers.whole import of_a_run
 from tests.unit.broker.effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
 from tests.unit.config.proofs import PROOFS, PROOFS_OF_TOPIC_KEYS, TESTS
@@ -32,7 +32,7 @@ EFFECTS_OF_VIEWS = {
 }
 """Where the proof of a key sees no more than that its value arrives: the test that sees what is done with such a value."""
 
-SEEN_BY_THEIR_TOPIC_KEYS = {BROKER_SYNONYMS[topic_key][0][0] for topic_key in EFFECTS} | EFFECTS_OF_UNITS.keys()
+SEEN_BY_THEIR_TOPIC_KEYS = {TOPIC_KEYS[topic_key].synonyms[0] for topic_key in EFFECTS} | EFFECTS_OF_UNITS.keys()
 
 
 def names_in(path: str) -> set[str]:
