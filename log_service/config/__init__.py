@@ -28,5 +28,5 @@ own server properties. Other code never sees keys, but receives one of the small
 - ``client_security``: those values from a client's settings.
 - ``client``: the settings of clients.
 - ``client_properties``: the settings of clients from a file or the environment.
-- ``views``: the frozen views.
+- ``views``: the frozen views, with the fields that keys declare (``view_fields``).
 """

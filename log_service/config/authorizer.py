@@ -1,9 +1,6 @@
 """The configuration of a node's authorizer, from its keys (``authorizer_keys``)."""
 
-from pathlib import Path
-
 from log_service.common.errors import ConfigError
-from log_service.config.authorizer_keys import split_principals
 from log_service.config.server_values import ServerValues
 from log_service.config.views import AuditConfig, AuthorizerConfig
 
@@ -32,23 +29,10 @@ def authorizer_config(values: ServerValues, early: frozenset[str]) -> Authorizer
                 f"{asked} is set, but there is no authorizer whose decisions could be written; set authorizer.class.name, too"
             )
         return None
-    return AuthorizerConfig(
-        super_users=frozenset(split_principals(values.text("super.users"))),
-        is_open=values.flag("allow.everyone.if.no.acl.found"),
-        audit=audit,
-    )
+    return values.view(AuthorizerConfig, audit=audit)
 
 
 def _audit_config(values: ServerValues) -> AuditConfig | None:
     """Return the configuration of the audit log, None if no key asks for one."""
-    path, topic = values.optional_text("audit.log.path"), values.optional_text("audit.log.topic")
-    is_allowed_written = values.flag("audit.log.allowed.enable")
-    if path is None and topic is None and not is_allowed_written:
-        return None
-    return AuditConfig(
-        path=None if path is None else Path(path),
-        max_file_bytes=values.number("audit.log.max.bytes"),
-        max_files=values.number("audit.log.max.files"),
-        topic=topic,
-        is_allowed_written=is_allowed_written,
-    )
+    audit = values.view(AuditConfig)
+    return audit if audit.path or audit.topic or audit.is_allowed_written else None

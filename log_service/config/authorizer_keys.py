@@ -10,7 +10,18 @@ import re
 from typing import Final
 
 from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
-from log_service.config.definition import ConfigKey, ConfigType, Importance, Trait, Value, at_least, no_empty_item
+from log_service.config.definition import (
+    ConfigKey,
+    ConfigType,
+    Importance,
+    Trait,
+    Value,
+    at_least,
+    no_empty_item,
+    path_or_none,
+    text_or_none,
+    to,
+)
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OF_ZOOKEEPER: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
@@ -47,6 +58,10 @@ def split_principals(text: str) -> list[str]:
     return [user.strip() for user in text.split(";") if user.strip()]
 
 
+def _super_users(text: str) -> frozenset[str]:
+    return frozenset(split_principals(text))
+
+
 def comma_warning(text: str) -> str | None:
     """Return a warning if a principal of ``super.users`` looks like several, else None.
 
@@ -78,6 +93,7 @@ AUTHORIZER_KEYS = (
         validator=_principals,
         importance=Importance.HIGH,
         traits=Trait.OWN | Trait.ACCESS,
+        fields=to("AuthorizerConfig.super_users", _super_users),
     ),
     ConfigKey(
         name="allow.everyone.if.no.acl.found",
@@ -87,6 +103,7 @@ AUTHORIZER_KEYS = (
         reason="what is not allowed is denied",
         importance=Importance.HIGH,
         traits=Trait.OWN | Trait.ACCESS,
+        fields=to("AuthorizerConfig.is_open"),
     ),
     ConfigKey(
         name="early.start.listeners",
@@ -105,6 +122,7 @@ AUTHORIZER_KEYS = (
         "It rolls: the file before has .1 behind its name.",
         reason="they go to the node's own log, where the level of kafka.authorizer.logger lets them through",
         traits=Trait.OWN,
+        fields=to("AuditConfig.path", path_or_none),
     ),
     ConfigKey(
         name="audit.log.max.bytes",
@@ -114,6 +132,7 @@ AUTHORIZER_KEYS = (
         reason="16 MiB are some 50,000 lines",
         validator=at_least(1024),
         traits=Trait.OWN,
+        fields=to("AuditConfig.max_file_bytes"),
     ),
     ConfigKey(
         name="audit.log.max.files",
@@ -123,6 +142,7 @@ AUTHORIZER_KEYS = (
         reason="160 MiB in all",
         validator=at_least(1),
         traits=Trait.OWN,
+        fields=to("AuditConfig.max_files"),
     ),
     ConfigKey(
         name="audit.log.topic",
@@ -133,6 +153,7 @@ AUTHORIZER_KEYS = (
         reason="none",
         validator=_audit_topic,
         traits=Trait.OWN,
+        fields=to("AuditConfig.topic", text_or_none),
     ),
     ConfigKey(
         name="audit.log.allowed.enable",
@@ -141,5 +162,6 @@ AUTHORIZER_KEYS = (
         documentation="Whether the audit log has the operations that are allowed, too, and not only those that are denied.",
         reason="there are many of them",
         traits=Trait.OWN,
+        fields=to("AuditConfig.is_allowed_written"),
     ),
 )

@@ -7,7 +7,7 @@ gives a topic's default may change while the broker runs, unless it has another 
 
 from dataclasses import replace
 
-from log_service.config.definition import CLUSTER_WIDE, MAX_LONG, ConfigKey, ConfigType, Importance, Trait, Value, at_least, between
+from log_service.config.definition import CLUSTER_WIDE, MAX_LONG, ConfigKey, ConfigType, Importance, Trait, Value, at_least, between, to
 from log_service.config.topic_keys import HOUR_MS, TOPIC_KEYS
 
 MINUTE_MS = 60_000
@@ -74,6 +74,7 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="How often logs are looked at for a sync that flush.ms asks for.",
         reason="nothing asks for it unless flush.ms is set",
+        fields=to("LogManagerConfig.flush_scheduler_interval_ms"),
     ),
     ConfigKey(
         name="log.flush.offset.checkpoint.interval.ms",
@@ -83,6 +84,7 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="How often the recovery points are written, up to which a start need not look.",
         reason="a crash costs a look at one minute's records",
+        fields=to("LogManagerConfig.flush_offset_checkpoint_interval_ms"),
     ),
     ConfigKey(
         name="log.flush.start.offset.checkpoint.interval.ms",
@@ -92,6 +94,7 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="How often the log start offsets are written.",
         reason="a crash brings back at most a minute's deletions",
+        fields=to("LogManagerConfig.flush_start_offset_checkpoint_interval_ms"),
     ),
     ConfigKey(
         name="log.retention.check.interval.ms",
@@ -100,6 +103,7 @@ DECLARED = (
         validator=at_least(1),
         documentation="How often segments are looked at for deletion.",
         reason="coarse beside retention of hours and days",
+        fields=to("LogManagerConfig.retention_check_interval_ms"),
     ),
     ConfigKey(
         name="log.initial.task.delay.ms",
@@ -110,6 +114,7 @@ DECLARED = (
         documentation="How long after the start the upkeep of logs begins.",
         reason="a start has more urgent work",
         traits=Trait.INTERNAL,
+        fields=to("LogManagerConfig.initial_task_delay_ms"),
     ),
     ConfigKey(
         name="num.recovery.threads.per.data.dir",
@@ -121,6 +126,7 @@ DECLARED = (
         reason="reading two files at once keeps a disk busy",
         update_mode=CLUSTER_WIDE,
         traits=Trait.THREADS,
+        fields=to("LogManagerConfig.recovery_threads_per_data_dir"),
     ),
     ConfigKey(
         name="log.cleaner.enable",
@@ -128,6 +134,7 @@ DECLARED = (
         default="true",
         documentation="Whether compacted logs are cleaned.",
         reason="compaction is what those topics ask for",
+        fields=to("CleanerConfig.is_enabled"),
     ),
     ConfigKey(
         name="log.cleaner.threads",
@@ -138,6 +145,7 @@ DECLARED = (
         reason="cleaning should not compete with serving",
         update_mode=CLUSTER_WIDE,
         traits=Trait.THREADS,
+        fields=to("CleanerConfig.thread_count"),
     ),
     ConfigKey(
         name="log.cleaner.backoff.ms",
@@ -147,6 +155,7 @@ DECLARED = (
         documentation="Pause of the cleaner when no log needs it.",
         reason="a log becomes dirty slowly",
         update_mode=CLUSTER_WIDE,
+        fields=to("CleanerConfig.backoff_ms"),
     ),
     ConfigKey(
         name="log.cleaner.dedupe.buffer.size",
@@ -157,6 +166,7 @@ DECLARED = (
         "takes another pass.",
         reason="some six hundred thousand short keys in one pass",
         update_mode=CLUSTER_WIDE,
+        fields=to("CleanerConfig.dedupe_buffer_bytes"),
     ),
     ConfigKey(
         name="log.cleaner.io.buffer.size",
@@ -166,6 +176,7 @@ DECLARED = (
         documentation="Memory for reading and writing while cleaning, in bytes.",
         reason="large sequential reads",
         update_mode=CLUSTER_WIDE,
+        fields=to("CleanerConfig.io_buffer_bytes"),
     ),
     ConfigKey(
         name="log.cleaner.io.buffer.load.factor",
@@ -175,6 +186,7 @@ DECLARED = (
         documentation="How full the memory for keys may get.",
         reason="room for what a key takes more than it was counted for",
         update_mode=CLUSTER_WIDE,
+        fields=to("CleanerConfig.dedupe_load_factor"),
     ),
     ConfigKey(
         name="log.cleaner.io.max.bytes.per.second",
@@ -183,6 +195,7 @@ DECLARED = (
         documentation="Bytes that the cleaner may read and write in a second.",
         reason="no limit",
         update_mode=CLUSTER_WIDE,
+        fields=to("CleanerConfig.io_max_bytes_per_second"),
     ),
 )
 
@@ -195,6 +208,7 @@ DERIVED = tuple(
         importance=Importance.HIGH,
         update_mode=CLUSTER_WIDE,
         synonyms=(),
+        fields=(),
     )
     for key in TOPIC_KEYS.values()
     for name in key.synonyms

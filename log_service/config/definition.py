@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum, Flag, IntEnum, auto
-from typing import NamedTuple, TypedDict, Unpack
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from log_service.common.errors import ConfigError
 
@@ -127,6 +128,35 @@ WHOLE_NUMBER_BOUNDS: Mapping[ConfigType, tuple[int, int]] = {
 }
 
 
+class ViewField(NamedTuple):
+    """A field of a view that has a key's value, perhaps converted."""
+
+    view: str
+    name: str
+    convert: Callable[[Any], Any] | None
+
+
+def to(place: str, convert: Callable[[Any], Any] | None = None) -> tuple[ViewField, ...]:
+    """Return the field ``View.name``, for the ``fields`` of a key."""
+    view, _, name = place.partition(".")
+    return (ViewField(view, name, convert),)
+
+
+def has(item: str) -> Callable[[Collection[str]], bool]:
+    """Convert a list to whether it has an item."""
+    return lambda items: item in items
+
+
+def text_or_none(text: str | None) -> str | None:
+    """Convert an empty text to None."""
+    return text or None
+
+
+def path_or_none(text: str | None) -> Path | None:
+    """Convert a text to a path, and an empty text to None."""
+    return Path(text) if text else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
     """One key. ``default`` is a text, or None for a key that has no value unless set."""
@@ -144,7 +174,9 @@ class ConfigKey:
     synonyms: tuple[str, ...] = ()
     """The broker keys that set the default of a topic key. The first one with a value wins."""
     factor: int = 1
-    """Converts the value of a broker key to the unit of its topic key."""
+    """Converts the value of a broker key to the unit of its topic key and of the views."""
+    fields: tuple[ViewField, ...] = ()
+    """The fields of views that have the value."""
 
     @property
     def is_internal(self) -> bool:
@@ -179,6 +211,18 @@ class ConfigKey:
         if complaint:
             raise self._refusal(text, complaint)
         return value
+
+    def in_unit(self, value: Value) -> Value:
+        """Return a value in the unit of the topic key and of the views.
+
+        A negative value means no limit in every unit.
+        """
+        return value * self.factor if self.factor != 1 and isinstance(value, int) and value > 0 else value
+
+    def field_values(self, value: Value | None, view: str) -> dict[str, Any]:
+        """Return what the fields of a view hold if the key has this value."""
+        own = None if value is None else self.in_unit(value)
+        return {field.name: field.convert(own) if field.convert else own for field in self.fields if field.view == view}
 
     def _convert(self, text: str) -> Value:
         match self.type:
@@ -225,6 +269,8 @@ class Options(TypedDict, total=False):
     update_mode: UpdateMode
     traits: Trait
     is_acting: bool
+    factor: int
+    fields: tuple[ViewField, ...]
 
 
 def declared(

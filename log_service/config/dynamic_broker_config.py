@@ -13,7 +13,6 @@ from log_service.common.errors import ConfigError
 from log_service.config.broker import ALL_DIRECTORIES
 from log_service.config.describe import broker_key
 from log_service.config.dynamic_keys import base_name, listener_name
-from log_service.config.host_limits import host_limits
 from log_service.config.resolve import NO_TEXTS, Texts
 from log_service.config.server_values import ServerValues
 from log_service.config.views import CleanerConfig, ConnectionLimits, DynamicBrokerConfig
@@ -25,26 +24,11 @@ def dynamic_broker_config(
     """Return the view of a broker from its file and its two dynamic layers."""
     texts = _holding(static, cluster, broker)
     values = ServerValues(texts)
-    return DynamicBrokerConfig(
+    return values.view(
+        DynamicBrokerConfig,
         connections=_connections(values, texts),
-        cleaner=cleaner_config(values),
-        disk_pool_threads=values.number("num.io.threads"),
-        producer_id_expiration_ms=values.number("producer.id.expiration.ms"),
+        cleaner=values.view(CleanerConfig),
         cordoned_log_dirs=_cordoned(values.items("cordoned.log.dirs"), log_dirs),
-        is_verification_enabled=values.flag("transaction.partition.verification.enable"),
-    )
-
-
-def cleaner_config(values: ServerValues) -> CleanerConfig:
-    """Return the configuration of the log cleaner."""
-    return CleanerConfig(
-        is_enabled=values.flag("log.cleaner.enable"),
-        thread_count=values.number("log.cleaner.threads"),
-        backoff_ms=values.number("log.cleaner.backoff.ms"),
-        dedupe_buffer_bytes=values.number("log.cleaner.dedupe.buffer.size"),
-        dedupe_load_factor=values.fraction("log.cleaner.io.buffer.load.factor"),
-        io_buffer_bytes=values.number("log.cleaner.io.buffer.size"),
-        io_max_bytes_per_second=values.fraction("log.cleaner.io.max.bytes.per.second"),
     )
 
 
@@ -69,11 +53,8 @@ def is_value(name: str, text: str) -> bool:
 
 
 def _connections(values: ServerValues, texts: Mapping[str, str]) -> ConnectionLimits:
-    return ConnectionLimits(
-        max_count=values.number("max.connections"),
-        max_count_per_host=values.number("max.connections.per.ip"),
-        max_count_of_host=host_limits(values.text("max.connections.per.ip.overrides")),
-        max_rate=values.number("max.connection.creation.rate"),
+    return values.view(
+        ConnectionLimits,
         max_count_of_listener=_of_listeners("max.connections", texts),
         max_rate_of_listener=_of_listeners("max.connection.creation.rate", texts),
     )

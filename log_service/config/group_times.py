@@ -31,16 +31,4 @@ def with_times(config: type[T], values: ServerValues, protocol: str, **more: Any
             raise ConfigError(f"{prefix}.{name} is {value}, which is not between {shortest} and {longest}, its min and max")
     if number("heartbeat.interval.ms") >= number("session.timeout.ms"):
         raise ConfigError(f"{prefix}.heartbeat.interval.ms has to be below {prefix}.session.timeout.ms: members would time out")
-    return config(
-        session_timeout_ms=number("session.timeout.ms"),
-        min_session_timeout_ms=number("min.session.timeout.ms"),
-        max_session_timeout_ms=number("max.session.timeout.ms"),
-        heartbeat_interval_ms=number("heartbeat.interval.ms"),
-        min_heartbeat_interval_ms=number("min.heartbeat.interval.ms"),
-        max_heartbeat_interval_ms=number("max.heartbeat.interval.ms"),
-        assignment_interval_ms=number("assignment.interval.ms"),
-        min_assignment_interval_ms=number("min.assignment.interval.ms"),
-        max_assignment_interval_ms=number("max.assignment.interval.ms"),
-        max_size=number("max.size"),
-        **more,
-    )
+    return values.view(config, **more)

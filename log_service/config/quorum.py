@@ -42,21 +42,7 @@ def quorum_config(values: ServerValues, listener_name: str) -> QuorumConfig:
     Raises:
         ConfigError: a voter is named twice.
     """
-    return QuorumConfig(
-        voters=_voters(values),
-        bootstrap_servers=_bootstrap_servers(values),
-        listener_name=listener_name,
-        election_timeout_ms=values.number("controller.quorum.election.timeout.ms"),
-        fetch_timeout_ms=values.number("controller.quorum.fetch.timeout.ms"),
-        election_backoff_max_ms=values.number("controller.quorum.election.backoff.max.ms"),
-        request_timeout_ms=values.number("controller.quorum.request.timeout.ms"),
-        retry_backoff_ms=values.number("controller.quorum.retry.backoff.ms"),
-        fetch_max_bytes=values.number("controller.quorum.fetch.max.bytes"),
-        snapshot_max_bytes=values.number("controller.quorum.fetch.snapshot.max.bytes"),
-        is_auto_join_enabled=values.flag("controller.quorum.auto.join.enable"),
-        max_idle_interval_ms=values.number("metadata.max.idle.interval.ms"),
-        death_grace_ms=values.number("node.death.grace.ms"),
-    )
+    return values.view(QuorumConfig, voters=_voters(values), bootstrap_servers=_bootstrap_servers(values), listener_name=listener_name)
 
 
 def _voters(values: ServerValues) -> tuple[QuorumServer, ...]:

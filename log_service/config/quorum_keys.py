@@ -7,7 +7,19 @@ timeouts.
 
 import re
 
-from log_service.config.definition import BOOLEAN, INT, ConfigKey, ConfigType, Importance, Validator, Value, at_least
+from log_service.config.definition import (
+    BOOLEAN,
+    INT,
+    ConfigKey,
+    ConfigType,
+    Importance,
+    Validator,
+    Value,
+    ViewField,
+    at_least,
+    declared,
+    to,
+)
 
 VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5})")
 BOOTSTRAP_SERVER = re.compile(r"(?P<host>.+):(?P<port>\d{1,5})")
@@ -24,8 +36,8 @@ def _each(pattern: re.Pattern[str], shape: str) -> Validator:
     return validate
 
 
-def _number(name: str, default: str, lowest: int, documentation: str, reason: str) -> ConfigKey:
-    return ConfigKey(name=name, type=INT, default=default, documentation=documentation, reason=reason, validator=at_least(lowest))
+def _number(name: str, default: str, lowest: int, documentation: str, reason: str, *, fields: tuple[ViewField, ...]) -> ConfigKey:
+    return declared(name, INT, default, documentation, reason, validator=at_least(lowest), fields=fields)
 
 
 QUORUM_KEYS = (
@@ -48,23 +60,28 @@ QUORUM_KEYS = (
         importance=Importance.HIGH,
     ),
     _number("controller.quorum.election.timeout.ms", "1000", 0, "A voter that knows no leader waits between one and two times this "
-            "before it stands for election.", "as in Apache Kafka"),
+            "before it stands for election.", "as in Apache Kafka", fields=to("QuorumConfig.election_timeout_ms")),
     _number("controller.quorum.fetch.timeout.ms", "2000", 0, "A voter whose leader is silent for so long stands for election; a leader "
-            "without a majority for one and a half times this resigns.", "as in Apache Kafka"),
+            "without a majority for one and a half times this resigns.", "as in Apache Kafka", fields=to("QuorumConfig.fetch_timeout_ms")),
     _number("controller.quorum.election.backoff.max.ms", "1000", 0, "The longest wait before an election where a leader has resigned.",
-            "as in Apache Kafka"),
+            "as in Apache Kafka", fields=to("QuorumConfig.election_backoff_max_ms")),
     _number("controller.quorum.request.timeout.ms", "2000", 0, "How long a request to another controller may take.",
-            "as in Apache Kafka"),
-    _number("controller.quorum.retry.backoff.ms", "20", 0, "How long a controller that failed is left alone.", "as in Apache Kafka"),
-    _number("controller.quorum.fetch.max.bytes", "1048576", 1, "Bytes of metadata in one response.", "as in Apache Kafka"),
-    _number("controller.quorum.fetch.snapshot.max.bytes", "1048576", 1, "Bytes of a snapshot in one response.", "as in Apache Kafka"),
+            "as in Apache Kafka", fields=to("QuorumConfig.request_timeout_ms")),
+    _number("controller.quorum.retry.backoff.ms", "20", 0, "How long a controller that failed is left alone.", "as in Apache Kafka",
+            fields=to("QuorumConfig.retry_backoff_ms")),
+    _number("controller.quorum.fetch.max.bytes", "1048576", 1, "Bytes of metadata in one response.", "as in Apache Kafka",
+            fields=to("QuorumConfig.fetch_max_bytes")),
+    _number("controller.quorum.fetch.snapshot.max.bytes", "1048576", 1, "Bytes of a snapshot in one response.", "as in Apache Kafka",
+            fields=to("QuorumConfig.snapshot_max_bytes")),
     ConfigKey(
         name="controller.quorum.auto.join.enable",
         type=BOOLEAN,
         default="false",
         documentation="Whether a controller that is no voter asks to become one; needs kraft.version 1.",
         reason="as in Apache Kafka",
+        fields=to("QuorumConfig.is_auto_join_enabled"),
     ),
     _number("metadata.max.idle.interval.ms", "500", 0, "How often the active controller of a quorum of several writes a record that says "
-            "nothing, so that all nodes know that they are up to date; 0 is never.", "as in Apache Kafka"),
+            "nothing, so that all nodes know that they are up to date; 0 is never.", "as in Apache Kafka",
+            fields=to("QuorumConfig.max_idle_interval_ms")),
 )  # fmt: skip

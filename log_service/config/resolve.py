@@ -19,15 +19,13 @@ from log_service.common.errors import ConfigError
 from log_service.config.definition import ConfigKey, ConfigSource, Value
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import TOPIC_KEYS
-from log_service.config.views import LOG_FIELDS, LogConfig
+from log_service.config.views import LogConfig
 
 Texts = Mapping[str, str]
 NO_TEXTS: Texts = MappingProxyType({})
 
-FIELDS: Mapping[str, str] = {name: own for name in TOPIC_KEYS if (own := name.replace(".", "_")) in LOG_FIELDS}
-"""The view's field by topic key: its name with underscores. cleanup.policy sets two fields."""
-TOPIC_DEFAULTS = (*FIELDS, "cleanup.policy")
-"""All topic keys of the view."""
+LOG_KEYS = tuple(key for key in TOPIC_KEYS.values() if key.fields)
+"""The topic keys of ``LogConfig``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,32 +81,23 @@ def _broker_setting(key: ConfigKey, source: ConfigSource, texts: Texts) -> Setti
         value = key.parse(text)
     except ConfigError:
         return None
-    return Setting(name=key.name, text=text, source=source, value=in_unit(value, key.factor))
-
-
-def in_unit(value: Value, factor: int) -> Value:
-    """Return a coarser unit's value in milliseconds.
-
-    A negative value means no limit in every unit.
-    """
-    return value * factor if factor != 1 and isinstance(value, int) and value > 0 else value
+    return Setting(name=key.name, text=text, source=source, value=key.in_unit(value))
 
 
 @cache
 def _default(topic_key: str) -> Setting:
     key = TOPIC_KEYS[topic_key]
-    for name in key.synonyms:
-        text = SERVER_KEYS[name].default
-        if text is not None:
-            value = SERVER_KEYS[name].parse(text)
-            return Setting(name=name, text=text, source=ConfigSource.DEFAULT, value=in_unit(value, SERVER_KEYS[name].factor))
+    for broker_key in (SERVER_KEYS[name] for name in key.synonyms):
+        if (text := broker_key.default) is not None:
+            value = broker_key.in_unit(broker_key.parse(text))
+            return Setting(name=broker_key.name, text=text, source=ConfigSource.DEFAULT, value=value)
     assert key.default is not None
     return Setting(name=topic_key, text=key.default, source=ConfigSource.DEFAULT, value=key.parse(key.default))
 
 
 def log_defaults(static: Texts) -> LogConfig:
     """Return the configuration of a topic without its own, on a broker with that file alone."""
-    return LogConfig(**_fields(TOPIC_DEFAULTS, Layers(static=static)))
+    return LogConfig(**_fields(LOG_KEYS, Layers(static=static)))
 
 
 def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
@@ -116,24 +105,18 @@ def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
 
     The file alone gives ``of_file``.
     """
-    named = [
-        topic_key
-        for topic_key in TOPIC_DEFAULTS
-        if any(name in layers.cluster or name in layers.broker for name in TOPIC_KEYS[topic_key].synonyms)
-    ]
+    named = [key for key in LOG_KEYS if any(name in layers.cluster or name in layers.broker for name in key.synonyms)]
     return of_file.with_values(_fields(named, layers))
 
 
-def _fields(topic_keys: Iterable[str], layers: Layers) -> dict[str, Any]:
+def _fields(keys: Iterable[ConfigKey], layers: Layers) -> dict[str, Any]:
     """Return the view's fields for some topic keys."""
     fields: dict[str, Any] = {}
-    for topic_key in topic_keys:
-        value = holding(topic_key, layers).value
-        fields |= {FIELDS[topic_key]: value} if topic_key in FIELDS else cleanup_fields(value)
+    for key in keys:
+        fields |= log_fields(key, holding(key.name, layers).value)
     return fields
 
 
-def cleanup_fields(policies: Value) -> dict[str, bool]:
-    """Return the two fields of ``cleanup.policy``. An empty list keeps everything for ever."""
-    assert isinstance(policies, tuple)
-    return {"is_compacted": "compact" in policies, "is_deleted": "delete" in policies}
+def log_fields(key: ConfigKey, value: Value) -> dict[str, Any]:
+    """Return the fields of ``LogConfig`` that a value of a topic key sets."""
+    return key.field_values(value, LogConfig.__name__)

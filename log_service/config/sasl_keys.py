@@ -6,11 +6,18 @@ decides what they mean for a listener. SASL keys that have no effect here are in
 
 from typing import Final
 
-from log_service.config.definition import PER_BROKER, ConfigType, Trait, at_least, list_of, no_empty_item
+from log_service.common.secrets import SecretText
+from log_service.config.definition import PER_BROKER, ConfigType, Trait, at_least, list_of, no_empty_item, to
 from log_service.config.definition import declared as _key
 
 TOKEN_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The signature algorithms of tokens (RFC 7518, 8037), all of them asymmetric."""
+
+
+def _secret_or_none(text: str | None) -> SecretText | None:
+    return SecretText(text) if text else None
+
+
 OAUTH: Final = Trait.ACCESS | Trait.LISTENER | Trait.MECHANISM | Trait.FILE_ALONE
 """The traits of the keys of OAUTHBEARER."""
 
@@ -83,11 +90,11 @@ SASL_KEYS = (
          "so that every client is who it says. For trials alone.", "Kafka takes them where no handler is named; a client must prove "
          "who it is", traits=OAUTH | Trait.OWN),
     _key("delegation.token.secret.key", ConfigType.PASSWORD, None, "The secret that delegation tokens are made from, the same on all "
-         "nodes of a cluster.", "none, there are no tokens", traits=Trait.ACCESS),
+         "nodes of a cluster.", "none, there are no tokens", traits=Trait.ACCESS, fields=to("TokenConfig.secret", _secret_or_none)),
     _key("delegation.token.max.lifetime.ms", ConfigType.LONG, "604800000", "How long a token may be renewed.", "a week",
-         validator=at_least(1)),
+         validator=at_least(1), fields=to("TokenConfig.max_lifetime_ms")),
     _key("delegation.token.expiry.time.ms", ConfigType.LONG, "86400000", "How long a token holds until it is renewed.", "a day",
-         validator=at_least(1)),
+         validator=at_least(1), fields=to("TokenConfig.expiry_time_ms")),
     _key("delegation.token.expiry.check.interval.ms", ConfigType.LONG, "3600000", "How often tokens that have expired are removed.",
-         "coarse beside a day", validator=at_least(1)),
+         "coarse beside a day", validator=at_least(1), fields=to("TokenConfig.expiry_check_interval_ms")),
 )  # fmt: skip

@@ -14,10 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from os.path import normpath
 from pathlib import Path
-from typing import Final
 
 from log_service.common.errors import ConfigError
-from log_service.common.secrets import SecretText
 from log_service.config.authorizer import authorizer_config
 from log_service.config.authorizer_keys import comma_warning
 from log_service.config.client_security import LoginConfig
@@ -47,9 +45,7 @@ from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.server_values import ServerValues
 from log_service.config.share_groups import share_groups, share_states
 from log_service.config.views import (
-    ConnectionLimits,
     ConsumerGroupConfig,
-    DynamicBrokerConfig,
     FetchConfig,
     GroupConfig,
     ListenerConfig,
@@ -66,9 +62,6 @@ from log_service.config.views import (
     TransactionConfig,
     VerificationConfig,
 )
-
-FOREVER_IDLE_MS: Final = 2**62
-
 
 REFUSED: Mapping[str, str] = {
     "alter.config.policy.class.name": "a policy in Java, which cannot run here; remove the key only if the cluster can do without",
@@ -216,17 +209,14 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
     log_dirs = _log_dirs(values)
     dynamic = dynamic_broker_config(log_dirs, texts)
     metadata_log_dir = Path(values.optional_text("metadata.log.dir") or log_dirs[0])
-    return NodeConfig(
+    config = values.view(
+        NodeConfig,
         node_id=node_id,
         listeners=listeners,
-        log_manager=_log_manager(values, log_dirs, dynamic),
+        log_manager=values.view(LogManagerConfig, log_dirs=log_dirs, cordoned_log_dirs=dynamic.cordoned_log_dirs, cleaner=dynamic.cleaner),
         metadata_log_dir=metadata_log_dir,
-        is_broker="broker" in node_roles,
-        is_controller="controller" in node_roles,
         is_alone=is_alone,
         metrics_listener=parse_metrics_listener(values.text("metrics.listener")),
-        rack=values.optional_text("broker.rack"),
-        cluster_id=values.optional_text("cluster.id"),
         inter_broker_listener_name=inter_broker_listener(keys, listeners),
         controller_listeners=own_controllers,
         controller_security=to_controllers,
@@ -234,38 +224,22 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         controller_login=_controller_login(keys, to_controllers) if has_peers else None,
         quorum=quorum,
         log=log_defaults(texts),
-        metadata_log=_metadata_log(values, is_directory_apart=metadata_log_dir not in log_dirs),
-        limits=_limits(values, dynamic.connections),
+        metadata_log=values.view(MetadataLogConfig, is_directory_apart=metadata_log_dir not in log_dirs),
+        limits=values.view(NetworkLimits, connections=dynamic.connections),
         groups=_groups(values),
         transactions=_transactions(values),
         share_states=share_states(values, is_only_voter=_is_only_voter(values)),
-        fetch=_fetch(values),
+        fetch=values.view(FetchConfig),
         share_fetch=_share_fetch(values),
         topics=_topics(values),
-        replication=_replication(values),
-        tokens=_tokens(values),
-        telemetry_max_bytes=values.number("telemetry.max.bytes"),
-        quota_windows=_windows(values, "quota"),
-        mutation_quota_windows=_windows(values, "controller.quota"),
-        verification=VerificationConfig(
-            is_enabled=dynamic.is_verification_enabled,
-            retry_backoff_ms=values.number("add.partitions.to.txn.retry.backoff.ms"),
-            retry_max_ms=values.number("add.partitions.to.txn.retry.backoff.max.ms"),
-        ),
+        replication=values.view(ReplicationConfig, is_rack_aware=_is_rack_aware(values)),
+        tokens=values.view(TokenConfig),
+        quota_windows=values.view(QuotaWindows),
+        mutation_quota_windows=_mutation_quota_windows(values),
+        verification=values.view(VerificationConfig),
         authorizer=authorizer_config(values, frozenset(keys.controller_names)),
-        disk_pool_threads=values.number("num.io.threads"),
-        max_partitions_described=values.number("max.request.partition.size.limit"),
-        broker_heartbeat_interval_ms=values.number("broker.heartbeat.interval.ms"),
-        initial_registration_timeout_ms=values.number("initial.broker.registration.timeout.ms"),
-        log_dir_failure_timeout_ms=values.number("log.dir.failure.timeout.ms"),
-        leader_balance_interval_ms=(
-            values.number("leader.imbalance.check.interval.seconds") * 1_000 if values.flag("auto.leader.rebalance.enable") else None
-        ),
-        unclean_election_interval_ms=values.number("unclean.leader.election.interval.ms"),
-        broker_session_timeout_ms=values.number("broker.session.timeout.ms"),
-        death_grace_ms=values.number("node.death.grace.ms"),
-        high_watermark_checkpoint_interval_ms=values.number("replica.high.watermark.checkpoint.interval.ms"),
     )
+    return config if values.flag("auto.leader.rebalance.enable") else replace(config, leader_balance_interval_ms=None)
 
 
 def _controller_security(
@@ -327,91 +301,17 @@ def _log_dirs(values: ServerValues) -> tuple[Path, ...]:
     return tuple(Path(name) for name in names)
 
 
-def _log_manager(values: ServerValues, log_dirs: tuple[Path, ...], dynamic: DynamicBrokerConfig) -> LogManagerConfig:
-    return LogManagerConfig(
-        log_dirs=log_dirs,
-        retention_check_interval_ms=values.number("log.retention.check.interval.ms"),
-        flush_scheduler_interval_ms=values.number("log.flush.scheduler.interval.ms"),
-        flush_offset_checkpoint_interval_ms=values.number("log.flush.offset.checkpoint.interval.ms"),
-        flush_start_offset_checkpoint_interval_ms=values.number("log.flush.start.offset.checkpoint.interval.ms"),
-        initial_task_delay_ms=values.number("log.initial.task.delay.ms"),
-        recovery_threads_per_data_dir=values.number("num.recovery.threads.per.data.dir"),
-        producer_id_expiration_ms=values.number("producer.id.expiration.ms"),
-        producer_id_expiration_check_interval_ms=values.number("producer.id.expiration.check.interval.ms"),
-        cordoned_log_dirs=dynamic.cordoned_log_dirs,
-        cleaner=dynamic.cleaner,
-    )
-
-
-def _metadata_log(values: ServerValues, *, is_directory_apart: bool) -> MetadataLogConfig:
-    return MetadataLogConfig(
-        segment_bytes=values.number("metadata.log.segment.bytes"),
-        segment_ms=values.number("metadata.log.segment.ms"),
-        max_record_bytes_between_snapshots=values.number("metadata.log.max.record.bytes.between.snapshots"),
-        max_snapshot_interval_ms=values.number("metadata.log.max.snapshot.interval.ms"),
-        is_directory_apart=is_directory_apart,
-    )
-
-
-def _limits(values: ServerValues, connections: ConnectionLimits) -> NetworkLimits:
-    idle_ms = values.number("connections.max.idle.ms")
-    in_flight_bytes = values.number("queued.max.request.bytes")
-    return NetworkLimits(
-        max_frame_bytes=values.number("socket.request.max.bytes"),
-        connections=connections,
-        idle_timeout_ms=idle_ms if idle_ms >= 0 else FOREVER_IDLE_MS,
-        max_request_bytes_in_flight=in_flight_bytes if in_flight_bytes > 0 else NetworkLimits().max_request_bytes_in_flight,
-        socket_send_buffer_bytes=values.number("socket.send.buffer.bytes"),
-        socket_receive_buffer_bytes=values.number("socket.receive.buffer.bytes"),
-        backlog=values.number("socket.listen.backlog.size"),
-    )
-
-
-def _fetch(values: ServerValues) -> FetchConfig:
-    return FetchConfig(
-        max_bytes=values.number("fetch.max.bytes"),
-        max_session_cache_slots=values.number("max.incremental.fetch.session.cache.slots"),
-    )
-
-
 def _topics(values: ServerValues) -> TopicDefaults:
-    declarations = values.optional_text("auto.create.topics.declarations")
-    return TopicDefaults(
-        partition_count=values.number("num.partitions"),
-        replication_factor=values.number("default.replication.factor"),
+    return values.view(
+        TopicDefaults,
         asked_partition_count=values.number("num.partitions") if values.is_set("num.partitions") else -1,
         asked_replication_factor=values.number("default.replication.factor") if values.is_set("default.replication.factor") else -1,
-        is_auto_created=values.flag("auto.create.topics.enable"),
-        declarations_path=None if declarations is None else Path(declarations),
-        is_deletion_enabled=values.flag("delete.topic.enable"),
     )
 
 
-def _tokens(values: ServerValues) -> TokenConfig:
-    secret = values.optional_text("delegation.token.secret.key")
-    return TokenConfig(
-        secret=None if secret is None else SecretText(secret),
-        max_lifetime_ms=values.number("delegation.token.max.lifetime.ms"),
-        expiry_time_ms=values.number("delegation.token.expiry.time.ms"),
-        expiry_check_interval_ms=values.number("delegation.token.expiry.check.interval.ms"),
-    )
-
-
-def _replication(values: ServerValues) -> ReplicationConfig:
-    return ReplicationConfig(
-        fetcher_count=values.number("num.replica.fetchers"),
-        backoff_ms=values.number("replica.fetch.backoff.ms"),
-        partition_max_bytes=values.number("replica.fetch.max.bytes"),
-        min_bytes=values.number("replica.fetch.min.bytes"),
-        response_max_bytes=values.number("replica.fetch.response.max.bytes"),
-        max_wait_ms=values.number("replica.fetch.wait.max.ms"),
-        lag_max_ms=values.number("replica.lag.time.max.ms"),
-        is_rack_aware=_is_rack_aware(values),
-    )
-
-
-def _windows(values: ServerValues, of: str) -> QuotaWindows:
-    return QuotaWindows(count=values.number(f"{of}.window.num"), size_ms=values.number(f"{of}.window.size.seconds") * 1_000)
+def _mutation_quota_windows(values: ServerValues) -> QuotaWindows:
+    size_s = values.number("controller.quota.window.size.seconds")
+    return QuotaWindows(count=values.number("controller.quota.window.num"), size_ms=size_s * 1_000)
 
 
 def _is_rack_aware(values: ServerValues) -> bool:
@@ -431,31 +331,10 @@ def _is_only_voter(values: ServerValues) -> bool:
 
 def _transactions(values: ServerValues) -> TransactionConfig:
     is_only_voter = _is_only_voter(values)
-    return TransactionConfig(
-        max_timeout_ms=values.number("transaction.max.timeout.ms"),
-        end_patience_ms=values.number("add.partitions.to.txn.retry.backoff.max.ms"),
-        abort_interval_ms=values.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
-        expiration_ms=values.number("transactional.id.expiration.ms"),
-        expiry_interval_ms=values.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
-        state_log_partitions=values.number("transaction.state.log.num.partitions"),
-        state_log_replication_factor=values.number("transaction.state.log.replication.factor"),
+    return values.view(
+        TransactionConfig,
         lone_state_log_replication_factor=lone_factor(values, "transaction.state.log", is_only_voter=is_only_voter),
-        state_log_min_isr=values.number("transaction.state.log.min.isr"),
         lone_state_log_min_isr=lone_min_isr(values, "transaction.state.log", is_only_voter=is_only_voter),
-        state_log_segment_bytes=values.number("transaction.state.log.segment.bytes"),
-    )
-
-
-def _consumer_groups(values: ServerValues) -> ConsumerGroupConfig:
-    return with_times(
-        ConsumerGroupConfig,
-        values,
-        "consumer",
-        node_id=_node_id(values),
-        regex_refresh_interval_ms=values.number("group.consumer.regex.refresh.interval.ms"),
-        assignors=values.items("group.consumer.assignors"),
-        migration_policy=values.text("group.consumer.migration.policy").lower(),
-        is_enabled="consumer" in values.items("group.coordinator.rebalance.protocols"),
     )
 
 
@@ -463,16 +342,7 @@ def _streams_groups(values: ServerValues) -> StreamsGroupConfig:
     wanted, most = values.number("group.streams.num.standby.replicas"), values.number("group.streams.max.standby.replicas")
     if wanted > most:
         raise ConfigError(f"group.streams.num.standby.replicas is {wanted}, above group.streams.max.standby.replicas, which is {most}")
-    return with_times(
-        StreamsGroupConfig,
-        values,
-        "streams",
-        node_id=_node_id(values),
-        initial_rebalance_delay_ms=values.number("group.streams.initial.rebalance.delay.ms"),
-        standby_count=wanted,
-        max_standby_count=most,
-        is_enabled="streams" in values.items("group.coordinator.rebalance.protocols"),
-    )
+    return with_times(StreamsGroupConfig, values, "streams", node_id=_node_id(values))
 
 
 def _share_fetch(values: ServerValues) -> ShareFetchConfig:
@@ -486,39 +356,18 @@ def _share_fetch(values: ServerValues) -> ShareFetchConfig:
     session_count, group_size = number("max.share.sessions"), number("max.size")
     if session_count < group_size:
         raise ConfigError(f"group.share.max.share.sessions is {session_count}, below group.share.max.size, which is {group_size}")
-    return ShareFetchConfig(
-        delivery_count_limit=number("delivery.count.limit"),
-        min_delivery_count_limit=number("min.delivery.count.limit"),
-        max_delivery_count_limit=number("max.delivery.count.limit"),
-        record_lock_duration_ms=number("record.lock.duration.ms"),
-        min_record_lock_duration_ms=number("min.record.lock.duration.ms"),
-        max_record_lock_duration_ms=number("max.record.lock.duration.ms"),
-        max_record_locks=number("partition.max.record.locks"),
-        min_max_record_locks=number("min.partition.max.record.locks"),
-        max_max_record_locks=number("max.partition.max.record.locks"),
-        max_session_count=session_count,
-    )
+    return values.view(ShareFetchConfig)
 
 
 def _groups(values: ServerValues) -> GroupConfig:
     shortest, longest = values.number("group.min.session.timeout.ms"), values.number("group.max.session.timeout.ms")
     if shortest > longest:
         raise ConfigError(f"group.min.session.timeout.ms is {shortest}, above group.max.session.timeout.ms, which is {longest}")
-    return GroupConfig(
-        min_session_timeout_ms=shortest,
-        max_session_timeout_ms=longest,
-        initial_rebalance_delay_ms=values.number("group.initial.rebalance.delay.ms"),
-        max_size=values.number("group.max.size"),
-        offset_metadata_max_bytes=values.number("offset.metadata.max.bytes"),
-        offsets_retention_ms=values.number("offsets.retention.minutes") * 60_000,
-        offsets_retention_check_interval_ms=values.number("offsets.retention.check.interval.ms"),
-        offsets_topic_partitions=values.number("offsets.topic.num.partitions"),
-        offsets_topic_replication_factor=values.number("offsets.topic.replication.factor"),
+    node_id = _node_id(values)
+    return values.view(
+        GroupConfig,
         lone_offsets_topic_replication_factor=lone_factor(values, "offsets.topic", is_only_voter=_is_only_voter(values)),
-        offsets_topic_segment_bytes=values.number("offsets.topic.segment.bytes"),
-        offsets_topic_compression_codec=values.number("offsets.topic.compression.codec"),
-        offsets_commit_timeout_ms=values.number("offsets.commit.timeout.ms"),
-        consumer=_consumer_groups(values),
+        consumer=with_times(ConsumerGroupConfig, values, "consumer", node_id=node_id),
         streams=_streams_groups(values),
-        share=share_groups(values, _node_id(values)),
+        share=share_groups(values, node_id),
     )

@@ -4,9 +4,13 @@
 """
 
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from log_service.config.definition import Value
 from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.view_fields import KEYS_OF_VIEWS
+
+T = TypeVar("T")
 
 
 class ServerValues:
@@ -20,6 +24,14 @@ class ServerValues:
         key = SERVER_KEYS[name]
         text = self._texts.get(name, key.default)
         return None if text is None else key.parse(text)
+
+    def view(self, view: type[T], **others: Any) -> T:
+        """Return a view: its fields that have keys with the values in effect, and ``others``."""
+        values: dict[str, Any] = {}
+        for name, key in KEYS_OF_VIEWS[view.__name__].items():
+            if name not in others:
+                values |= key.field_values(self.get(key.name), view.__name__)
+        return view(**values | others)
 
     def is_set(self, name: str) -> bool:
         """Whether the key was given."""
@@ -42,12 +54,6 @@ class ServerValues:
         value = self.get(name)
         assert isinstance(value, int)
         return value
-
-    def fraction(self, name: str) -> float:
-        """Return a number as a float."""
-        value = self.get(name)
-        assert isinstance(value, int | float)
-        return float(value)
 
     def flag(self, name: str) -> bool:
         """Return a truth value."""

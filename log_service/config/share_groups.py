@@ -16,8 +16,7 @@ def share_groups(values: ServerValues, node_id: int) -> ShareGroupConfig:
 
     Raises ConfigError as ``with_times``.
     """
-    retry_ms = values.number("group.share.initialize.retry.interval.ms")
-    return with_times(ShareGroupConfig, values, "share", node_id=node_id, initialize_retry_interval_ms=retry_ms)
+    return with_times(ShareGroupConfig, values, "share", node_id=node_id)
 
 
 def share_states(values: ServerValues, *, is_only_voter: bool) -> ShareStateConfig:
@@ -25,16 +24,8 @@ def share_states(values: ServerValues, *, is_only_voter: bool) -> ShareStateConf
 
     A lone node makes one replica, unless its file asks for more.
     """
-    return ShareStateConfig(
-        snapshot_update_records=values.number("share.coordinator.snapshot.update.records.per.snapshot"),
-        write_timeout_ms=values.number("share.coordinator.write.timeout.ms"),
-        cold_snapshot_interval_ms=values.number("share.coordinator.cold.partition.snapshot.interval.ms"),
-        prune_interval_ms=values.number(f"{STATE_TOPIC}.prune.interval.ms"),
-        topic_partitions=values.number(f"{STATE_TOPIC}.num.partitions"),
-        topic_replication_factor=values.number(f"{STATE_TOPIC}.replication.factor"),
+    return values.view(
+        ShareStateConfig,
         lone_topic_replication_factor=lone_factor(values, STATE_TOPIC, is_only_voter=is_only_voter),
-        topic_min_isr=values.number(f"{STATE_TOPIC}.min.isr"),
         lone_topic_min_isr=lone_min_isr(values, STATE_TOPIC, is_only_voter=is_only_voter),
-        topic_segment_bytes=values.number(f"{STATE_TOPIC}.segment.bytes"),
-        topic_compression_codec=values.number(f"{STATE_TOPIC}.compression.codec"),
     )

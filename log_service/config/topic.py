@@ -6,11 +6,12 @@ applies, and ``config.describe`` how values are shown. Errors about a request's 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.config.definition import closest_name
-from log_service.config.resolve import FIELDS, cleanup_fields
+from log_service.config.resolve import log_fields
 from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.config.views import LogConfig
 
@@ -25,14 +26,10 @@ def log_config(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
         return defaults
     changes: dict[str, Any] = {}
     for name, text in overrides.items():
-        field = FIELDS.get(name)
-        try:
-            if field is not None:
-                changes[field] = TOPIC_KEYS[name].parse(text)
-            elif name == "cleanup.policy":
-                changes |= cleanup_fields(TOPIC_KEYS[name].parse(text))
-        except ConfigError:
-            continue
+        key = TOPIC_KEYS.get(name)
+        if key is not None and key.fields:
+            with suppress(ConfigError):
+                changes |= log_fields(key, key.parse(text))
     return defaults.with_values(changes)
 
 

@@ -15,9 +15,11 @@ from log_service.config.definition import (
     at_least,
     between,
     between_or,
+    has,
     keyed,
     list_of,
     one_of,
+    to,
 )
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -51,6 +53,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="What happens to old segments: delete removes them by age and size, compact keeps the last record of each key.",
             reason="a log that is not a table should not grow for ever",
             synonyms=("log.cleanup.policy",),
+            fields=to("LogConfig.is_compacted", has("compact")) + to("LogConfig.is_deleted", has("delete")),
         ),
         ConfigKey(
             name="compression.gzip.level",
@@ -60,6 +63,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Level used when the broker itself compresses with gzip.",
             reason="the library's own choice (-1)",
             synonyms=("compression.gzip.level",),
+            fields=to("LogConfig.compression_gzip_level"),
         ),
         ConfigKey(
             name="compression.lz4.level",
@@ -69,6 +73,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Level used when the broker itself compresses with lz4.",
             reason="Kafka's choice between speed and size",
             synonyms=("compression.lz4.level",),
+            fields=to("LogConfig.compression_lz4_level"),
         ),
         ConfigKey(
             name="compression.type",
@@ -78,6 +83,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Codec of the stored batches; producer keeps what the producer chose.",
             reason="the broker then never compresses a batch anew",
             synonyms=("compression.type",),
+            fields=to("LogConfig.compression_type"),
         ),
         ConfigKey(
             name="compression.zstd.level",
@@ -87,6 +93,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Level used when the broker itself compresses with zstd.",
             reason="zstd's own default",
             synonyms=("compression.zstd.level",),
+            fields=to("LogConfig.compression_zstd_level"),
         ),
         ConfigKey(
             name="delete.retention.ms",
@@ -96,6 +103,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="How long a tombstone stays in a compacted log after it was cleaned, so that slow readers see the deletion.",
             reason="a day for a reader that starts from the beginning",
             synonyms=("log.cleaner.delete.retention.ms",),
+            fields=to("LogConfig.delete_retention_ms"),
         ),
         ConfigKey(
             name="file.delete.delay.ms",
@@ -105,6 +113,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="How long a removed segment's files stay on disk under another name.",
             reason="readers that still hold the file finish within a minute",
             synonyms=("log.segment.delete.delay.ms",),
+            fields=to("LogConfig.file_delete_delay_ms"),
         ),
         ConfigKey(
             name="flush.messages",
@@ -114,6 +123,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Sync the log after so many records; 1 syncs before each acknowledgement.",
             reason="durability comes from replication, the system writes back by itself",
             synonyms=("log.flush.interval.messages",),
+            fields=to("LogConfig.flush_messages"),
         ),
         ConfigKey(
             name="flush.ms",
@@ -123,6 +133,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Sync the log after so many milliseconds; looked at every log.flush.scheduler.interval.ms.",
             reason="durability comes from replication, the system writes back by itself",
             synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+            fields=to("LogConfig.flush_ms"),
         ),
         ConfigKey(
             name="follower.replication.throttled.replicas",
@@ -140,6 +151,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Bytes of log between two entries of the offset index.",
             reason="a lookup then reads one page of the file",
             synonyms=("log.index.interval.bytes",),
+            fields=to("LogConfig.index_interval_bytes"),
         ),
         ConfigKey(
             name="leader.replication.throttled.replicas",
@@ -177,6 +189,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="The longest that a record may stay uncompacted.",
             reason="how dirty the log is decides alone",
             synonyms=("log.cleaner.max.compaction.lag.ms",),
+            fields=to("LogConfig.max_compaction_lag_ms"),
         ),
         ConfigKey(
             name="max.message.bytes",
@@ -186,6 +199,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="The largest record batch that is accepted, in bytes as stored.",
             reason="one mebibyte of records and the header that older versions counted",
             synonyms=("message.max.bytes",),
+            fields=to("LogConfig.max_message_bytes"),
         ),
         ConfigKey(
             name="message.timestamp.after.max.ms",
@@ -195,6 +209,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="How far a record's timestamp may lie in the broker's future.",
             reason="an hour of skew; more would keep segments from ever expiring",
             synonyms=("log.message.timestamp.after.max.ms",),
+            fields=to("LogConfig.message_timestamp_after_max_ms"),
         ),
         ConfigKey(
             name="message.timestamp.before.max.ms",
@@ -204,6 +219,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="How far a record's timestamp may lie in the broker's past.",
             reason="old records may be written anew",
             synonyms=("log.message.timestamp.before.max.ms",),
+            fields=to("LogConfig.message_timestamp_before_max_ms"),
         ),
         ConfigKey(
             name="message.timestamp.type",
@@ -213,6 +229,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Whether a record carries its producer's time or the time at which the broker appended it.",
             reason="the producer knows when it happened",
             synonyms=("log.message.timestamp.type",),
+            fields=to("LogConfig.message_timestamp_type"),
         ),
         ConfigKey(
             name="min.cleanable.dirty.ratio",
@@ -222,6 +239,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Share of a compacted log that may be uncompacted before it is cleaned.",
             reason="at most half of the log is superseded records",
             synonyms=("log.cleaner.min.cleanable.ratio",),
+            fields=to("LogConfig.min_cleanable_dirty_ratio"),
         ),
         ConfigKey(
             name="min.compaction.lag.ms",
@@ -231,6 +249,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="The shortest that a record stays uncompacted.",
             reason="a reader of a table asks for the last value",
             synonyms=("log.cleaner.min.compaction.lag.ms",),
+            fields=to("LogConfig.min_compaction_lag_ms"),
         ),
         ConfigKey(
             name="min.insync.replicas",
@@ -241,6 +260,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="In-sync replicas that must have a record before acks=all is acknowledged; never more than a partition has.",
             reason="Kafka's; three replicas and 2 survive a death without losing what was acknowledged",
             synonyms=("min.insync.replicas",),
+            fields=to("LogConfig.min_insync_replicas"),
         ),
         ConfigKey(
             name="preallocate",
@@ -281,6 +301,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Size of a partition beyond which its oldest segments are deleted; -1, as any negative number, is no limit.",
             reason="age decides alone",
             synonyms=("log.retention.bytes",),
+            fields=to("LogConfig.retention_bytes"),
         ),
         ConfigKey(
             name="retention.ms",
@@ -290,6 +311,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Age beyond which segments are deleted; -1 is no limit.",
             reason="a week to notice that a reader has stopped",
             synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+            fields=to("LogConfig.retention_ms"),
         ),
         ConfigKey(
             name="segment.bytes",
@@ -299,6 +321,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Size at which the active segment is rolled.",
             reason="few files, and retention still moves in steps of a gibibyte",
             synonyms=("log.segment.bytes",),
+            fields=to("LogConfig.segment_bytes"),
         ),
         ConfigKey(
             name="segment.index.bytes",
@@ -308,6 +331,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="The largest offset index of a segment.",
             reason="enough for a full segment at the default interval",
             synonyms=("log.index.size.max.bytes",),
+            fields=to("LogConfig.segment_index_bytes"),
         ),
         ConfigKey(
             name="segment.jitter.ms",
@@ -317,6 +341,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Random time taken off segment.ms so that partitions do not roll at once.",
             reason="rolling is cheap",
             synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
+            fields=to("LogConfig.segment_jitter_ms"),
         ),
         ConfigKey(
             name="segment.ms",
@@ -326,6 +351,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             documentation="Age at which the active segment is rolled even if it is small, so that retention reaches it.",
             reason="as long as retention.ms",
             synonyms=("log.roll.ms", "log.roll.hours"),
+            fields=to("LogConfig.segment_ms"),
         ),
         ConfigKey(
             name="unclean.leader.election.enable",

@@ -1,12 +1,10 @@
 """The small frozen views that rooms receive instead of keys.
 
-The defaults are Kafka's.
-
-A view knows no key names and reads nothing. ``config.server``, ``config.dynamic_broker_config`` and
-``config.topic`` build views from keys.
+A view knows no key names and reads nothing. A field that has the value of a key is marked with
+``KEY``, and the declaration of the key names the field and has the default. ``config.server``,
+``config.dynamic_broker_config`` and ``config.topic`` build views from keys.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
@@ -17,6 +15,7 @@ from zlib import crc32
 from log_service.common.secrets import SecretText
 from log_service.config.client_security import LoginConfig
 from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
+from log_service.config.view_fields import KEY, with_key_defaults
 
 FOREVER_MS = 2**63 - 1
 
@@ -29,34 +28,35 @@ class NamedPlace(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class LogConfig:
     """The configuration of one partition's log: topic keys resolved over the broker's defaults."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 24 * 3_600_000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 << 20
-    index_interval_bytes: int = 4096
-    retention_ms: int = 7 * 24 * 3_600_000  # -1: no limit
-    retention_bytes: int = -1  # -1: no limit
-    is_compacted: bool = False
-    is_deleted: bool = True
-    delete_retention_ms: int = 24 * 3_600_000
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = FOREVER_MS
-    file_delete_delay_ms: int = 60_000
-    flush_messages: int = FOREVER_MS  # 1: synced before each acknowledgement
-    flush_ms: int = FOREVER_MS
-    max_message_bytes: int = 1_048_588
-    compression_type: str = "producer"
-    compression_gzip_level: int = -1  # -1: the library's own
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = FOREVER_MS
-    message_timestamp_after_max_ms: int = 3_600_000
-    min_insync_replicas: int = 1
+    segment_bytes: int = KEY
+    segment_ms: int = KEY
+    segment_jitter_ms: int = KEY
+    segment_index_bytes: int = KEY
+    index_interval_bytes: int = KEY
+    retention_ms: int = KEY  # -1: no limit
+    retention_bytes: int = KEY  # -1: no limit
+    is_compacted: bool = KEY
+    is_deleted: bool = KEY
+    delete_retention_ms: int = KEY
+    min_cleanable_dirty_ratio: float = KEY
+    min_compaction_lag_ms: int = KEY
+    max_compaction_lag_ms: int = KEY
+    file_delete_delay_ms: int = KEY
+    flush_messages: int = KEY  # 1: synced before each acknowledgement
+    flush_ms: int = KEY
+    max_message_bytes: int = KEY
+    compression_type: str = KEY
+    compression_gzip_level: int = KEY  # -1: the library's own
+    compression_lz4_level: int = KEY
+    compression_zstd_level: int = KEY
+    message_timestamp_type: str = KEY
+    message_timestamp_before_max_ms: int = KEY
+    message_timestamp_after_max_ms: int = KEY
+    min_insync_replicas: int = KEY
     roll_ms: int = field(init=False, repr=False)
     """The age of a segment's first records at which the next append rolls it.
 
@@ -86,68 +86,72 @@ class LogConfig:
 
 
 LOG_FIELDS = tuple(field.name for field in fields(LogConfig) if field.init)
-"""The fields that topic keys set. A field's name is the key's, with underscores for dots."""
+"""The fields that topic keys set."""
 _values_of_log = attrgetter(*LOG_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class CleanerConfig:
     """The cleaner of compacted logs: threads, memory, disk bandwidth, and pauses."""
 
-    is_enabled: bool = True
-    thread_count: int = 1
-    backoff_ms: int = 15_000
-    dedupe_buffer_bytes: int = 128 << 20
-    dedupe_load_factor: float = 0.9
-    io_buffer_bytes: int = 512 << 10
-    io_max_bytes_per_second: float = math.inf
+    is_enabled: bool = KEY
+    thread_count: int = KEY
+    backoff_ms: int = KEY
+    dedupe_buffer_bytes: int = KEY
+    dedupe_load_factor: float = KEY
+    io_buffer_bytes: int = KEY
+    io_max_bytes_per_second: float = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class LogManagerConfig:
     """The log directories of a node and the intervals of their upkeep."""
 
     log_dirs: tuple[Path, ...]
-    retention_check_interval_ms: int = 300_000
-    flush_scheduler_interval_ms: int = FOREVER_MS
-    flush_offset_checkpoint_interval_ms: int = 60_000
-    flush_start_offset_checkpoint_interval_ms: int = 60_000
-    initial_task_delay_ms: int = 30_000
-    recovery_threads_per_data_dir: int = 2
-    producer_id_expiration_ms: int = 86_400_000
-    producer_id_expiration_check_interval_ms: int = 600_000
+    retention_check_interval_ms: int = KEY
+    flush_scheduler_interval_ms: int = KEY
+    flush_offset_checkpoint_interval_ms: int = KEY
+    flush_start_offset_checkpoint_interval_ms: int = KEY
+    initial_task_delay_ms: int = KEY
+    recovery_threads_per_data_dir: int = KEY
+    producer_id_expiration_ms: int = KEY
+    producer_id_expiration_check_interval_ms: int = KEY
     cordoned_log_dirs: tuple[Path, ...] = ()  # these take no new partitions
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class ConnectionLimits:
     """The limits of open and of new connections per second. They may change while the node runs."""
 
-    max_count: int = 10_000
-    max_count_per_host: int = 10_000
-    max_count_of_host: tuple[tuple[str, int], ...] = ()
-    max_rate: int = 2**31 - 1
+    max_count: int = KEY
+    max_count_per_host: int = KEY
+    max_count_of_host: tuple[tuple[str, int], ...] = KEY
+    max_rate: int = KEY
     max_count_of_listener: tuple[tuple[str, int], ...] = ()
     max_rate_of_listener: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class NetworkLimits:
     """Bounds of one listener. Every one is on by default."""
 
-    max_frame_bytes: int = 100 << 20
+    max_frame_bytes: int = KEY
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
-    idle_timeout_ms: int = 600_000
+    idle_timeout_ms: int = KEY
     frame_deadline_ms: int = 60_000
     login_deadline_ms: int = 60_000  # from the connection to the end of its login, on a listener with SASL
     max_requests_in_flight_per_connection: int = 64
     max_unanswered_bytes_per_connection: int = 256 << 10  # a single request may be larger
-    max_request_bytes_in_flight: int = 512 << 20
+    max_request_bytes_in_flight: int = KEY
     receive_buffer_bytes: int = 64 << 10
-    socket_send_buffer_bytes: int = -1  # the system's default
-    socket_receive_buffer_bytes: int = -1
-    backlog: int = 128
+    socket_send_buffer_bytes: int = KEY  # the system's default
+    socket_receive_buffer_bytes: int = KEY
+    backlog: int = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,15 +167,16 @@ class ListenerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class DynamicBrokerConfig:
     """The values of a broker that may change while it runs, besides the defaults of logs."""
 
     connections: ConnectionLimits
     cleaner: CleanerConfig
-    disk_pool_threads: int
-    producer_id_expiration_ms: int
+    disk_pool_threads: int = KEY
+    producer_id_expiration_ms: int = KEY
     cordoned_log_dirs: tuple[Path, ...]
-    is_verification_enabled: bool
+    is_verification_enabled: bool = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,30 +186,32 @@ class HeartbeatTimes:
     Times are in milliseconds.
     """
 
-    session_timeout_ms: int = 45_000
-    min_session_timeout_ms: int = 45_000
-    max_session_timeout_ms: int = 60_000
-    heartbeat_interval_ms: int = 5_000
-    min_heartbeat_interval_ms: int = 5_000
-    max_heartbeat_interval_ms: int = 15_000
-    assignment_interval_ms: int = 1_000
-    min_assignment_interval_ms: int = 0
-    max_assignment_interval_ms: int = 15_000
-    max_size: int = 2**31 - 1
+    session_timeout_ms: int = KEY
+    min_session_timeout_ms: int = KEY
+    max_session_timeout_ms: int = KEY
+    heartbeat_interval_ms: int = KEY
+    min_heartbeat_interval_ms: int = KEY
+    max_heartbeat_interval_ms: int = KEY
+    assignment_interval_ms: int = KEY
+    min_assignment_interval_ms: int = KEY
+    max_assignment_interval_ms: int = KEY
+    max_size: int = KEY
     node_id: int = -1  # the broker whose dynamic configuration applies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class ConsumerGroupConfig(HeartbeatTimes):
     """The configuration of groups of the consumer protocol (KIP-848)."""
 
-    regex_refresh_interval_ms: int = 600_000
-    assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
-    migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled
-    is_enabled: bool = True
+    regex_refresh_interval_ms: int = KEY
+    assignors: tuple[str, ...] = KEY  # the first is the default
+    migration_policy: str = KEY  # or upgrade, downgrade, disabled
+    is_enabled: bool = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class ShareGroupConfig(HeartbeatTimes):
     """The configuration of share groups (KIP-932).
 
@@ -212,24 +219,26 @@ class ShareGroupConfig(HeartbeatTimes):
     again.
     """
 
-    initialize_retry_interval_ms: int = 30_000
-    max_size: int = 200
+    initialize_retry_interval_ms: int = KEY
+    max_size: int = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class StreamsGroupConfig(HeartbeatTimes):
     """The configuration of streams groups (KIP-1071).
 
     An empty group waits ``initial_rebalance_delay_ms`` for more members.
     """
 
-    initial_rebalance_delay_ms: int = 3_000
-    standby_count: int = 0  # for each task with state
-    max_standby_count: int = 2
-    is_enabled: bool = True
+    initial_rebalance_delay_ms: int = KEY
+    standby_count: int = KEY  # for each task with state
+    max_standby_count: int = KEY
+    is_enabled: bool = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class GroupConfig:
     """Bounds and delays of consumer groups, and the storage of their offsets.
 
@@ -237,20 +246,20 @@ class GroupConfig:
     topic is created.
     """
 
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 3_000
-    max_size: int = 2**31 - 1
+    min_session_timeout_ms: int = KEY
+    max_session_timeout_ms: int = KEY
+    initial_rebalance_delay_ms: int = KEY
+    max_size: int = KEY
     new_member_join_timeout_ms: int = 300_000
-    offset_metadata_max_bytes: int = 4_096
-    offsets_retention_ms: int = 7 * 24 * 3_600_000
-    offsets_retention_check_interval_ms: int = 600_000
-    offsets_topic_partitions: int = 50
-    offsets_topic_replication_factor: int = 3
+    offset_metadata_max_bytes: int = KEY
+    offsets_retention_ms: int = KEY
+    offsets_retention_check_interval_ms: int = KEY
+    offsets_topic_partitions: int = KEY
+    offsets_topic_replication_factor: int = KEY
     lone_offsets_topic_replication_factor: int = 1
-    offsets_topic_segment_bytes: int = 100 << 20
-    offsets_topic_compression_codec: int = 0
-    offsets_commit_timeout_ms: int = 5_000
+    offsets_topic_segment_bytes: int = KEY
+    offsets_topic_compression_codec: int = KEY
+    offsets_commit_timeout_ms: int = KEY
     max_metadata_record_bytes: int = 1_000_000  # of one group; the limit of the internal topic
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
@@ -258,6 +267,7 @@ class GroupConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class TransactionConfig:
     """The times of transactions and their ids, and the topic that stores them.
 
@@ -266,20 +276,21 @@ class TransactionConfig:
     created.
     """
 
-    max_timeout_ms: int = 900_000
-    end_patience_ms: int = 100
-    abort_interval_ms: int = 10_000
-    expiration_ms: int = 7 * 24 * 3_600_000
-    expiry_interval_ms: int = 3_600_000
-    state_log_partitions: int = 50
-    state_log_replication_factor: int = 3
+    max_timeout_ms: int = KEY
+    end_patience_ms: int = KEY
+    abort_interval_ms: int = KEY
+    expiration_ms: int = KEY
+    expiry_interval_ms: int = KEY
+    state_log_partitions: int = KEY
+    state_log_replication_factor: int = KEY
     lone_state_log_replication_factor: int = 1
-    state_log_min_isr: int = 2
+    state_log_min_isr: int = KEY
     lone_state_log_min_isr: int = 1
-    state_log_segment_bytes: int = 100 << 20
+    state_log_segment_bytes: int = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class ShareStateConfig:
     """The storage of share group states (KIP-932), and its topic.
 
@@ -289,53 +300,56 @@ class ShareStateConfig:
     values apply if no other broker is registered when the topic is created.
     """
 
-    snapshot_update_records: int = 500
-    write_timeout_ms: int = 5_000
-    cold_snapshot_interval_ms: int = 300_000
-    prune_interval_ms: int = 300_000
-    topic_partitions: int = 50
-    topic_replication_factor: int = 3
+    snapshot_update_records: int = KEY
+    write_timeout_ms: int = KEY
+    cold_snapshot_interval_ms: int = KEY
+    prune_interval_ms: int = KEY
+    topic_partitions: int = KEY
+    topic_replication_factor: int = KEY
     lone_topic_replication_factor: int = 1
-    topic_min_isr: int = 2
+    topic_min_isr: int = KEY
     lone_topic_min_isr: int = 1
-    topic_segment_bytes: int = 100 << 20
-    topic_compression_codec: int = 0
+    topic_segment_bytes: int = KEY
+    topic_compression_codec: int = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class FetchConfig:
     """Bounds of fetch responses and sessions."""
 
-    max_bytes: int = 55 << 20
-    max_session_cache_slots: int = 1_000
+    max_bytes: int = KEY
+    max_session_cache_slots: int = KEY
     min_session_eviction_ms: int = 120_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class ShareFetchConfig:
     """The limits of share groups on partition leaders (KIP-932), and bounds of a group's own.
 
     A group may have its own settings within these bounds.
     """
 
-    delivery_count_limit: int = 5
-    min_delivery_count_limit: int = 2
-    max_delivery_count_limit: int = 10
-    record_lock_duration_ms: int = 30_000
-    min_record_lock_duration_ms: int = 15_000
-    max_record_lock_duration_ms: int = 60_000
-    max_record_locks: int = 2_000
-    min_max_record_locks: int = 100
-    max_max_record_locks: int = 4_000
-    max_session_count: int = 2_000
+    delivery_count_limit: int = KEY
+    min_delivery_count_limit: int = KEY
+    max_delivery_count_limit: int = KEY
+    record_lock_duration_ms: int = KEY
+    min_record_lock_duration_ms: int = KEY
+    max_record_lock_duration_ms: int = KEY
+    max_record_locks: int = KEY
+    min_max_record_locks: int = KEY
+    max_max_record_locks: int = KEY
+    max_session_count: int = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class QuotaWindows:
     """The windows that measure the use of a quota: their number and length in milliseconds."""
 
-    count: int = 11
-    size_ms: int = 1_000
+    count: int = KEY
+    size_ms: int = KEY
 
     @property
     def burst_s(self) -> float:
@@ -347,29 +361,32 @@ class QuotaWindows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class ReplicationConfig:
     """The fetching and allowed lag of followers, and whether consumers read in their rack."""
 
-    fetcher_count: int = 1  # connections per leader
-    backoff_ms: int = 1_000
-    partition_max_bytes: int = 1 << 20
-    min_bytes: int = 1
-    response_max_bytes: int = 10 << 20
-    max_wait_ms: int = 500
-    lag_max_ms: int = 30_000
+    fetcher_count: int = KEY  # connections per leader
+    backoff_ms: int = KEY
+    partition_max_bytes: int = KEY
+    min_bytes: int = KEY
+    response_max_bytes: int = KEY
+    max_wait_ms: int = KEY
+    lag_max_ms: int = KEY
     is_rack_aware: bool = False  # consumers are sent to a replica in their rack (KIP-392)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class VerificationConfig:
     """The verification of a transaction's first batch (KIP-890), and its retries."""
 
-    is_enabled: bool = True
-    retry_backoff_ms: int = 20
-    retry_max_ms: int = 100
+    is_enabled: bool = KEY
+    retry_backoff_ms: int = KEY
+    retry_max_ms: int = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class TopicDefaults:
     """The defaults of a new topic, and the bounds of a request.
 
@@ -378,24 +395,25 @@ class TopicDefaults:
     none.
     """
 
-    partition_count: int = 1
-    replication_factor: int = 1
+    partition_count: int = KEY
+    replication_factor: int = KEY
     asked_partition_count: int = -1
     asked_replication_factor: int = -1
-    is_auto_created: bool = True
-    declarations_path: Path | None = None
-    is_deletion_enabled: bool = True
+    is_auto_created: bool = KEY
+    declarations_path: Path | None = KEY
+    is_deletion_enabled: bool = KEY
     max_partitions_per_request: int = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class MetadataLogConfig:
     """The metadata log: its segments, and the intervals of snapshots, which keep a start short."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 24 * 3_600_000
-    max_record_bytes_between_snapshots: int = 20 << 20
-    max_snapshot_interval_ms: int = 3_600_000  # 0: never by time
+    segment_bytes: int = KEY
+    segment_ms: int = KEY
+    max_record_bytes_between_snapshots: int = KEY
+    max_snapshot_interval_ms: int = KEY  # 0: never by time
     max_batch_bytes: int = 8 << 20  # the records of one decision have to fit
     is_directory_apart: bool = False  # outside the log directories, so it needs its own lock
 
@@ -409,31 +427,31 @@ class QuorumServer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class QuorumConfig:
     """The metadata quorum: its members, times and sizes.
 
     ``voters`` are those of ``controller.quorum.voters``. They count until the metadata log names
-    others. ``bootstrap_servers`` are asked for the leader. Defaults are Kafka's, because voters of
-    both products in one quorum must agree on timeouts. An election timer runs between one and two
-    times ``election_timeout_ms``. A voter that has fetched nothing for ``fetch_timeout_ms``
-    prepares an election. A leader that no majority has fetched from for one and a half times that
-    resigns.
+    others. ``bootstrap_servers`` are asked for the leader. An election timer runs
+    between one and two times ``election_timeout_ms``. A voter that has fetched nothing for
+    ``fetch_timeout_ms`` prepares an election. A leader that no majority has fetched from for one
+    and a half times that resigns.
     """
 
     voters: tuple[QuorumServer, ...] = ()
     bootstrap_servers: tuple[QuorumServer, ...] = ()
     listener_name: str = "CONTROLLER"
-    election_timeout_ms: int = 1_000
-    fetch_timeout_ms: int = 2_000
-    election_backoff_max_ms: int = 1_000
-    request_timeout_ms: int = 2_000
-    retry_backoff_ms: int = 20
+    election_timeout_ms: int = KEY
+    fetch_timeout_ms: int = KEY
+    election_backoff_max_ms: int = KEY
+    request_timeout_ms: int = KEY
+    retry_backoff_ms: int = KEY
     fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 1 << 20
-    snapshot_max_bytes: int = 1 << 20
-    is_auto_join_enabled: bool = False
-    max_idle_interval_ms: int = 500  # 0: never
-    death_grace_ms: int = 200  # a voter stands this soon if its leader refuses connections; 0 or less: only silence counts
+    fetch_max_bytes: int = KEY
+    snapshot_max_bytes: int = KEY
+    is_auto_join_enabled: bool = KEY
+    max_idle_interval_ms: int = KEY  # 0: never
+    death_grace_ms: int = KEY  # a voter stands this soon if its leader refuses connections; 0 or less: only silence counts
 
     @property
     def fetch_wait_ms(self) -> int:
@@ -452,40 +470,44 @@ class QuorumConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class AuditConfig:
     """The audit log's targets: a rolling file, a topic, both, or else the node's own log."""
 
-    path: Path | None = None
-    max_file_bytes: int = 16 << 20
-    max_files: int = 10
+    path: Path | None = KEY
+    max_file_bytes: int = KEY
+    max_files: int = KEY
     """The newest file and the rolled ones, together."""
-    topic: str | None = None
-    is_allowed_written: bool = False
+    topic: str | None = KEY
+    is_allowed_written: bool = KEY
     """Whether allowed operations are written, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class AuthorizerConfig:
     """The authorizer. ``super_users`` are principals as ``Type:name``."""
 
-    super_users: frozenset[str] = frozenset()
-    is_open: bool = False
+    super_users: frozenset[str] = KEY
+    is_open: bool = KEY
     """Whether everyone may access resources without ACLs."""
     audit: AuditConfig | None = None
     """None: decisions are written only at the level of the audit log's logger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class TokenConfig:
     """Delegation tokens (KIP-48): their secret, None if there are none, and their lifetimes."""
 
-    secret: SecretText | None = None
-    max_lifetime_ms: int = 604_800_000
-    expiry_time_ms: int = 86_400_000
-    expiry_check_interval_ms: int = 3_600_000
+    secret: SecretText | None = KEY
+    max_lifetime_ms: int = KEY
+    expiry_time_ms: int = KEY
+    expiry_check_interval_ms: int = KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@with_key_defaults
 class NodeConfig:
     """One node: its identity and the views of its rooms.
 
@@ -498,11 +520,11 @@ class NodeConfig:
     listeners: tuple[ListenerConfig, ...]
     log_manager: LogManagerConfig
     metadata_log_dir: Path
-    is_broker: bool = True
-    is_controller: bool = True
+    is_broker: bool = KEY
+    is_controller: bool = KEY
     is_alone: bool = True
-    rack: str | None = None
-    cluster_id: str | None = None
+    rack: str | None = KEY
+    cluster_id: str | None = KEY
     inter_broker_listener_name: str = "PLAINTEXT"
     metrics_listener: tuple[str, int] | None = None  # host and port of the metrics page
     controller_listeners: tuple[ListenerConfig, ...] = ()
@@ -521,22 +543,22 @@ class NodeConfig:
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     tokens: TokenConfig = field(default_factory=TokenConfig)
-    telemetry_max_bytes: int = 1 << 20
+    telemetry_max_bytes: int = KEY
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)  # of created and deleted partitions
     verification: VerificationConfig = field(default_factory=VerificationConfig)
     authorizer: AuthorizerConfig | None = None
     """None: every client may do everything."""
-    disk_pool_threads: int = 4
-    max_partitions_described: int = 2_000  # in one response of DescribeTopicPartitions
-    broker_heartbeat_interval_ms: int = 2_000
-    initial_registration_timeout_ms: int = 60_000  # how long a starting broker tries to register with a controller
-    log_dir_failure_timeout_ms: int = 30_000  # how long a broker may fail to report a failed log directory
-    leader_balance_interval_ms: int | None = 300_000  # of preferred leader elections, None: never
-    unclean_election_interval_ms: int = 300_000
-    broker_session_timeout_ms: int = 9_000
-    death_grace_ms: int = 200  # a broker is dead if it refuses connections this long after its own has ended; 0 or less: never
-    high_watermark_checkpoint_interval_ms: int = 5_000
+    disk_pool_threads: int = KEY
+    max_partitions_described: int = KEY  # in one response of DescribeTopicPartitions
+    broker_heartbeat_interval_ms: int = KEY
+    initial_registration_timeout_ms: int = KEY  # how long a starting broker tries to register with a controller
+    log_dir_failure_timeout_ms: int = KEY  # how long a broker may fail to report a failed log directory
+    leader_balance_interval_ms: int | None = KEY  # of preferred leader elections, None: never
+    unclean_election_interval_ms: int = KEY
+    broker_session_timeout_ms: int = KEY
+    death_grace_ms: int = KEY  # a broker is dead if it refuses connections this long after its own has ended; 0 or less: never
+    high_watermark_checkpoint_interval_ms: int = KEY
 
     @property
     def inter_broker_security(self) -> ListenerSecurity:
