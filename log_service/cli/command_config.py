@@ -16,8 +16,9 @@ import click
 from log_service.cli.output import COMMAND_CONFIG, DATA_SETTING, DEFAULT_DATA, default_servers
 from log_service.client.settings_files import read_settings_file
 from log_service.common.errors import ConfigError
+from log_service.config.client import SECRETS
 from log_service.config.client_properties import FILE_VARIABLE, settings_of_environment
-from log_service.config.client_security import SECRETS, SECURITY_SETTINGS, client_security
+from log_service.config.client_security import SECURITY_SETTINGS, client_security
 
 OPERATOR_FILE = Path("security") / "clients" / "operator.properties"
 """The operator's settings file that ``tidelog up --secure`` writes, below the data directory."""

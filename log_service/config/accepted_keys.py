@@ -4,9 +4,9 @@ This module declares their names, types, defaults and bounds as in Apache Kafka 
 family has no effect here. Keys with other values than their defaults are named in one warning at
 the start. A value of type PASSWORD is never shown.
 
-Keys that would weaken a promise if ignored are refused elsewhere. ``config.authorizer_keys``
-refuses an authorizer in Java, ``config.server`` a policy, and ``config.listeners`` what a listener
-cannot be. No key here can therefore be mistaken for protection.
+A key that would weaken a promise if ignored has a refusal, and a node whose file sets it does not
+start. ``config.authorizer_keys`` refuses an authorizer in Java, and ``config.listeners`` what a
+listener cannot be. No key here can therefore be mistaken for protection.
 """
 
 from log_service.config.definition import (
@@ -33,6 +33,8 @@ from log_service.config.definition import (
     one_of,
     some_items,
 )
+
+NOT_HERE = "which cannot run here; remove the key only if the cluster can do without"
 
 TRANSACTIONS: Family = (
     "Tunes transactions in ways that have no counterpart here: loading reads in fixed steps, two-phase commit is not there.",
@@ -173,7 +175,7 @@ REMOTE_STORAGE: Family = (
         Row("remote.log.storage.manager.class.name", STRING, None, not_empty),
         Row("remote.log.storage.manager.class.path", STRING, None),
         Row("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", not_empty),
-        Row("remote.log.storage.system.enable", BOOLEAN, "false"),
+        Row("remote.log.storage.system.enable", BOOLEAN, "false", refusal="remote storage, which is not there; set it to false"),
     ),
 )
 
@@ -230,10 +232,18 @@ SASL: Family = (
 PLUG_INS: Family = (
     "Names a Java class, which cannot run here.",
     (
-        Row("alter.config.policy.class.name", CLASS, None),
-        Row("client.quota.callback.class", CLASS, None),
-        Row("config.providers", LIST, "", no_empty_item, update_mode=CLUSTER_WIDE, traits=Trait.CLASSES),
-        Row("create.topic.policy.class.name", CLASS, None),
+        Row("alter.config.policy.class.name", CLASS, None, refusal=f"a policy in Java, {NOT_HERE}"),
+        Row("client.quota.callback.class", CLASS, None, refusal=f"quotas in Java, {NOT_HERE}"),
+        Row(
+            "config.providers",
+            LIST,
+            "",
+            no_empty_item,
+            CLUSTER_WIDE,
+            Trait.CLASSES,
+            refusal="values from elsewhere, which cannot be fetched here; write the values into the file",
+        ),
+        Row("create.topic.policy.class.name", CLASS, None, refusal=f"a policy in Java, {NOT_HERE}"),
         Row(
             "principal.builder.class",
             CLASS,

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
-from log_service.config.client_security import SECRETS, SECURITY_SETTINGS, ClientSecurity, client_security
+from log_service.config.client_security import SECURITY_SETTINGS, ClientSecurity, client_security
 from log_service.config.security import PROTOCOLS
 
 MAX_INT = 2**31 - 1
@@ -28,17 +28,21 @@ DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?=.)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(
 ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 
 
-def _number(default: int, reason: str, *, at_least: int = 0, at_most: int = MAX_INT) -> Any:
-    return field(default=default, metadata={"reason": reason, "bounds": (at_least, at_most)})
+def _number(default: int, reason: str, *, at_least: int = 0, at_most: int = MAX_INT, instead: str = "") -> Any:
+    """Return a field of a whole number.
+
+    ``instead`` says what applies under ``group_protocol="consumer"``, if the setting does not.
+    """
+    return field(default=default, metadata={"reason": reason, "bounds": (at_least, at_most), "instead": instead})
 
 
 def _choice(default: str, reason: str, *choices: str) -> Any:
     return field(default=default, metadata={"reason": reason, "choices": choices})
 
 
-def _plain(default: Any, reason: str, *kinds: type) -> Any:
+def _plain(default: Any, reason: str, *kinds: type, instead: str = "") -> Any:
     """Return a field of the default's type, or of one of ``kinds``."""
-    return field(default=default, metadata={"reason": reason, "kinds": kinds or (type(default),)})
+    return field(default=default, metadata={"reason": reason, "kinds": kinds or (type(default),), "instead": instead})
 
 
 def _text(reason: str) -> Any:
@@ -142,6 +146,10 @@ class ClientConfig:
         return cls(bootstrap_servers=parse_servers(bootstrap_servers), **settings)
 
 
+SECRETS = frozenset(setting.name for setting in fields(ClientConfig) if SecretText in setting.metadata.get("kinds", ()))
+"""Settings whose values are never shown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
     """Settings of an Admin: those of every client."""
@@ -198,14 +206,6 @@ class ProducerConfig(ClientConfig):
         return ACKS[self.acks]
 
 
-CLASSIC_ONLY = {
-    "session_timeout_ms": "the broker decides it: group.consumer.session.timeout.ms, or consumer.session.timeout.ms of the group",
-    "heartbeat_interval_ms": "the broker decides it: group.consumer.heartbeat.interval.ms, or consumer.heartbeat.interval.ms of the group",
-    "partition_assignment_strategy": "the broker assigns: name one of its assignors as group_remote_assignor",
-}
-"""Settings without effect under ``group_protocol="consumer"``, and what applies instead."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
     """Settings of a Consumer."""
@@ -216,10 +216,24 @@ class ConsumerConfig(ClientConfig):
     group_remote_assignor: str | None = _plain(
         None, "None: the broker's default; uniform or range, for group_protocol=consumer", str, NoneType
     )
-    session_timeout_ms: int = _number(45_000, "a member without heartbeat for so long is dead (KIP-735)", at_least=1)
-    heartbeat_interval_ms: int = _number(3_000, "a third of the session at most", at_least=1)
+    session_timeout_ms: int = _number(
+        45_000,
+        "a member without heartbeat for so long is dead (KIP-735)",
+        at_least=1,
+        instead="the broker decides it: group.consumer.session.timeout.ms, or consumer.session.timeout.ms of the group",
+    )
+    heartbeat_interval_ms: int = _number(
+        3_000,
+        "a third of the session at most",
+        at_least=1,
+        instead="the broker decides it: group.consumer.heartbeat.interval.ms, or consumer.heartbeat.interval.ms of the group",
+    )
     max_poll_interval_ms: int = _number(300_000, "a member that does not poll for so long leaves (KIP-62)", at_least=1)
-    partition_assignment_strategy: tuple[str, ...] = _plain(("range", "cooperative-sticky"), "Kafka's pair: a rolling path to cooperative")
+    partition_assignment_strategy: tuple[str, ...] = _plain(
+        ("range", "cooperative-sticky"),
+        "Kafka's pair: a rolling path to cooperative",
+        instead="the broker assigns: name one of its assignors as group_remote_assignor",
+    )
     enable_auto_commit: bool = _plain(True, "commits what poll() returned before the last poll()")
     auto_commit_interval_ms: int = _number(5_000, "at most this much is read again after a crash")
     auto_offset_reset: str = _plain("latest", "where a group without an offset starts; by_duration:P1D is a day ago (KIP-1106)")
@@ -375,7 +389,7 @@ def _validate_group_protocol(config: ConsumerConfig) -> None:
         if config.group_remote_assignor is not None:
             raise ConfigError("group_remote_assignor needs group_protocol='consumer': members of classic groups assign by themselves")
         return
-    defaults = {setting.name: setting.default for setting in fields(ConsumerConfig)}
-    for name, reason in CLASSIC_ONLY.items():
-        if getattr(config, name) != defaults[name]:
-            raise ConfigError(f"{name} means nothing with group_protocol='consumer': {reason}")
+    for setting in fields(ConsumerConfig):
+        instead = setting.metadata.get("instead")
+        if instead and getattr(config, setting.name) != setting.default:
+            raise ConfigError(f"{setting.name} means nothing with group_protocol='consumer': {instead}")

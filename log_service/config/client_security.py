@@ -17,18 +17,6 @@ from log_service.common.secrets import SecretText
 from log_service.config.security import KERBEROS, MECHANISMS, PROTOCOLS, TlsConfig
 from log_service.config.tls import tls_config
 
-SECRETS: Final = frozenset(
-    {
-        "sasl_jaas_config",
-        "sasl_oauthbearer_client_credentials_client_secret",
-        "sasl_password",
-        "ssl_key_password",
-        "ssl_keystore_key",
-        "ssl_keystore_password",
-        "ssl_truststore_password",
-    }
-)
-"""Settings whose values are never shown."""
 ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
 CREDENTIALS: Final = (
     "sasl_oauthbearer_client_credentials_client_id",

@@ -171,6 +171,11 @@ class ConfigKey:
     validator: Validator | None = None
     traits: Trait = Trait.NONE
     is_acting: bool = True
+    refusal: str = ""
+    """Why a value other than false or nothing is refused.
+
+    Such a key asks for a missing feature, and ignoring it would weaken a promise.
+    """
     synonyms: tuple[str, ...] = ()
     """The broker keys that set the default of a topic key. The first one with a value wins."""
     factor: int = 1
@@ -211,6 +216,11 @@ class ConfigKey:
         if complaint:
             raise self._refusal(text, complaint)
         return value
+
+    def is_refused(self, text: str) -> bool:
+        """Whether a text asks for a missing feature."""
+        asked = text.strip()
+        return bool(self.refusal and asked) and (self.type is not ConfigType.BOOLEAN or asked.lower() == "true")
 
     def in_unit(self, value: Value) -> Value:
         """Return a value in the unit of the topic key and of the views.
@@ -306,6 +316,7 @@ class Row(NamedTuple):
     validator: Validator | None = None
     update_mode: UpdateMode = READ_ONLY
     traits: Trait = Trait.NONE
+    refusal: str = ""
 
 
 Family = tuple[str, tuple[Row, ...]]

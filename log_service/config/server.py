@@ -63,14 +63,6 @@ from log_service.config.views import (
     VerificationConfig,
 )
 
-REFUSED: Mapping[str, str] = {
-    "alter.config.policy.class.name": "a policy in Java, which cannot run here; remove the key only if the cluster can do without",
-    "create.topic.policy.class.name": "a policy in Java, which cannot run here; remove the key only if the cluster can do without",
-    "client.quota.callback.class": "quotas in Java, which cannot run here; remove the key only if the cluster can do without",
-    "config.providers": "values from elsewhere, which cannot be fetched here; write the values into the file",
-}
-"""Keys for missing features that would weaken a promise if they were ignored."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
@@ -186,11 +178,10 @@ def _is_idle(name: str, text: str) -> bool:
 
 
 def _refuse_what_is_not_there(texts: Mapping[str, str]) -> None:
-    for name, reason in REFUSED.items():
-        if texts.get(name, "").strip():
-            raise ConfigError(f"{name} asks for {reason}")
-    if texts.get("remote.log.storage.system.enable", "").strip().lower() == "true":
-        raise ConfigError("remote.log.storage.system.enable asks for remote storage, which is not there; set it to false")
+    for name in sorted(texts):
+        key = SERVER_KEYS.get(name)
+        if key is not None and key.is_refused(texts[name]):
+            raise ConfigError(f"{name} asks for {key.refusal}")
 
 
 def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str) -> NodeConfig:

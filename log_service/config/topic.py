@@ -48,11 +48,11 @@ def validate_topic_config(name: str, text: str | None) -> None:
     if text is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} has no value; leave the key out to use the default")
     try:
-        value = key.parse(text)
+        key.parse(text)
     except ConfigError as fault:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(fault)) from fault
-    if name == "remote.storage.enable" and value is True:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, "remote.storage.enable cannot be true: there is no remote storage here")
+    if key.is_refused(text):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} cannot be {text.strip().lower()}: {key.refusal}")
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> None:

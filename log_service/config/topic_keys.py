@@ -293,6 +293,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="false",
             documentation="Keep old segments in remote storage; true is refused, there is none.",
             reason="there is no remote storage",
+            refusal="there is no remote storage here",
         ),
         ConfigKey(
             name="retention.bytes",
