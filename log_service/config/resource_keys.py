@@ -8,6 +8,7 @@ Kafka's. A request for all keys of a group shows it only if it is set.
 
 import re
 from collections.abc import Mapping
+from typing import Unpack
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.regexes import validate_regex
@@ -19,9 +20,11 @@ from log_service.config.definition import (
     STRING,
     ConfigKey,
     ConfigType,
+    Options,
     Trait,
     Validator,
     Value,
+    declared,
     keyed,
     no_empty_item,
     one_of,
@@ -67,19 +70,9 @@ def _key(
     validator: Validator | None = None,
     *,
     reason: str = "as in Apache Kafka",
-    is_acting: bool = False,
-    traits: Trait = Trait.NONE,
+    **options: Unpack[Options],
 ) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        type=config_type,
-        default=default,
-        documentation=documentation,
-        reason=reason,
-        validator=validator,
-        is_acting=is_acting,
-        traits=traits,
-    )
+    return declared(name, config_type, default, documentation, reason, validator=validator, **options)
 
 
 def _as_of_broker(name: str, documentation: str) -> ConfigKey:
@@ -115,7 +108,6 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
             "latest",
             "Where a share group begins in a topic that it has not read.",
             _reset_policy,
-            is_acting=True,
         ),
         _key(
             "share.isolation.level",
@@ -123,9 +115,8 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
             "read_uncommitted",
             "Whether a share group reads records of open transactions.",
             one_of("read_committed", "read_uncommitted"),
-            is_acting=True,
         ),
-        _key("share.renew.acknowledge.enable", BOOLEAN, "true", "Whether members of a share group may renew their locks.", is_acting=True),
+        _key("share.renew.acknowledge.enable", BOOLEAN, "true", "Whether members of a share group may renew their locks."),
         _key(
             DEAD_LETTER_TOPIC,
             STRING,
@@ -134,7 +125,6 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
             "named after KIP-1191. Empty: such records are given up.",
             _dead_letter_topic,
             reason="a group that wants none pays nothing",
-            is_acting=True,
             traits=Trait.OWN,
         ),
     )
@@ -142,9 +132,9 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
 
 CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = keyed(
     (
-        _key("interval.ms", INT, "300000", "How often clients push their metrics.", is_acting=True),
-        _key("match", LIST, "", "Which clients push: attribute=pattern, each of which has to match.", no_empty_item, is_acting=True),
-        _key("metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all.", no_empty_item, is_acting=True),
+        _key("interval.ms", INT, "300000", "How often clients push their metrics."),
+        _key("match", LIST, "", "Which clients push: attribute=pattern, each of which has to match.", no_empty_item),
+        _key("metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all.", no_empty_item),
     )
 )
 
