@@ -230,7 +230,7 @@ class ConfigKey:
         return value * self.factor if self.factor != 1 and isinstance(value, int) and value > 0 else value
 
     def field_values(self, value: Value | None, view: str) -> dict[str, Any]:
-        """Return what the fields of a view hold if the key has this value."""
+        """Return the values of the fields of a view for a value of the key."""
         own = None if value is None else self.in_unit(value)
         return {field.name: field.convert(own) if field.convert else own for field in self.fields if field.view == view}
 

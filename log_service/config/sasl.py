@@ -18,13 +18,11 @@ from log_service.config.client_security import LoginConfig
 from log_service.config.definition import split_list
 from log_service.config.oauth import CLASSES_OF_LOGINS, node_token, oauth_config
 from log_service.config.security import KERBEROS, MECHANISMS, MechanismConfig, SaslConfig, effective_text
+from log_service.config.server_keys import SERVER_KEYS
 
 KERBEROS_REFUSAL: Final = "GSSAPI (Kerberos) is not there; use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates"
 JAAS_KEY: Final = "sasl.jaas.config"
 JAVA_ONLY: Final = ("sasl.login.class", "sasl.login.callback.handler.class")
-
-DEFAULT_MAX_RECEIVE_BYTES: Final = 524_288
-DEFAULT_FAILED_DELAY_MS: Final = 100
 
 
 def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
@@ -35,15 +33,15 @@ def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
             value is none of its key.
     """
     names = _mechanisms(texts, listener)
-    delay_ms = _number(texts, "connection.failed.authentication.delay.ms", listener, DEFAULT_FAILED_DELAY_MS)
-    idle_ms = _number(texts, "connections.max.idle.ms", listener, 600_000)
+    delay_ms = _number(texts, "connection.failed.authentication.delay.ms", listener)
+    idle_ms = _number(texts, "connections.max.idle.ms", listener)
     if 0 <= idle_ms <= delay_ms:
         raise ConfigError(
             f"connection.failed.authentication.delay.ms is {delay_ms}; it must be below connections.max.idle.ms, which is {idle_ms}"
         )
     return SaslConfig(
         mechanisms=MappingProxyType({name: _mechanism(texts, listener, name) for name in names}),
-        max_receive_bytes=_number(texts, "sasl.server.max.receive.size", listener, DEFAULT_MAX_RECEIVE_BYTES),
+        max_receive_bytes=_number(texts, "sasl.server.max.receive.size", listener),
         failed_delay_ms=delay_ms,
     )
 
@@ -126,7 +124,7 @@ def _mechanism(texts: Mapping[str, str], listener: str, name: str) -> MechanismC
             raise ConfigError(f"{key} of listener {listener} names a Java class, which cannot run here; remove the key")
     return MechanismConfig(
         jaas=jaas,
-        max_reauth_ms=_number(texts, "connections.max.reauth.ms", listener, 0, name),
+        max_reauth_ms=_number(texts, "connections.max.reauth.ms", listener, name),
         oauth=oauth_config(texts, listener) if name == "OAUTHBEARER" else None,
     )
 
@@ -150,10 +148,10 @@ def _example(mechanism: str) -> str:
     return f"{package}.scram.ScramLoginModule required;"
 
 
-def _number(texts: Mapping[str, str], key: str, listener: str, default: int, mechanism: str | None = None) -> int:
+def _number(texts: Mapping[str, str], key: str, listener: str, mechanism: str | None = None) -> int:
     text = effective_text(texts, key, listener, mechanism)
     if text is None:
-        return default
+        text = SERVER_KEYS[key].default or ""
     stripped = text.strip()
     if not stripped.removeprefix("-").isdecimal() or not stripped.isascii() or len(stripped) > 19:
         raise ConfigError(f"{key} of listener {listener} is {text!r}, which is not a whole number")

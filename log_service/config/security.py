@@ -17,26 +17,26 @@ from log_service.common.secrets import SecretText
 class TlsConfig:
     """The ``ssl.*`` keys of one listener or client, by Kafka's names (KIP-651 for PEM)."""
 
-    keystore_type: str = "JKS"
-    keystore_location: str | None = None
-    keystore_password: SecretText | None = None
-    keystore_key: SecretText | None = None
-    keystore_certificate_chain: SecretText | None = None
-    key_password: SecretText | None = None
-    truststore_type: str = "JKS"
-    truststore_location: str | None = None
-    truststore_password: SecretText | None = None
-    truststore_certificates: SecretText | None = None
-    enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
-    cipher_suites: tuple[str, ...] = ()
-    client_auth: str = "none"
+    keystore_type: str
+    keystore_location: str | None
+    keystore_password: SecretText | None
+    keystore_key: SecretText | None
+    keystore_certificate_chain: SecretText | None
+    key_password: SecretText | None
+    truststore_type: str
+    truststore_location: str | None
+    truststore_password: SecretText | None
+    truststore_certificates: SecretText | None
+    enabled_protocols: tuple[str, ...]
+    cipher_suites: tuple[str, ...]
+    client_auth: str
     """``none``, ``requested`` or ``required``; for listeners only."""
-    endpoint_identification_algorithm: str = "https"
+    endpoint_identification_algorithm: str
     """Empty: the name in the other side's certificate is not compared with the host.
 
     For connecting sides only.
     """
-    principal_mapping_rules: str = "DEFAULT"
+    principal_mapping_rules: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,27 +48,27 @@ class OAuthConfig:
     ``jwks_url`` None accepts unsigned tokens.
     """
 
-    jwks_url: str | None = None
-    refresh_ms: int = 3_600_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 10_000
-    issuer: str | None = None
-    audiences: tuple[str, ...] = ()
-    algorithms: tuple[str, ...] = ()
+    jwks_url: str | None
+    refresh_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    issuer: str | None
+    audiences: tuple[str, ...]
+    algorithms: tuple[str, ...]
     """The allowed signature algorithms. Empty allows each algorithm of the token's key."""
-    skew_s: int = 30
-    scope_claim: str = "scope"
-    subject_claim: str = "sub"
+    skew_s: int
+    scope_claim: str
+    subject_claim: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismConfig:
     """The keys of one mechanism of a listener or client."""
 
-    jaas: SecretText | None = None
-    max_reauth_ms: int = 0
+    jaas: SecretText | None
+    max_reauth_ms: int
     """How long a login lasts; 0 is for ever (KIP-368)."""
-    oauth: OAuthConfig | None = None
+    oauth: OAuthConfig | None
     """How tokens are checked; for OAUTHBEARER only."""
 
 
@@ -78,9 +78,9 @@ class SaslConfig:
 
     mechanisms: Mapping[str, MechanismConfig]
     """The enabled mechanisms, by name."""
-    max_receive_bytes: int = 524_288
+    max_receive_bytes: int
     """The largest frame before a login is complete."""
-    failed_delay_ms: int = 100
+    failed_delay_ms: int
     """How long the broker delays the refusal of a login (KIP-306)."""
 
 

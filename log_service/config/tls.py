@@ -6,17 +6,20 @@ counts as unset, as in Apache Kafka.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.config.definition import split_list
 from log_service.config.security import TlsConfig, effective_text
+from log_service.config.tls_keys import TLS_KEYS
 
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 CLIENT_AUTHS = ("none", "requested", "required")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 JAVA_ONLY = ("ssl.engine.factory.class", "ssl.provider")
 """Keys that name Java classes. A listener that needs one cannot be served."""
+DEFAULTS: Final = {key.name: key.default or "" for key in TLS_KEYS}
 
 
 def tls_config(texts: Mapping[str, str], listener: str | None = None, *, is_sasl: bool = False) -> TlsConfig:
@@ -33,21 +36,21 @@ def tls_config(texts: Mapping[str, str], listener: str | None = None, *, is_sasl
         if reader.text(name) is not None:
             raise ConfigError(f"{reader.where(name)} names a Java class, which cannot run here; remove the key")
     config = TlsConfig(
-        keystore_type=reader.choice("ssl.keystore.type", "JKS", STORE_TYPES),
+        keystore_type=reader.choice("ssl.keystore.type", STORE_TYPES),
         keystore_location=reader.text("ssl.keystore.location"),
         keystore_password=reader.secret("ssl.keystore.password"),
         keystore_key=reader.secret("ssl.keystore.key"),
         keystore_certificate_chain=reader.secret("ssl.keystore.certificate.chain"),
         key_password=reader.secret("ssl.key.password"),
-        truststore_type=reader.choice("ssl.truststore.type", "JKS", STORE_TYPES),
+        truststore_type=reader.choice("ssl.truststore.type", STORE_TYPES),
         truststore_location=reader.text("ssl.truststore.location"),
         truststore_password=reader.secret("ssl.truststore.password"),
         truststore_certificates=reader.secret("ssl.truststore.certificates"),
         enabled_protocols=_protocols(reader),
-        cipher_suites=split_list(reader.text("ssl.cipher.suites") or ""),
+        cipher_suites=split_list(reader.text("ssl.cipher.suites") or DEFAULTS["ssl.cipher.suites"]),
         client_auth=_client_auth(reader, is_sasl=is_sasl),
         endpoint_identification_algorithm=_identification(reader),
-        principal_mapping_rules=reader.text("ssl.principal.mapping.rules") or "DEFAULT",
+        principal_mapping_rules=reader.text("ssl.principal.mapping.rules") or DEFAULTS["ssl.principal.mapping.rules"],
     )
     _validate_keystore(config, reader)
     _validate_truststore(config, reader)
@@ -78,9 +81,9 @@ class _Texts:
         text = self.raw(name)
         return SecretText(text) if text else None
 
-    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """Return one of the choices, compared case-insensitively."""
-        text = (self.text(name) or default).upper()
+        text = (self.text(name) or DEFAULTS[name]).upper()
         if text not in choices:
             raise ConfigError(f"{self.where(name)} is {self.text(name)!r}; it must be one of {', '.join(choices)}")
         return text
@@ -94,7 +97,7 @@ class _Texts:
 
 
 def _protocols(reader: _Texts) -> tuple[str, ...]:
-    names = split_list(reader.text("ssl.enabled.protocols") or ",".join(TLS_VERSIONS))
+    names = split_list(reader.text("ssl.enabled.protocols") or DEFAULTS["ssl.enabled.protocols"])
     unknown = [name for name in names if name not in TLS_VERSIONS]
     if unknown:
         where = reader.where("ssl.enabled.protocols")
@@ -104,7 +107,7 @@ def _protocols(reader: _Texts) -> tuple[str, ...]:
 
 def _client_auth(reader: _Texts, *, is_sasl: bool) -> str:
     text = reader.own("ssl.client.auth") if is_sasl else reader.text("ssl.client.auth")
-    text = (text or "none").strip().lower()
+    text = (text or DEFAULTS["ssl.client.auth"]).strip().lower()
     if text not in CLIENT_AUTHS:
         raise ConfigError(f"{reader.where('ssl.client.auth')} is {text!r}; it must be one of {', '.join(CLIENT_AUTHS)}")
     return text
@@ -113,7 +116,7 @@ def _client_auth(reader: _Texts, *, is_sasl: bool) -> str:
 def _identification(reader: _Texts) -> str:
     name = "ssl.endpoint.identification.algorithm"
     raw = reader.raw(name)
-    text = "https" if raw is None else raw.strip().lower()
+    text = DEFAULTS[name] if raw is None else raw.strip().lower()
     if text not in {"", "https"}:
         raise ConfigError(f"{reader.where(name)} is {text!r}; it must be https, or empty to compare no names")
     return text

@@ -55,7 +55,7 @@ class IssuerTls:
     others.
     """
 
-    config: TlsConfig = field(default_factory=TlsConfig)
+    config: TlsConfig = field(default_factory=lambda: tls_config({}))
     trusted: str = SYSTEM
     advice: str = "name its authority as ssl.truststore.location, with ssl.truststore.type=PEM, among the options of sasl.jaas.config"
 

@@ -24,7 +24,6 @@ from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.common.urls import shown_url
 from log_service.config.client_security import TokenEndpointConfig
-from log_service.config.security import TlsConfig
 from log_service.config.tls import tls_config
 from log_service.security.issuer_errors import IssuerError
 from log_service.security.issuer_requests import IssuerTls, Response, exchange, issuer_tls
@@ -166,7 +165,7 @@ def _tls(config: TokenEndpointConfig, entry: JaasEntry | None) -> IssuerTls:
     advice = f"{tls.advice}, or in sasl_oauthbearer_ca; the ssl.truststore.* of the connections to brokers do not count here"
     if config.ca is None:
         return replace(tls, advice=advice)
-    if tls.config != TlsConfig():
+    if tls.config != tls_config({}):
         raise ConfigError(
             "sasl_oauthbearer_ca and the ssl.* options of sasl.jaas.config both speak of the token endpoint: keep one of them"
         )

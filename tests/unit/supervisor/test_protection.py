@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from log_service.client.settings_files import settings_from_file
 from log_service.common.errors import StorageError
 from log_service.config.client import AdminConfig
-from log_service.config.security import TlsConfig
+from log_service.config.tls import tls_config
 from log_service.security.tls.contexts import server_context
 from log_service.security.tls.replacement import validate_replacement
 from log_service.supervisor.authority import CERTIFICATE_DAYS, KEY_FILE, LocalAuthority, end_of
@@ -104,7 +104,14 @@ def test_certificates_are_renewed_before_they_end_while_the_installation_runs(tm
 def test_a_node_takes_a_renewed_certificate_for_its_own(tmp_path: Path) -> None:
     protection = protect(tmp_path, "127.0.0.1", ["broker"])
     keystore, trusted = protection.directory / "nodes" / "broker.pem", protection.directory / "authority.pem"
-    config = TlsConfig(keystore_type="PEM", keystore_location=str(keystore), truststore_type="PEM", truststore_location=str(trusted))
+    config = tls_config(
+        {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(trusted),
+        }
+    )
     old, before = server_context(config, Path.read_bytes), keystore.read_bytes()
     assert LocalAuthority(protection.directory).keep(keystore, NODE, hosts_of("127.0.0.1"), datetime.now(UTC) + timedelta(days=300))
     assert keystore.read_bytes() != before

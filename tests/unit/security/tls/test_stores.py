@@ -95,9 +95,9 @@ def test_authorities_are_read_from_every_kind_of_store(authority: Authority, iss
 
 
 def test_nothing_configured_is_nothing() -> None:
-    assert read_keys(TlsConfig(), Path.read_bytes) == ()
-    assert read_trust(TlsConfig(), Path.read_bytes) is None
-    assert files_of(TlsConfig()) == ()
+    assert read_keys(config(), Path.read_bytes) == ()
+    assert read_trust(config(), Path.read_bytes) is None
+    assert files_of(config()) == ()
 
 
 def test_no_repr_shows_a_key(issued: Issued) -> None:
