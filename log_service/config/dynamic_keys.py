@@ -5,6 +5,8 @@ name that is not a key of Kafka's is accepted and kept, as in Kafka, because it 
 plug-in.
 """
 
+from functools import cache
+
 from log_service.config.definition import PER_BROKER, Trait
 from log_service.config.server_keys import SERVER_KEYS
 
@@ -25,12 +27,22 @@ def traits_of(name: str) -> Trait:
 
 
 _MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi")
-_OF_LISTENERS = (
-    keys_with(Trait.LISTENER | Trait.LISTENER_LIMIT | Trait.ACCESS | Trait.MECHANISM)
-    | {name for name, key in SERVER_KEYS.items() if key.update_mode is PER_BROKER}
-) - {"listeners"}
-"""Keys that end the name of a listener with dots. Other keys end in ``.listeners``, too."""
-_MOST_WORDS = max(key.count(".") + 1 for key in _OF_LISTENERS)
+
+
+@cache
+def _keys_of_listeners() -> frozenset[str]:
+    """Return the keys that end the name of a listener with dots.
+
+    Other keys end in ``.listeners``, too. Most files have no override, so a start does not collect
+    these keys.
+    """
+    acting = keys_with(Trait.LISTENER | Trait.LISTENER_LIMIT | Trait.ACCESS | Trait.MECHANISM)
+    return (acting | {name for name, key in SERVER_KEYS.items() if key.update_mode is PER_BROKER}) - {"listeners"}
+
+
+@cache
+def _most_words() -> int:
+    return max(key.count(".") + 1 for key in _keys_of_listeners())
 
 
 def base_name(name: str) -> str:
@@ -64,10 +76,10 @@ def _split(rest: str) -> tuple[str, str]:
     start = rest.find(f".{OAUTH_PREFIX}")
     if start > 0:
         return rest[:start], rest[start + 1 :]
-    words = rest.rsplit(".", _MOST_WORDS)
+    words = rest.rsplit(".", _most_words())
     for position in range(1, len(words)):
         key = ".".join(words[position:])
-        if key in _OF_LISTENERS and len(key) + 1 < len(rest):
+        if key in _keys_of_listeners() and len(key) + 1 < len(rest):
             return rest[: -len(key) - 1], key
     listener, _, key = rest.partition(".")
     return listener, key
