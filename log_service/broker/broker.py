@@ -247,7 +247,7 @@ class Broker:
         controller = new_controller(foundation, await files.run_in_pool(lambda: read_bootstrap_records(files, directory)))
         await foundation.raft.open()
         await nursery.start(self._hold_background, foundation, controller)
-        nursery.start_soon(warm_up, REGISTRY)
+        nursery.start_soon(warm_up, REGISTRY, self._authorizer)
 
     def _new_foundation(self, identity: NodeIdentity, logs: LogManager) -> NodeFoundation:
         raft = self._raft = new_raft(self.env, self._config, self._peers, self._controller_listeners.addresses)

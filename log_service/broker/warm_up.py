@@ -15,7 +15,7 @@ import trio
 import trio.lowlevel
 
 from log_service.broker.registry import OnDemand
-from log_service.broker.requests.call import Api
+from log_service.broker.requests.call import Api, Authorizer, Side
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import decoder, encoder
 from log_service.records.checks import checks_at_once
@@ -39,9 +39,12 @@ WARM_APIS = (
 )
 
 
-async def warm_up(apis: Mapping[ApiKey, Api]) -> None:
-    """Compile and import in small pieces. All other tasks go first."""
-    for piece in (*_codecs(apis), *_imports(apis)):
+async def warm_up(apis: Mapping[ApiKey, Api], authorizer: Authorizer | None = None) -> None:
+    """Compile and import in small pieces. All other tasks go first.
+
+    Gates are imported only if the node has an authorizer.
+    """
+    for piece in (*_codecs(apis), *_imports(apis, has_authorizer=authorizer is not None)):
         await trio.lowlevel.checkpoint()
         piece()
 
@@ -54,10 +57,12 @@ def _codecs(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
             yield partial(encoder, response_class(key), version)  # type: ignore[arg-type]  # as above
 
 
-def _imports(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
+def _imports(apis: Mapping[ApiKey, Api], *, has_authorizer: bool) -> Iterator[Callable[[], object]]:
     yield checks_at_once
-    for key in (*HOT_APIS, *WARM_APIS):
-        handler = apis[key].handler
-        if isinstance(handler, OnDemand):
-            yield partial(request_class, key)
-            yield handler.load
+    for api in map(apis.__getitem__, (*HOT_APIS, *WARM_APIS)):
+        if isinstance(api.handler, OnDemand):
+            yield partial(request_class, api.key)
+            yield api.handler.load
+        gate = api.gates.get(Side.BROKER)
+        if has_authorizer and isinstance(gate, OnDemand):
+            yield gate.load

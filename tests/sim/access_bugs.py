@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from log_service.broker.authorization import group_gates, node_authorizer, transaction_gates
-from log_service.broker.authorization.gates import GATES, Gates
+from log_service.broker.authorization import group_gates, transaction_gates
 from log_service.broker.authorization.node_authorizer import NodeAuthorizer
 from log_service.broker.cluster_view import GROUP_OPERATIONS
 from log_service.broker.fetch_session import FetchTarget
@@ -20,7 +19,8 @@ from log_service.broker.handlers.fetch import reads
 from log_service.broker.handlers.produce.repeated import RepeatedCall
 from log_service.broker.logins.offered import ScramUsers
 from log_service.broker.logins.tokens import TokenLogins
-from log_service.broker.requests.call import Call
+from log_service.broker.registry import REGISTRY
+from log_service.broker.requests.call import Call, Side
 from log_service.common.access import Admission, Principal
 from log_service.controller.caller import Caller
 from log_service.protocol.api_versions import ApiKey
@@ -109,10 +109,6 @@ def _go_on(self: LoginSession, frame: Any, now: Any) -> Any:
     return _after_login(self, frame, now) if is_login else Pass()
 
 
-def _gates_with(key: ApiKey, gates: Gates) -> Any:
-    return {**GATES, key: gates}
-
-
 BUGS: Sequence[ClusterBug] = (
     ClusterBug(
         name="produce that is recognized is not authorized",
@@ -134,7 +130,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="first topic of AddPartitionsToTxn decides for all",
-        replacements=((node_authorizer, "GATES", _gates_with(ApiKey.ADD_PARTITIONS_TO_TXN, Gates(_ask_for_the_first_topic))),),
+        replacements=((REGISTRY[ApiKey.ADD_PARTITIONS_TO_TXN].gates[Side.BROKER], "function", _ask_for_the_first_topic),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),

@@ -376,7 +376,7 @@ class ClusterRun(Run):
         return LEGITIMATE_IN_CLUSTER if self.copying is None else LEGITIMATE_WITH_TRANSACTIONS
 
 
-async def _stay_cold(_apis: object) -> None:
+async def _stay_cold(_apis: object, _authorizer: object) -> None:
     """To compile what nobody has asked for yet makes no difference in virtual time, and takes as many steps as the rest of a start."""
 
 

@@ -5,10 +5,9 @@
 - ``decision_log``: counts decisions, and decides which of them go into the audit log.
 - ``audit_trail``: the audit log's file (``audit_file``) and topic (``audit_topic``). Decisions wait
   for both in an ``audit_queue``.
-- ``gates``: the table of gates, one for each API. A gate looks at a request before its handler
-  does. It refuses the request, admits it, or admits a part of it and adds the refusals to the
-  response.
-- ``gate_shapes``: the building blocks of gates.
+- ``gate_shapes``: the building blocks of gates. ``broker.registry`` names the gate of each API. A
+  gate looks at a request before its handler does. It refuses the request, admits it, or admits a
+  part of it and adds the refusals to the response.
 - ``record_gates``, ``group_gates``, ``transaction_gates``, ``topic_gates``, ``config_gates``,
   ``token_gates``: the gates of the APIs that need more than one permission on the cluster.
 

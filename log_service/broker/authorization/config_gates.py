@@ -1,4 +1,4 @@
-"""The gates of configuration. Each resource of a request is authorized by itself.
+"""The gates of configuration and of the cluster's description. Each resource of a request is authorized by itself.
 
 A topic and a group need an operation on themselves, everything else one on the cluster. The broker
 that gets a request alters the levels of its own loggers. Its gate looks only at those, because the
@@ -14,7 +14,16 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from log_service.broker.authorization.access import CLUSTER, GROUP, REFUSALS, TOPIC
-from log_service.broker.authorization.gate_shapes import ALTER, ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE_CONFIGS, Gate, Question, admit_part
+from log_service.broker.authorization.gate_shapes import (
+    ALTER,
+    ALTER_CONFIGS,
+    CLUSTER_ACTION,
+    DESCRIBE_CONFIGS,
+    Question,
+    admit_part,
+    require_on_cluster,
+)
+from log_service.broker.requests.call import Gate
 from log_service.common.access import AclOperation, AclResource, Admission
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.describe import access_keys
@@ -101,6 +110,11 @@ def _refused_each(question: Question, told: str, denied: dict[AclResource, list[
     return Admission(request=admission.request, amend=lambda response: with_codes(later(response)))
 
 
+def describe_cluster(question: Question) -> None:
+    """Check ALTER on the cluster, because a controller's response names all of its nodes."""
+    require_on_cluster(question.access, ALTER)
+
+
 _describe_each = _each_resource(lambda _: DESCRIBE_CONFIGS, "results")
 
 
@@ -116,5 +130,7 @@ def describe_configs(question: Question) -> Admission | None:
 
 
 alter_configs = _each_resource(lambda kind: None if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS, "responses")
-alter_incrementally = _each_resource(lambda kind: CLUSTER_ACTION if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS, "responses")
+incremental_alter_configs = _each_resource(
+    lambda kind: CLUSTER_ACTION if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS, "responses"
+)
 alter_loggers = _each_resource(lambda kind: ALTER_CONFIGS if kind == ResourceType.BROKER_LOGGER else None, "responses")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from log_service.broker.authorization.access import CLUSTER, GROUP, TOPIC, Access, refusal
-from log_service.broker.requests.call import Api
+from log_service.broker.requests.call import Api, Gate
 from log_service.common.access import AclOperation, AclResource, Admission
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicId
@@ -52,33 +52,25 @@ class Question:
         return self.api.echo(self if request is None else replace(self, request=request), error)
 
 
-Gate = Callable[[Question], Admission | None]
-"""Looks at a request. None admits it as it is. A KafkaError refuses all of it with its code."""
+def by_permissions(question: Question) -> None:
+    """Check one of the API's permissions on the cluster, or else the one on the request's group."""
+    permissions = question.api.permissions
+    operations = [wanted.operation for wanted in permissions if wanted.resource is CLUSTER]
+    if operations:
+        require_on_cluster(question.access, *operations)
+    else:
+        question.access.require(permissions[0].operation, GROUP, question.request.group_id)
 
 
-def no_gate(question: Question) -> None:
-    """Let everything through, because every client may ask or the handler decides."""
+def require_on_cluster(access: Access, *operations: AclOperation) -> None:
+    """Refuse the whole request, unless one of the operations on the cluster is allowed.
 
-
-def on_cluster(*operations: AclOperation) -> Gate:
-    """Return the gate of an API that needs one of the operations on the cluster."""
+    Raises:
+        KafkaError: CLUSTER_AUTHORIZATION_FAILED.
+    """
     *others, last = operations
-
-    def gate(question: Question) -> None:
-        access = question.access
-        if not (any(access.could_cluster(operation) for operation in others) or access.may_cluster(last)):
-            raise refusal(last, CLUSTER)
-
-    return gate
-
-
-def on_group(operation: AclOperation) -> Gate:
-    """Return the gate of an API whose requests are about one group."""
-
-    def gate(question: Question) -> None:
-        question.access.require(operation, GROUP, question.request.group_id)
-
-    return gate
+    if not (any(access.could_cluster(operation) for operation in others) or access.may_cluster(last)):
+        raise refusal(last, CLUSTER)
 
 
 def on_topics(operation: AclOperation, *, asked: str = "topics", told: str = "topics", name_of: Callable[[Any], str] | None = None) -> Gate:

@@ -14,12 +14,10 @@ from log_service.broker.authorization.gate_shapes import (
     DELETE,
     DESCRIBE,
     READ,
-    Gate,
     Question,
     admit_part,
     amended,
     keep,
-    on_group,
     on_named_topics,
     on_plain_names,
     topic_name,
@@ -27,7 +25,9 @@ from log_service.broker.authorization.gate_shapes import (
 from log_service.broker.cluster_view import OPERATIONS_ON_GROUPS
 from log_service.broker.handlers.find_coordinator import FIRST_VERSION_WITH_MANY_KEYS, GROUP_KEY_TYPE, SHARE_KEY_TYPE, TRANSACTION_KEY_TYPE
 from log_service.broker.handlers.groups.streams import fault_of_names, named_topics
+from log_service.broker.requests.call import Gate
 from log_service.common.access import Admission
+from log_service.metadata.features import has_consumer_groups, has_share_groups, has_streams_groups
 from log_service.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponsePartition,
@@ -61,7 +61,9 @@ FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 
 # Members
 
-_reads_group = on_group(READ)
+
+def _reads_group(question: Question) -> None:
+    question.access.require(READ, GROUP, question.request.group_id)
 
 
 def find_coordinator(question: Question) -> Admission | None:
@@ -85,7 +87,7 @@ def sync_group(question: Question) -> None:
         _reads_group(question)
 
 
-def heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
+def _heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
     """Return the gate of heartbeats that name topics.
 
     The group needs READ, and every topic DESCRIBE.
@@ -102,34 +104,36 @@ def heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
     return gate
 
 
-def streams_heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
-    """Return the gate of heartbeats that name a topology.
+def _is_consumer_protocol_on(question: Question) -> bool:
+    return question.config.groups.consumer.is_enabled and has_consumer_groups(question.image.features)
 
-    The group needs READ, and every topic DESCRIBE. The handler refuses names that no application
-    may have. It also checks the permission to create topics.
+
+consumer_group_heartbeat = _heartbeat_of(_is_consumer_protocol_on)
+share_group_heartbeat = _heartbeat_of(lambda question: has_share_groups(question.image.features))
+
+
+def streams_group_heartbeat(question: Question) -> None:
+    """Check READ on the group, and DESCRIBE on every topic of the topology.
+
+    The handler refuses names that no application may have. It also checks the permission to create
+    topics.
     """
-
-    def gate(question: Question) -> None:
-        if not is_enabled(question):
-            return
-        _reads_group(question)
-        topology = question.request.topology
-        names = set() if topology is None else set(named_topics(topology))
-        if fault_of_names(sorted(names)) is None and question.access.allowed(DESCRIBE, TOPIC, names) != names:
-            raise refusal(DESCRIBE, TOPIC)
-
-    return gate
+    if not (question.config.groups.streams.is_enabled and has_streams_groups(question.image.features)):
+        return
+    _reads_group(question)
+    topology = question.request.topology
+    names = set() if topology is None else set(named_topics(topology))
+    if fault_of_names(sorted(names)) is None and question.access.allowed(DESCRIBE, TOPIC, names) != names:
+        raise refusal(DESCRIBE, TOPIC)
 
 
-def topics_of_topology(group: Any) -> Iterable[str]:
-    """Return the topics that the description of a streams group shows."""
-    return () if group.topology is None else named_topics(group.topology)
-
-
-def share_session(question: Question) -> None:
+def share_fetch(question: Question) -> None:
     """Check READ on the group. The handler checks the topics of the session."""
     if question.request.group_id is not None:
         _reads_group(question)
+
+
+share_acknowledge = share_fetch
 
 
 # Descriptions
@@ -150,7 +154,7 @@ def list_groups(question: Question) -> Admission | None:
     return Admission(request=question.request, amend=amend)
 
 
-def describe_of(asked: str, shown_topics: Callable[[Any], Iterable[str]]) -> Gate:
+def _describe_of(asked: str, shown_topics: Callable[[Any], Iterable[str]]) -> Gate:
     """Return the gate of a description of groups.
 
     ``shown_topics`` returns the topics that the description of one group shows.
@@ -177,7 +181,7 @@ def _described(question: Question, response: Any, shown_topics: Callable[[Any], 
     return response
 
 
-def no_topics(group: Any) -> Iterable[str]:  # noqa: ARG001 - of any group
+def _no_topics(group: Any) -> Iterable[str]:  # noqa: ARG001 - of any group
     """Return nothing, because only the members of a classic group can read its assignments."""
     return ()
 
@@ -189,6 +193,14 @@ def assigned_topics(group: Any) -> Iterable[str]:
             if assignment is not None:
                 yield from (topic.topic_name for topic in assignment.topic_partitions)
 
+
+def _topics_of_topology(group: Any) -> Iterable[str]:
+    return () if group.topology is None else named_topics(group.topology)
+
+
+describe_groups = _describe_of("groups", _no_topics)
+consumer_group_describe = share_group_describe = _describe_of("group_ids", assigned_topics)
+streams_group_describe = _describe_of("group_ids", _topics_of_topology)
 
 # Committed offsets
 

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from log_service.broker.authorization.access import TOPIC, Access
 from log_service.broker.authorization.decision_log import DecisionLog
-from log_service.broker.authorization.gate_shapes import WRITE, Gate, Question, no_gate
-from log_service.broker.authorization.gates import GATES
+from log_service.broker.authorization.gate_shapes import WRITE, Question
 from log_service.broker.handlers.produce.repeated import RepeatedCall
 from log_service.broker.registry import REGISTRY
-from log_service.broker.requests.call import Api, Call, Side
+from log_service.broker.requests.call import Api, Call, Gate, Side
 from log_service.common.access import Admission, Principal
 from log_service.common.types import TopicId
 from log_service.config.views import AuditConfig, AuthorizerConfig, NodeConfig
@@ -107,9 +106,8 @@ class NodeAuthorizer:
         if api.key is PRODUCE and self._may_produce(call):
             return None
         access = call.access = self._access_of(connection.principal, connection.peer_host, api)
-        gates = GATES[api.key]
-        gate = gates.broker if call.route.side is Side.BROKER else gates.controller
-        return None if gate is no_gate else self._ask(gate, api, call.version, call.request, call.route.response_type, access)
+        gate = api.gates.get(call.route.side)
+        return None if gate is None else self._ask(gate, api, call.version, call.request, call.route.response_type, access)
 
     def admit(self, request: Message, response_type: type[Message], caller: Caller) -> Admission | None:
         """Check a client's request that the controller of this process decides on.
@@ -118,8 +116,8 @@ class NodeAuthorizer:
         """
         api = REGISTRY[ApiKey(request.SCHEMA.key)]  # type: ignore[arg-type]  # a whole message has a key
         access = self._access_of(caller.principal, caller.host, api)
-        gate = GATES[api.key].controller
-        return None if gate is no_gate else self._ask(gate, api, caller.version, request, response_type, access)
+        gate = api.gates.get(Side.CONTROLLER)
+        return None if gate is None else self._ask(gate, api, caller.version, request, response_type, access)
 
     def _access_of(self, principal: Principal, host: str, api: Api) -> Access:
         askers = self.acls.rights_of(principal, host).askers

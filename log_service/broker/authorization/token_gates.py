@@ -7,7 +7,7 @@ from log_service.broker.authorization.gate_shapes import Question
 from log_service.common.access import AclOperation, AclResource
 
 
-def create_token(question: Question) -> None:
+def create_delegation_token(question: Question) -> None:
     """Check CREATE_TOKENS on the owner of a token, unless the client is the owner.
 
     Raises:

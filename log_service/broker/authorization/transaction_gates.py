@@ -7,17 +7,17 @@ OPERATION_NOT_ATTEMPTED, because a transaction gets all partitions of a request 
 from typing import Any
 
 from log_service.broker.authorization.access import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, refusal
-from log_service.broker.authorization.gate_shapes import CLUSTER_ACTION as BETWEEN_NODES
 from log_service.broker.authorization.gate_shapes import (
+    CLUSTER_ACTION,
     DESCRIBE,
     READ,
     WRITE,
     Question,
     amended,
     keep,
-    on_cluster,
     on_plain_names,
     on_topics,
+    require_on_cluster,
 )
 from log_service.common.access import AclOperation, Admission
 from log_service.common.errors import ErrorCode
@@ -32,7 +32,6 @@ from log_service.protocol.messages.add_partitions_to_txn import (
 
 FIRST_ADD_VERSION_WITH_MANY = 4
 
-_between_nodes = on_cluster(BETWEEN_NODES)
 _describe_ids = on_plain_names(DESCRIBE, TRANSACTIONAL_ID, asked="transactional_ids", told="transaction_states")
 _read_topics = on_topics(READ)
 
@@ -52,7 +51,7 @@ def init_producer_id(question: Question) -> None:
 def add_partitions_to_txn(question: Question) -> Admission | None:
     """Check a producer's request up to version 3. Later versions are for brokers."""
     if question.version >= FIRST_ADD_VERSION_WITH_MANY:
-        _between_nodes(question)
+        require_on_cluster(question.access, CLUSTER_ACTION)
         return None
     request: AddPartitionsToTxnRequest = question.request
     question.access.require(WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id)

@@ -15,7 +15,7 @@ of its request and no other.
 
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
@@ -201,6 +201,13 @@ Echo = Callable[[Refusable, KafkaError], Message]
 """Makes the response that returns an error for the whole request."""
 
 
+Gate = Callable[[Any], Admission | None]
+"""Looks at the question about a request (``authorization.gate_shapes``). None admits all of it.
+
+A KafkaError refuses all of it with its code.
+"""
+
+
 class Side(StrEnum):
     """The side of a node whose listeners take an API: the broker's or the controller's.
 
@@ -237,6 +244,11 @@ class Api:
     handler: Handler
     sides: frozenset[Side]
     permissions: tuple[Permission, ...]
+    gates: Mapping[Side, Gate]
+    """What authorizes its requests on each side. A side without one lets every request through.
+
+    The controller's also guards requests that a controller decides on for its own node.
+    """
     quota: QuotaKind
     echo: Echo
     max_elements: int

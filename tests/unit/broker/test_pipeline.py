@@ -17,7 +17,7 @@ from log_service.broker.handlers.fetch.reads import DelayedFetch
 from log_service.broker.handlers.produce.produce import DelayedProduce
 from log_service.broker.node import Node
 from log_service.broker.registry import REGISTRY, OnDemand
-from log_service.broker.requests.call import Api, Call, Deferred, Handler, Nothing, Reply
+from log_service.broker.requests.call import Api, Call, Deferred, Handler, Nothing, Reply, Side
 from log_service.broker.warm_up import warm_up
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
@@ -26,6 +26,7 @@ from log_service.protocol.messages.create_topics import CreatableTopic, CreateTo
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell, values_of
+from tests.unit.broker.gates import Denial
 from tests.unit.broker.least_requests import least_request
 
 
@@ -266,6 +267,7 @@ def test_a_start_imports_the_handlers_that_every_client_needs_and_no_other() -> 
     handlers = {name.removeprefix(prefix) for name in loaded if name.startswith(prefix)}
     assert {"api_versions", "metadata", "produce", "fetch"} <= handlers
     assert not {"quorum", "cluster", "groups.membership", "log_dirs"} & handlers
+    assert "log_service.broker.authorization.gate_shapes" not in loaded, "many nodes have no authorizer"
     assert "log_service.broker.metrics.page" not in loaded, "what makes the metrics page is for nodes that have one"
 
 
@@ -277,3 +279,11 @@ def test_warming_up_imports_what_producers_and_consumers_ask_and_not_what_operat
         handler = OnDemand(module, name)
         trio.run(warm_up, answering(key, handler))
         assert repr(handler) == f"<OnDemand {module}.{name}{' loaded' if is_warm else ''}>"
+
+
+@pytest.mark.parametrize("has_authorizer", [False, True])
+def test_warming_up_imports_gates_where_there_is_an_authorizer(has_authorizer: bool) -> None:
+    gate = OnDemand("record_gates", "list_offsets", "authorization")
+    row = replace(REGISTRY[ApiKey.LIST_OFFSETS], gates={Side.BROKER: gate})
+    trio.run(warm_up, {**REGISTRY, row.key: row}, Denial() if has_authorizer else None)
+    assert (gate.function is not None) is has_authorizer

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.authorization.gates import GATES
-from log_service.broker.registry import REGISTRY
+from log_service.broker.registry import PERMISSIONS, REGISTRY, OnDemand
 from log_service.broker.requests.call import Side
 from log_service.common.access import AclOperation, AclResource
 from log_service.protocol.api_versions import ApiKey
@@ -40,11 +39,53 @@ ALTER of the cluster is about keys that decide who may log in: ``test_access_key
 CASES = [(row, side) for row in ROWS for side in sorted(row.sides)]
 
 
+FORWARDED = {
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.UPDATE_FEATURES,
+}
+"""Requests that a broker passes on as they are, so that only the controller decides."""
+DECIDED_BY_HANDLERS = {
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.FETCH,
+    ApiKey.METADATA,
+}
+"""Requests whose resources only the broker's handler knows."""
+
+
 def test_every_api_has_a_gate_and_a_row_on_each_side_that_takes_it() -> None:
-    """Whoever adds an API to the registry says here, and in the table of gates, what it needs."""
-    assert set(GATES) == set(REGISTRY)
+    """Whoever adds an API to the registry says here, and in its row, what it needs."""
+    open_to_all = {(key, side) for key, api in REGISTRY.items() for side in api.sides if api.permissions and side not in api.gates}
+    assert open_to_all == {(key, Side.BROKER) for key in FORWARDED | DECIDED_BY_HANDLERS}
+    for api in REGISTRY.values():
+        assert set(api.gates) <= (api.sides if api.permissions else set())
     asked = {(row.key, side) for row, side in CASES}
     assert {(key, side) for key, api in REGISTRY.items() for side in api.sides} == asked
+
+
+def test_every_gate_is_there_and_those_that_read_the_permissions_can() -> None:
+    for key, api in REGISTRY.items():
+        for side, gate in api.gates.items():
+            assert isinstance(gate, OnDemand)
+            assert callable(gate.load())
+            if gate is PERMISSIONS:
+                resources = {permission.resource for permission in api.permissions}
+                is_of_nodes = (key, side) == (ApiKey.FETCH, Side.CONTROLLER)
+                assert resources == {CLUSTER} or is_of_nodes or [*resources] * len(api.permissions) == [AclResource.GROUP], key.name
 
 
 def test_the_rows_ask_for_the_rights_that_the_registry_names() -> None:
