@@ -88,18 +88,17 @@ class PendingResponse:
 
     __slots__ = (
         "_chunks",
+        "_on_discard",
         "_on_done",
         "held_bytes",
         "holds_frame",
         "is_discarded",
         "is_done",
-        "on_discard",
         "request_bytes",
         "size_bytes",
     )
 
-    def __init__(self, on_discard: Callable[[], None] | None = None, *, holds_frame: bool = False) -> None:
-        self.on_discard = on_discard
+    def __init__(self, *, holds_frame: bool = False) -> None:
         self.holds_frame = holds_frame
         self.is_done = False
         self.is_discarded = False
@@ -111,13 +110,24 @@ class PendingResponse:
         Set before handing it out.
         """
         self._chunks: list[Chunk] = []
+        self._on_discard: Callable[[], None] | None = None
         self._on_done: Callable[[PendingResponse], None] | None = None
 
     def __repr__(self) -> str:
         state = "discarded" if self.is_discarded else "done" if self.is_done else "waiting"
-        return f"<PendingResponse {state}>"
+        return f"<{type(self).__name__} {state}>"
 
-    def complete(self, chunks: list[Chunk] | None) -> None:
+    def on_discard(self, callback: Callable[[], None]) -> None:
+        """Set a callback for the end of the connection before the response.
+
+        It runs at once if the connection has ended, because nothing else would end the work.
+        """
+        if self.is_discarded:
+            callback()
+        else:
+            self._on_discard = callback
+
+    def complete_encoded(self, chunks: list[Chunk] | None) -> None:
         """Respond with ``chunks``, or with nothing.
 
         Never blocks.
@@ -130,7 +140,7 @@ class PendingResponse:
             return
         assert not self.is_done, "a response was completed twice"
         self.is_done = True
-        self.on_discard = None  # breaks a reference cycle, so that requests need not wait for the garbage collector
+        self._on_discard = None  # breaks a reference cycle, so that requests need not wait for the garbage collector
         self._chunks = chunks or []
         self.size_bytes = memory_bytes(self._chunks)
         if self._on_done is not None:
@@ -139,17 +149,22 @@ class PendingResponse:
     def discard(self) -> None:
         """Release the held slices because the connection has gone.
 
-        Call ``on_discard`` unless the response was complete.
+        Call the callback of ``on_discard`` unless the response was complete.
         """
-        on_discard, self.on_discard = self.on_discard, None
+        was_done = self.is_done
         self.is_done = self.is_discarded = True
         release_slices(self._chunks)
         self._chunks = []
-        if on_discard is not None:
+        if not was_done:
             try:
-                on_discard()
+                self._discarded()
             except Exception:
                 logger.exception("discarding a response failed")
+
+    def _discarded(self) -> None:
+        on_discard, self._on_discard = self._on_discard, None
+        if on_discard is not None:
+            on_discard()
 
     def watch(self, on_done: Callable[["PendingResponse"], None]) -> None:
         """Call ``on_done`` once the response is complete. Used by the queue that it waits in."""
@@ -220,7 +235,7 @@ class ResponseQueue:
     def append_ready(self, chunks: list[Chunk]) -> None:
         """Queue a ready response that only waits for its turn."""
         response = PendingResponse()
-        response.complete(chunks)
+        response.complete_encoded(chunks)
         self.append(response)
 
     def append(self, response: PendingResponse, request_bytes: int = 0) -> None:

@@ -121,7 +121,7 @@ class Responses:
         respond_later = Pipeline._respond_later
 
         def promise(pipeline: Pipeline, meter: Any, version: int, deferred: Deferred, started_ns: int) -> Any:
-            if not deferred.response.is_done:
+            if not deferred.is_done:
                 self._note(deferred)
             return respond_later(pipeline, meter, version, deferred, started_ns)
 

@@ -238,7 +238,7 @@ class LoginHandler:
         assert isinstance(step, Respond), step
         if step.login is not None:
             self._logged_in(context, step.login)
-        response.complete(step.chunks)
+        response.complete_encoded(step.chunks)
 
     def _take_turn(self, context: ConnectionContext, session: LoginSession, user: str) -> Response:
         """Compare a password when it is its user's turn, at this address."""
@@ -301,7 +301,7 @@ class LoginHandler:
         context.must_log_in_by_ms = None  # the refusal has its own delay
         context.finish()
         if not self._refusals.try_enter(context.peer_host):
-            response.complete(None)
+            response.complete_encoded(None)
             return
         self._start_task(self._respond_late, context.peer_host, step.chunks, response)
 
@@ -320,7 +320,7 @@ class LoginHandler:
             await trio.sleep(self._failed_delay_s)
         finally:
             self._refusals.leave(host)
-        response.complete(chunks)
+        response.complete_encoded(chunks)
 
 
 def _has_no_error(chunks: list[Chunk]) -> bool:

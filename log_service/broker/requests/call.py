@@ -57,34 +57,22 @@ NOTHING = Nothing()
 
 
 @final
-class Deferred:
-    """A promised response. Complete it once.
+class Deferred(PendingResponse):
+    """A promised response to a call. Complete it once, with a message.
 
     Completing it does nothing after the connection has gone. The request is charged then.
     """
 
-    __slots__ = ("_call", "_on_discard", "on_responded", "response")
+    __slots__ = ("_call", "on_responded")
 
     def __init__(self, call: "Call", *, holds_frame: bool = False) -> None:
+        super().__init__(holds_frame=holds_frame)
         self._call = call
-        self._on_discard: Callable[[], None] | None = None
-        self.response = PendingResponse(self._discarded, holds_frame=holds_frame)
         self.on_responded: Callable[[], None] | None = None
 
-    def on_discard(self, callback: Callable[[], None]) -> None:
-        """Set a callback for the end of the connection before the response.
-
-        It runs at once if the connection has ended, because nothing else would end the work.
-        """
-        if self.response.is_discarded:
-            callback()
-        else:
-            self._on_discard = callback
-
     def _discarded(self) -> None:
-        on_discard, self._on_discard, self.on_responded = self._on_discard, None, None
-        if on_discard is not None:
-            on_discard()
+        self.on_responded = None
+        super()._discarded()
         self._call.charge(None)  # a client that leaves early is charged all the same
 
     def complete(self, response: Message) -> None:
@@ -92,21 +80,21 @@ class Deferred:
 
         If it cannot be encoded, the connection of its request closes. Does not raise.
         """
-        if self.response.is_done:
+        if self.is_done:
             return
         try:
             chunks = self._call.respond(response)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
             self.fail(error)
             return
-        self._complete(chunks)
+        self.complete_encoded(chunks)
 
     def complete_with(self, make_response: Callable[[], Message]) -> None:
         """Send the response that ``make_response`` returns.
 
         A bug in it costs the connection of its request and no other.
         """
-        if self.response.is_done:
+        if self.is_done:
             return
         try:
             with self._call.counted():
@@ -125,49 +113,48 @@ class Deferred:
 
     def complete_without_response(self) -> None:
         """Let later responses leave, because the request has none (Produce with acks=0)."""
-        if not self.response.is_done:
+        if not self.is_done:
             self._call.charge(None)
-            self._complete([])
+            self.complete_encoded([])
 
     def fail(self, error: Exception) -> None:
         """Close the connection of the request.
 
         There is no response because of a bug, or because the request is invalid (ProtocolError).
         """
-        if not self.response.is_done:
+        if not self.is_done:
             if isinstance(error, ProtocolError):
                 logger.info("Closing the connection from %s: %s", self._call.connection.peer_host, error)
             else:
                 logger.error(FAILED, self._call.route.api.key.name, self._call.connection.peer_host, exc_info=error)
             self._call.charge(None)
-            self._complete([NO_RESPONSE])
+            self.complete_encoded([NO_RESPONSE])
 
-    def complete_encoded(self, chunks: list[Chunk]) -> None:
+    def complete_encoded(self, chunks: list[Chunk] | None) -> None:
         """Send an encoded frame. The request is charged already."""
-        if not self.response.is_done:
-            self._complete(chunks)
-        else:
-            release_slices(chunks)
-
-    def _complete(self, chunks: list[Chunk]) -> None:
-        on_responded, self._on_discard, self.on_responded = self.on_responded, None, None  # they may refer back to this
-        self.response.complete(chunks)
+        if self.is_done:
+            release_slices(chunks or ())
+            return
+        on_responded, self.on_responded = self.on_responded, None  # it may refer back to this
+        del self._call  # a response may wait for its turn, and need not keep its request meanwhile
+        super().complete_encoded(chunks)
         if on_responded is not None:
             on_responded()
 
     async def complete_after(self, waiting: Coroutine[Any, Any, Message]) -> None:
         """Send the response that ``waiting`` returns, or the API's error response if it raises."""
+        call = self._call
         try:
-            response = await self._call.counting(waiting)
+            response = await call.counting(waiting)
         except KafkaError as error:
-            response = self._call.refusal(error)
+            response = call.refusal(error)
         except Exception as error:
-            logger.exception(FAILED, self._call.route.api.key.name, self._call.connection.peer_host)
+            logger.exception(FAILED, call.route.api.key.name, call.connection.peer_host)
             text = f"the broker failed: {type(error).__name__}"
-            response = self._call.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+            response = call.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
         told_ms: int = getattr(response, "throttle_time_ms", 0)
         if told_ms > 0:  # told by the controller, whose quotas are not those of this broker
-            self._call.connection.mute(told_ms)
+            call.connection.mute(told_ms)
         self.complete(response)
 
 

@@ -154,12 +154,11 @@ class _Work:
 
     def pass_on(self, reply: Deferred) -> None:
         """Send the response that a handler has promised, when it is ready."""
-        response = reply.response
-        if response.is_done:
-            self.deferred.complete_encoded(response.take())
+        if reply.is_done:
+            self.deferred.complete_encoded(reply.take())
             return
-        self.deferred.on_discard(response.discard)
-        response.watch(lambda done: self.deferred.complete_encoded(done.take()))
+        self.deferred.on_discard(reply.discard)
+        reply.watch(lambda done: self.deferred.complete_encoded(done.take()))
 
 
 def _read(call: Call, frame: memoryview, body: int) -> tuple[Levels, Sequence[Piece]]:
@@ -187,13 +186,13 @@ async def _completed(reply: Deferred) -> None:
     Raises:
         _FailedError: there is none.
     """
-    response, done = reply.response, trio.Event()
-    response.watch(lambda _: done.set())
+    done = trio.Event()
+    reply.watch(lambda _: done.set())
     try:
-        if not response.is_done:
+        if not reply.is_done:
             await done.wait()
     except trio.Cancelled:
-        response.discard()
+        reply.discard()
         raise
-    if response.take():
+    if reply.take():
         raise _FailedError

@@ -111,7 +111,7 @@ class Pipeline:
         if isinstance(reply, list):
             response: Response = reply  # its handler has charged the request
         elif isinstance(reply, Deferred):
-            if call.account is not None and not reply.response.is_done:
+            if call.account is not None and not reply.is_done:
                 call.account.set_aside()
             return self._respond_later(meter, call.version, reply, started_ns)
         elif isinstance(reply, Nothing):
@@ -135,7 +135,7 @@ class Pipeline:
         call = ForwardedCall(found.route, found.version, found.correlation_id, found.client_id, context, found.request, None, outer)
         reply = self._handle(call, len(frame), self._now_ns())
         if isinstance(reply, Deferred):
-            if call.account is not None and not reply.response.is_done:
+            if call.account is not None and not reply.is_done:
                 call.account.set_aside()
             return reply
         assert not isinstance(reply, list | Nothing), "what is passed on is answered with a message"
@@ -215,12 +215,12 @@ class Pipeline:
 
     def _respond_later(self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int) -> Response:
         duration_ns = self._now_ns() - started_ns
-        if deferred.response.is_done:
+        if deferred.is_done:
             meter.note_at_once(version, duration_ns)
-            return list(deferred.response.take())
+            return list(deferred.take())
         meter.note_local(version, duration_ns)
         deferred.on_responded = partial(self._note_total, meter, started_ns)
-        return deferred.response
+        return deferred
 
     def _note_total(self, meter: RequestMeter, started_ns: int) -> None:
         meter.note_total(self._now_ns() - started_ns)

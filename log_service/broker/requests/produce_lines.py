@@ -9,7 +9,7 @@ Invariants:
 
 - One step runs in the pool at a time, whatever clients send, so that other threads get the
   interpreter.
-- The records in a line count as memory of waiting responses (``PendingResponse.held_bytes``). If
+- The records in a line count as memory of waiting responses (``Deferred.held_bytes``). If
   the node's budget is used up, waiting connections read no further request.
 - Work ends with its client. Requests without acknowledgement (acks=0) are finished all the same,
   because their clients leave once everything is sent. At most ``MAX_LEFT_BYTES`` are held of those
@@ -71,7 +71,7 @@ class ProduceLines:
         deferred = call.defer()
         held_bytes = keep_records(call.connection, request)
         standing = Standing(call, deferred, held_bytes, outlives_client, work)
-        deferred.response.held_bytes = held_bytes
+        deferred.held_bytes = held_bytes
         deferred.on_discard(partial(self._leave, standing))
         line = self._lines.get(call.connection.connection_id)
         if line is None:

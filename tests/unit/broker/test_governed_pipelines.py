@@ -131,7 +131,7 @@ def test_work_after_the_handler_is_charged_however_the_request_ends(end: str, ap
             if end == "fail":
                 deferred.fail(ProtocolError("no"))
             elif end == "discard":
-                deferred.response.discard()
+                deferred.discard()
             else:
                 deferred.complete_without_response()
             assert charges.taken == [6]

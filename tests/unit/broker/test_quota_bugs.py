@@ -75,7 +75,7 @@ def respond_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
         async def release() -> None:
             await trio.sleep_until(context.muted_until_s)
-            held.complete(response)
+            held.complete_encoded(response)
 
         pipeline._start_task(release)
         return held

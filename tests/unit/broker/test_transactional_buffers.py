@@ -39,7 +39,7 @@ def asked_about(buffer: bytearray, codec: str) -> tuple[ProduceRequest, Question
         replicas=SimpleNamespace(find=lambda *_: partition),
         transaction_verifier=SimpleNamespace(verify=lambda *arguments: asked.append(arguments)),
     )
-    deferred = SimpleNamespace(response=PendingResponse())
+    deferred = PendingResponse()
     call = SimpleNamespace(defer=lambda: deferred, version=12, request=request, connection=SimpleNamespace(connection_id=1))
     handle_transactional_produce(cast("Any", node), cast("Any", call), request)
     ((question, act, _),) = asked
@@ -66,7 +66,7 @@ def test_all_bytes_that_a_request_holds_while_the_coordinator_is_asked_are_count
     records = [wanted.records for topic in request.topic_data for wanted in topic.partition_data if wanted.records is not None]
     held_bytes = sum(map(len, records)) + sum(len(each.buffer) for each in checked.values())
     assert question.held_bytes == held_bytes < 2 * len(SENT)
-    assert deferred.response.held_bytes == held_bytes
+    assert deferred.held_bytes == held_bytes
 
 
 @pytest.mark.parametrize(("codec", "is_copied"), [("producer", False), ("gzip", True)])

@@ -48,15 +48,17 @@ class ScriptedHandler:
             return PUT_OFF
         self.frames.append(content)
         if content.startswith(b"hold"):
-            answer = PendingResponse(self._discarded, holds_frame=True)
+            answer = PendingResponse(holds_frame=True)
+            answer.on_discard(self._discarded)
             self.held.append((answer, frame))
             return answer
         frame[:] = bytes(len(frame))  # the frame is writable, and nothing of it is read later
         if content.startswith(b"wait"):
-            answer = PendingResponse(self._discarded)
+            answer = PendingResponse()
+            answer.on_discard(self._discarded)
             self.pending.append(answer)
             if self.pending_is_complete:
-                answer.complete([framed(b"done")])
+                answer.complete_encoded([framed(b"done")])
             return answer
         if content.startswith(b"pause"):
             context.mute(PAUSE_MS)
@@ -71,7 +73,7 @@ class ScriptedHandler:
     def complete_held(self, index: int) -> None:
         """Answer a frame that was held with what is in it by now."""
         answer, frame = self.held[index]
-        answer.complete([framed(bytes(frame))])
+        answer.complete_encoded([framed(bytes(frame))])
 
     def answer_to(self, content: bytes) -> list[Chunk]:
         file_slice = self.slices.get(content)

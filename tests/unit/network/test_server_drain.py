@@ -18,7 +18,7 @@ def test_drain_answers_what_was_received_and_closes() -> None:
         async def finish() -> None:
             await trio.sleep(2)
             await waiting.send(b"too late to be read")
-            stage.handler.pending[0].complete([framed(b"done")])
+            stage.handler.pending[0].complete_encoded([framed(b"done")])
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(finish)
@@ -44,7 +44,7 @@ def test_drain_handles_frames_that_wait_for_their_turn() -> None:
         async def finish() -> None:
             for number in range(5):
                 await trio.sleep(0.1)
-                stage.handler.pending[number].complete([framed(b"%d" % number)])
+                stage.handler.pending[number].complete_encoded([framed(b"%d" % number)])
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(finish)

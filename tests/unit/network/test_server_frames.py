@@ -77,9 +77,9 @@ def test_answers_leave_in_the_order_of_their_requests() -> None:
         assert await peer.receive() == b"one"
         assert await peer.receive_nowait() is None
         second, fourth = stage.handler.pending
-        fourth.complete([framed(b"4")])
+        fourth.complete_encoded([framed(b"4")])
         assert await peer.receive_nowait() is None
-        second.complete([framed(b"2")])
+        second.complete_encoded([framed(b"2")])
         assert [await peer.receive() for _ in range(4)] == [b"2", b"three", b"4", b"five"]
         assert stage.budget.used_bytes == 0
 
@@ -102,7 +102,7 @@ def test_requests_without_an_answer_leave_no_gap() -> None:
         peer = await stage.connect()
         await peer.send(b"none", b"one", b"wait", b"none", b"two")
         assert await peer.receive() == b"one"
-        stage.handler.pending[0].complete(None)
+        stage.handler.pending[0].complete_encoded(None)
         assert await peer.receive() == b"two"
 
     play(scene)
@@ -121,7 +121,7 @@ def test_answers_that_were_complete_at_once_are_sent() -> None:
         stage.handler.pending_is_complete = True
         await peer.send(b"wait", b"next")
         await trio.sleep(0.001)
-        stage.handler.pending[3].complete([framed(b"late")])
+        stage.handler.pending[3].complete_encoded([framed(b"late")])
         assert [await peer.receive_nowait() for _ in range(3)] == [b"late", b"done", b"next"]
 
     play(scene)
@@ -144,7 +144,7 @@ def test_at_most_one_send_is_under_way_also_when_a_frame_makes_no_sense(monkeypa
         peer = await stage.connect()
         await peer.send(b"wait")
         await trio.sleep(0.001)
-        stage.handler.pending[0].complete([framed(bytes(5_000))])
+        stage.handler.pending[0].complete_encoded([framed(bytes(5_000))])
         await trio.sleep(0.001)
         assert len(sending) == 1
         await peer.send(b"next", b"bad")
@@ -166,7 +166,7 @@ def test_answers_that_are_ready_are_sent_before_a_frame_that_ends_the_connection
         peer = await stage.connect()
         await peer.send(b"wait", b"ready", b"ready too", b"wait on")
         await trio.sleep(0.001)
-        stage.handler.pending[0].complete([framed(bytes(5_000))])
+        stage.handler.pending[0].complete_encoded([framed(bytes(5_000))])
         await trio.sleep(0.001)
         await peer.send(last)
         await trio.sleep(0.001)
@@ -185,8 +185,8 @@ def test_answers_are_sent_before_one_that_cannot_be_read() -> None:
         peer = await stage.connect()
         await peer.send(b"wait", b"ready", b"wait for nothing", b"never sent")
         await trio.sleep(0.001)
-        stage.handler.pending[1].complete([file.slice(0, 10)])
-        stage.handler.pending[0].complete([framed(b"done")])
+        stage.handler.pending[1].complete_encoded([file.slice(0, 10)])
+        stage.handler.pending[0].complete_encoded([framed(b"done")])
         assert [await peer.receive() for _ in range(3)] == [b"done", b"ready", None]
         assert files.lease_count == 0
         assert stage.budget.used_bytes == 0
@@ -200,10 +200,10 @@ def test_full_queue_stops_reading_until_an_answer_leaves() -> None:
         await peer.send(*(b"wait %d" % number for number in range(10)))
         await trio.sleep(0.001)
         assert len(stage.handler.frames) == 4
-        stage.handler.pending[1].complete([framed(b"1")])
+        stage.handler.pending[1].complete_encoded([framed(b"1")])
         await trio.sleep(0.001)
         assert len(stage.handler.frames) == 4
-        stage.handler.pending[0].complete([framed(b"0")])
+        stage.handler.pending[0].complete_encoded([framed(b"0")])
         assert [await peer.receive() for _ in range(2)] == [b"0", b"1"]
         await trio.sleep(0.001)
         assert len(stage.handler.frames) == 6
@@ -222,7 +222,7 @@ def handled_after(sizes: list[int], **limits: Any) -> int:
             await trio.sleep(0.01)
             counts.append(len(handler.frames))
             for number in range(len(sizes)):
-                handler.pending[number].complete([framed(b"done")])
+                handler.pending[number].complete_encoded([framed(b"done")])
                 assert await peer.receive() == b"done"
                 await trio.sleep(0.001)
         assert [len(frame) for frame in handler.frames] == sizes
@@ -258,7 +258,7 @@ def test_answers_held_behind_an_unfinished_one_count_as_memory_and_stop_reading(
         await trio.sleep(0.001)
         assert len(stage.handler.frames) == 4  # 3 x 404 bytes are held: more than 1,000
         assert stage.budget.used_bytes == 3 * 404
-        stage.handler.pending[0].complete([framed(b"done")])
+        stage.handler.pending[0].complete_encoded([framed(b"done")])
         assert await peer.receive() == b"done"
         assert [await peer.receive() for _ in range(20)] == [bytes(400)] * 20
         assert stage.budget.used_bytes == 0
@@ -280,7 +280,7 @@ def test_slices_of_files_are_sent_and_released(size: int, is_waiting: bool) -> N
         await peer.send(b"wait" if is_waiting else b"fetch", b"next")
         await trio.sleep(0.001)
         if is_waiting:
-            stage.handler.pending[0].complete(stage.handler.answer_to(b"wait"))
+            stage.handler.pending[0].complete_encoded(stage.handler.answer_to(b"wait"))
         assert await peer.receive() == (b"wait" if is_waiting else b"fetch") + content
         assert await peer.receive() == b"next"
         assert files.lease_count == 1  # the one that was not asked for
@@ -300,7 +300,7 @@ def test_answer_of_many_slices_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch
         await peer.send(b"wait")
         await trio.sleep(0.001)
         slices: list[Chunk] = [file.slice(0, len(content)) for _ in range(10)]
-        stage.handler.pending[0].complete([struct.pack(">i", 10 * len(content)), *slices])
+        stage.handler.pending[0].complete_encoded([struct.pack(">i", 10 * len(content)), *slices])
         assert await peer.receive() == content * 10
         assert files.lease_count == 0
 
@@ -338,7 +338,7 @@ def test_slices_of_queued_and_of_late_answers_are_released_when_the_peer_leaves(
         await trio.sleep(0.001)
         assert stage.handler.discarded_count == 1
         assert files.lease_count == 1
-        stage.handler.pending[0].complete(stage.handler.answer_to(b"late"))
+        stage.handler.pending[0].complete_encoded(stage.handler.answer_to(b"late"))
         assert files.lease_count == 0
         assert stage.budget.used_bytes == 0
 

@@ -45,7 +45,7 @@ def test_a_held_frame_waits_for_the_responses_before_it_and_frees_the_frames_beh
         stage.handler.complete_held(1)
         await trio.sleep(0.001)
         assert stage.handler.frames == [b"wait", b"hold", b"hold again", b"last"]
-        stage.handler.pending[0].complete([framed(b"done")])
+        stage.handler.pending[0].complete_encoded([framed(b"done")])
         assert [await peer.receive() for _ in range(4)] == [b"done", b"hold", b"hold again", b"last"]
 
     play(scene)
@@ -131,7 +131,7 @@ def test_drain_gives_up_what_is_put_off_and_sends_what_was_promised(size: int) -
 
         async def complete() -> None:
             await trio.sleep(1)
-            stage.handler.pending[0].complete([framed(b"done")])
+            stage.handler.pending[0].complete_encoded([framed(b"done")])
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(complete)

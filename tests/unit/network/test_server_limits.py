@@ -189,7 +189,7 @@ def test_idle_connection_is_closed_and_a_busy_or_waiting_one_is_not(log: Log) ->
             await busy.send(b"still here")
             assert await busy.receive() == b"still here"
         assert await idle.is_closed()
-        stage.handler.pending[0].complete([framed(b"done")])
+        stage.handler.pending[0].complete_encoded([framed(b"done")])
         assert await waiting.receive() == b"done"
 
     play(scene, idle_timeout_ms=30_000)
@@ -220,7 +220,7 @@ def test_peer_that_does_not_read_late_answers_is_closed_and_its_slices_released(
         await peer.send(b"wait", b"wait")
         await trio.sleep(0.001)
         for answer in stage.handler.pending:
-            answer.complete([framed(bytes(20_000))])
+            answer.complete_encoded([framed(bytes(20_000))])
         await trio.sleep(11)
         assert stage.handler.closed
         assert stage.budget.used_bytes == 0
@@ -235,7 +235,7 @@ def test_peer_that_reads_slowly_but_reads_is_served() -> None:
         peer = await stage.connect()
         await peer.send(b"wait")
         await trio.sleep(0.001)
-        stage.handler.pending[0].complete([framed(bytes(20_000))])
+        stage.handler.pending[0].complete_encoded([framed(bytes(20_000))])
         received = 0
         while received < 20_004:
             await trio.sleep(2)

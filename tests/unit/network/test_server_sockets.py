@@ -39,7 +39,7 @@ class FileHandler:
 
     async def _complete(self, answer: PendingResponse, correlation_id: int, size: int) -> None:
         await trio.lowlevel.checkpoint()
-        answer.complete(self._answer(correlation_id, size))
+        answer.complete_encoded(self._answer(correlation_id, size))
 
     def _answer(self, correlation_id: int, size: int) -> list[Chunk]:
         return [struct.pack(">ii", 4 + size, correlation_id), self.file.slice(0, size)]

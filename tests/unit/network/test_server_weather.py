@@ -59,12 +59,12 @@ class MoodyHandler:
 
     async def _complete_later(self, answer: PendingResponse, number: int) -> None:
         await trio.sleep(self.rng.choice([0, 0.001, 0.1, 2]))
-        answer.complete(self._answer(number))
+        answer.complete_encoded(self._answer(number))
 
     async def _complete_from_frame(self, answer: PendingResponse, frame: memoryview) -> None:
         await trio.sleep(self.rng.choice([0, 0.001, 0.1, 2]))
         if not answer.is_discarded:
-            answer.complete(self._answer(struct.unpack_from(">i", frame)[0]))
+            answer.complete_encoded(self._answer(struct.unpack_from(">i", frame)[0]))
 
     def _answer(self, number: int) -> list[Chunk]:
         size = self.rng.choice([0, 10, 3_000, 150_000])

@@ -238,7 +238,7 @@ class DelayedFetch:
 
     def on_ready(self) -> None:
         """Read again and respond."""
-        if self.deferred.response.is_done:
+        if self.deferred.is_done:
             return
         try:
             with self._call.counted():

@@ -131,7 +131,7 @@ def _keep_records(request: ProduceRequest, checked: Checked, deferred: Deferred)
     The buffer takes the next request while the coordinator is asked. The append reads only headers
     of the request's own records, so these are cut.
     """
-    deferred.response.held_bytes = _kept_bytes(request, checked)
+    deferred.held_bytes = _kept_bytes(request, checked)
     for topic in request.topic_data:
         for wanted in topic.partition_data:
             if wanted.records is not None:

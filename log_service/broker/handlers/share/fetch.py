@@ -218,7 +218,7 @@ def _fetch_late(fetch: _Fetch) -> None:
     A client that may not read the group any more gets nothing, and an error at its next request.
     """
     access, group_id = fetch.call.access, fetch.context.key.group_id
-    if access is not None and not fetch.deferred.response.is_done:
+    if access is not None and not fetch.deferred.is_done:
         waited = fetch.led if access.may(AclOperation.READ, AclResource.GROUP, group_id) else {}
         fetch.led = {key: led for key, led in waited.items() if _is_readable_still(fetch, key)}
     _fetch_now(fetch)
@@ -236,7 +236,7 @@ def _is_readable_still(fetch: _Fetch, key: ShareKey) -> bool:
 
 def _fetch_now(fetch: _Fetch) -> None:
     """Acquire the available records, or nothing if the client has gone."""
-    if fetch.deferred.response.is_done:
+    if fetch.deferred.is_done:
         return
     with fetch.call.counted():
         _acquire(fetch)
@@ -286,7 +286,7 @@ def _maybe_respond(fetch: _Fetch) -> None:
         return
     if fetch.context.ending is not None:
         fetch.node.shares.end_session(fetch.context.ending)
-    if fetch.deferred.response.is_done or (fetch.context.session is not None and not _is_current(fetch)):
+    if fetch.deferred.is_done or (fetch.context.session is not None and not _is_current(fetch)):
         for each in fetch.fetched:
             each.release()
     fetch.deferred.complete_with(partial(_response, fetch, fetch.fetched, fetch.outcomes))
