@@ -34,7 +34,6 @@ from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.network.budget import ServerBudget
 from log_service.network.responses import ConnectionContext
-from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message
 from log_service.quota.entities import ANY_IP, CLIENT_KEYS, IP, Client, KnownLimits, Limit, QuotaKey, has_any
 from log_service.quota.entities import Quotas as QuotaValues
@@ -43,11 +42,6 @@ from log_service.quota.windows import Meters
 NS_PER_PERCENT = 10_000_000
 """One percent of a second of the node's thread."""
 NOTHING_SET: QuotaValues = {}
-NEVER_PUT_OFF = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""Requests that are never delayed.
-
-Fetches get no records instead, and may be followers'. The others come before authentication.
-"""
 
 MAX_PUT_OFF_MS = 25_000
 """The longest time that a request waits because others use up its quota.
@@ -57,20 +51,6 @@ has seconds gets more than its quota, because the wait of each is over in time.
 """
 MAX_MEMBER_PUT_OFF_MS = 3_000
 """The same for requests of group members, which must be heard within ``group.min.session.timeout.ms``."""
-OF_MEMBERS = frozenset(
-    {
-        ApiKey.JOIN_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.HEARTBEAT,
-        ApiKey.LEAVE_GROUP,
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        ApiKey.SHARE_GROUP_HEARTBEAT,
-        ApiKey.STREAMS_GROUP_HEARTBEAT,
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.OFFSET_FETCH,
-    }
-)
-"""Requests that members send to their coordinator on one connection, where heartbeats wait for the others."""
 SPREAD = 20
 """Requests that were put off wake within a twentieth of the pause, those that have waited longest first."""
 
@@ -133,17 +113,17 @@ class ClientQuotas:
 
         All clients that share the quota pause. 0 means not at all, or no longer.
         """
-        if api.quota is QuotaKind.NONE or api.key in NEVER_PUT_OFF:
+        if not api.max_put_off_ms:
             return 0
         limit = self._limits.of(Client(connection.principal.name, client_id or ""))[REQUEST]
-        wait_ms = 0 if limit is None else self._wait_ms(api.key, limit.share, connection)
+        wait_ms = 0 if limit is None else self._wait_ms(api.max_put_off_ms, limit.share, connection)
         if wait_ms:
             self.spent.note_pause(wait_ms)
         else:
             connection.put_off_since_ms = None
         return wait_ms
 
-    def _wait_ms(self, key: ApiKey, share: object, connection: ConnectionContext) -> int:
+    def _wait_ms(self, most_ms: int, share: object, connection: ConnectionContext) -> int:
         """Return how long the next request of a connection waits for others of its share."""
         now_ms, since_ms = self.clock.monotonic_ms(), connection.put_off_since_ms
         pause_ms = self.spent.pause_left_ms(share, now_ms)
@@ -151,7 +131,6 @@ class ClientQuotas:
             since_ms = connection.put_off_since_ms = now_ms
             if not pause_ms:
                 return self.spent.claim_left_ms(share, now_ms)
-        most_ms = MAX_MEMBER_PUT_OFF_MS if key in OF_MEMBERS else MAX_PUT_OFF_MS
         room_ms = max(since_ms + most_ms - now_ms, 0)
         wait_ms = min(pause_ms + pause_ms * room_ms // (most_ms * SPREAD), room_ms)
         self.spent.claim(share, now_ms + wait_ms)
@@ -162,7 +141,8 @@ class ClientQuotas:
 
         A client that only claims so is charged.
         """
-        if call.route.api.quota is not QuotaKind.FETCH or not _is_between_nodes(call):
+        is_of_follower = call.route.api.is_of_follower
+        if is_of_follower is None or not (is_of_follower(call.request) or call.route.side is Side.CONTROLLER):
             return False
         return call.access is None or call.access.could_cluster(AclOperation.CLUSTER_ACTION)
 
@@ -179,18 +159,6 @@ class ClientQuotas:
 
 REQUEST = CLIENT_KEYS.index(QuotaKey.REQUEST_PERCENTAGE)
 NO_LIMITS = (None,) * len(CLIENT_KEYS)
-
-
-def _is_between_nodes(call: Call) -> bool:
-    """Whether a fetch comes from a follower, or is for the metadata log.
-
-    Members of share groups are clients.
-    """
-    fetch = call.request
-    if call.route.api.key is ApiKey.SHARE_FETCH:
-        return False
-    is_by_replica = fetch.replica_id >= 0 or (fetch.replica_state is not None and fetch.replica_state.replica_id >= 0)
-    return is_by_replica or call.route.side is Side.CONTROLLER
 
 
 @final

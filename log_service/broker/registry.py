@@ -18,11 +18,13 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from log_service.broker.handlers.fetch.fetch import handle_fetch
+from log_service.broker.handlers.fetch.fetch import handle_fetch, is_of_follower
 from log_service.broker.handlers.metadata import handle_metadata
 from log_service.broker.handlers.produce.plain import handle_produce
 from log_service.broker.handlers.produce.produce import refuse_produce
-from log_service.broker.requests.call import Api, Echo, Gate, Handler, QuotaKind, Side
+from log_service.broker.handlers.produce.repeated import RepeatedProduces
+from log_service.broker.quotas import MAX_MEMBER_PUT_OFF_MS, MAX_PUT_OFF_MS
+from log_service.broker.requests.call import Api, Echo, Gate, Handler, QuotaKind, Recognizer, Side
 from log_service.broker.requests.echo import AT_TOP, ItemEcho, echoing
 from log_service.broker.requests.pieces import Items, Levels
 from log_service.common.access import AclOperation, AclResource, Permission
@@ -133,6 +135,12 @@ MAX_PLAIN_ELEMENTS = 20_000
 An example are the partitions that a group member owns.
 """
 
+NEVER_PUT_OFF = 0
+"""For requests that are never delayed.
+
+Fetches get no records instead, and may be followers'. The others come before authentication.
+"""
+
 
 def _api(
     key: ApiKey,
@@ -150,6 +158,9 @@ def _api(
     max_elements: int | None = None,
     is_each_named_once: bool = False,
     item_weight: int = 0,
+    max_put_off_ms: int = MAX_PUT_OFF_MS,
+    recognizer: Callable[[], Recognizer] | None = None,
+    is_of_follower: Callable[[Any], bool] | None = None,
 ) -> Api:
     """Return a row.
 
@@ -185,12 +196,23 @@ def _api(
         is_each_named_once=is_each_named_once,
         item_weight=item_weight,
         controller_handler=controller_handler,
+        max_put_off_ms=0 if quota is QuotaKind.NONE else max_put_off_ms,
+        recognizer=recognizer,
+        is_of_follower=is_of_follower,
     )
 
 
 def _forwarded(key: ApiKey, handler: str, permissions: tuple[Permission, ...], *, gate: str | OnDemand = PERMISSIONS, **others: Any) -> Api:
     """Return the row of an API that brokers forward, so only the active controller checks."""
     return _api(key, handler, permissions, gate=None, controller_gate=gate, sides=BOTH, **others)
+
+
+def _from_member(key: ApiKey, handler: str, permissions: tuple[Permission, ...], **others: Any) -> Api:
+    """Return the row of an API that members send to their coordinator.
+
+    They send it on one connection, where heartbeats wait for the others.
+    """
+    return _api(key, handler, permissions, max_put_off_ms=MAX_MEMBER_PUT_OFF_MS, **others)
 
 
 def _between_nodes(key: ApiKey, handler: str) -> Api:
@@ -238,6 +260,7 @@ _ROWS = (
         echo=refuse_produce,
         quota=QuotaKind.PRODUCE,
         pieces=(_PRODUCED,),
+        recognizer=RepeatedProduces,
     ),
     _api(
         ApiKey.FETCH,
@@ -255,6 +278,8 @@ _ROWS = (
         controller_handler=OnDemand("raft", "handle_fetch"),
         pieces=(),
         max_elements=MAX_ELEMENTS_IN_PIECES,
+        max_put_off_ms=NEVER_PUT_OFF,
+        is_of_follower=is_of_follower,
     ),
     _api(ApiKey.LIST_OFFSETS, "list_offsets", _topic(DESCRIBE), gate="record_gates", echo=echoing(_PER_TOPIC, _PER_PARTITION)),
     _api(
@@ -321,9 +346,9 @@ _ROWS = (
     ),
     _api(ApiKey.LIST_TRANSACTIONS, "transactions", _transaction(DESCRIBE), gate="transaction_gates"),
     # Versions, logins and the cluster
-    _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH, max_elements=0),
-    _api(ApiKey.SASL_HANDSHAKE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0),
-    _api(ApiKey.SASL_AUTHENTICATE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0),
+    _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH, max_elements=0, max_put_off_ms=NEVER_PUT_OFF),
+    _api(ApiKey.SASL_HANDSHAKE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0, max_put_off_ms=NEVER_PUT_OFF),
+    _api(ApiKey.SASL_AUTHENTICATE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0, max_put_off_ms=NEVER_PUT_OFF),
     _api(
         ApiKey.METADATA,
         handle_metadata,
@@ -352,11 +377,11 @@ _ROWS = (
         has_own_echo=True,
         pieces=((Items(asked="coordinator_keys", told="coordinators", value="key"),),),
     ),
-    _api(ApiKey.JOIN_GROUP, "groups.membership", _group(READ)),
-    _api(ApiKey.SYNC_GROUP, "groups.membership", _group(READ), gate="group_gates"),
-    _api(ApiKey.HEARTBEAT, "groups.membership", _group(READ)),
-    _api(ApiKey.LEAVE_GROUP, "groups.membership", _group(READ)),
-    _api(
+    _from_member(ApiKey.JOIN_GROUP, "groups.membership", _group(READ)),
+    _from_member(ApiKey.SYNC_GROUP, "groups.membership", _group(READ), gate="group_gates"),
+    _from_member(ApiKey.HEARTBEAT, "groups.membership", _group(READ)),
+    _from_member(ApiKey.LEAVE_GROUP, "groups.membership", _group(READ)),
+    _from_member(
         ApiKey.OFFSET_COMMIT,
         "groups.offset_commit",
         (*_group(READ), *_topic(READ)),
@@ -370,7 +395,7 @@ _ROWS = (
         gate="transaction_gates",
         echo=echoing(_PER_TOPIC, _PER_PARTITION),
     ),
-    _api(
+    _from_member(
         ApiKey.OFFSET_FETCH,
         "groups.offset_fetch",
         (*_group(DESCRIBE), *_topic(DESCRIBE)),
@@ -393,7 +418,7 @@ _ROWS = (
         gate="group_gates",
         echo=echoing(Items(asked="groups", told="groups", value="group_id")),
     ),
-    _api(
+    _from_member(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         "groups.consumer",
         (*_group(READ), *_topic(DESCRIBE)),
@@ -414,6 +439,7 @@ _ROWS = (
         gate="group_gates",
         quota=QuotaKind.FETCH,
         max_elements=MAX_ELEMENTS_IN_PIECES,
+        max_put_off_ms=NEVER_PUT_OFF,
     ),
     _api(
         ApiKey.SHARE_ACKNOWLEDGE,
@@ -476,7 +502,7 @@ _ROWS = (
     _forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS, "placement", _cluster(DESCRIBE), pieces=((_PER_TOPIC, _PER_INDEX),)),
     _api(ApiKey.ALTER_REPLICA_LOG_DIRS, "log_dirs", _cluster(ALTER), has_own_echo=True),
     # Share groups
-    _api(
+    _from_member(
         ApiKey.SHARE_GROUP_HEARTBEAT,
         "share.groups",
         (*_group(READ), *_topic(DESCRIBE)),
@@ -500,7 +526,7 @@ _ROWS = (
     _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "share.groups", (*_group(READ), *_topic(READ)), gate="group_gates"),
     _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "share.groups", (*_group(DELETE), *_topic(READ)), gate="group_gates"),
     # Streams groups
-    _api(
+    _from_member(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
         "groups.streams",
         (*_group(READ), *_topic(DESCRIBE, CREATE), *_cluster(CREATE)),

@@ -218,6 +218,16 @@ class QuotaKind(Enum):
     CONTROLLER_MUTATION = "controller mutation"
 
 
+class Recognizer(Protocol):
+    """A cache of an API's requests. It recognizes repeated ones by their bytes, without decoding."""
+
+    def recall(self, connection: ConnectionContext, frame: memoryview) -> "Call | None":
+        """Return the call of a cached request, or None if the frame has to be decoded."""
+
+    def learn(self, call: "Call", frame: memoryview) -> None:
+        """Cache a request that was decoded from ``frame``, if it can be recognized."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
     """One row of the registry: all facts about an API except the bytes of its messages.
@@ -250,6 +260,15 @@ class Api:
     item_weight: int = 0
     """Extra cost, in elements, of each outermost item of a request that is cut."""
     controller_handler: Handler | None = None
+    max_put_off_ms: int = 0
+    """How long a request waits at most while others use up its quota. 0 means that it never waits."""
+    recognizer: Callable[[], Recognizer] | None = None
+    """Makes the cache of a pipeline that recognizes repeated requests."""
+    is_of_follower: Callable[[Any], bool] | None = None
+    """Whether a request comes from another broker, for an API that clients use as well.
+
+    Such requests are metered apart, and are free.
+    """
 
     def handler_on(self, side: Side) -> Handler:
         """Return the handler for the listeners of a side."""
@@ -270,6 +289,7 @@ class Route:
     handle: Handler
     request_type: type[Any]
     response_type: type[Message]
+    recognizer: Recognizer | None
     meter: RequestMeter
     start_task: StartTask
     respond_to_forwarded: "Callable[[Outer, ConnectionContext, memoryview], Message | Deferred]"

@@ -7,8 +7,8 @@ ApiVersions in an unknown version is answered in version 0, so that the client c
 exception is a bug. It closes the connection of its request and no other, and the server logs the
 traceback.
 
-Knows no API but two: Produce, whose repeated requests need no decoding, and Fetch, where followers
-are metered apart. The authorizer decides permissions, and the quotas decide limits. Without them
+Knows no API but ApiVersions. An API whose repeated requests need no decoding, or whose followers
+are metered apart, says so in its registry row. The authorizer decides permissions, and the quotas decide limits. Without them
 everything is allowed and nothing is counted. The quotas come first. A request whose client has to
 pause is not decoded, and a refused one is charged like any other. Requests of many list elements
 take a longer way (``large_requests``).
@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any
 
 from log_service.broker.handlers.api_versions import unsupported_version_response
-from log_service.broker.handlers.produce.repeated import FIRST_VERSION, RepeatedProduces
 from log_service.broker.node import QuorumNode
 from log_service.broker.requests.call import (
     Api,
@@ -48,8 +47,6 @@ from log_service.protocol.schema import Message
 KEY_POSITION = 1
 """Position of the low byte of a request's API key."""
 
-PRODUCE = int(ApiKey.PRODUCE)
-
 Meters = Mapping[ApiKey, RequestMeter]
 """Counters of each API's requests, on all listeners of a node."""
 
@@ -60,8 +57,9 @@ def new_meters(apis: Mapping[ApiKey, Api], began_ms: int) -> Meters:
     Fetches of followers are metered apart from those of consumers, as in Apache Kafka.
     """
     meters = {key: RequestMeter(api.spec.max_version, began_ms) for key, api in apis.items()}
-    if ApiKey.FETCH in meters:
-        meters[ApiKey.FETCH].followers = RequestMeter(apis[ApiKey.FETCH].spec.max_version, began_ms)
+    for key, api in apis.items():
+        if api.is_of_follower is not None:
+            meters[key].followers = RequestMeter(api.spec.max_version, began_ms)
     return meters
 
 
@@ -78,7 +76,7 @@ class Pipeline:
         self._meters = meters
         self._apis = {key: api for key, api in apis.items() if side in api.sides}
         self._routes: dict[ApiKey, Route] = {}
-        self._repeated_produces = RepeatedProduces()
+        self._recognizers = {int(key): api.recognizer() for key, api in self._apis.items() if api.recognizer is not None}
         self._large_requests = LargeRequests(self._answer, node.run_in_pool)
 
     def __repr__(self) -> str:
@@ -93,8 +91,9 @@ class Pipeline:
         started_ns = self._now_ns()
         call: Call | None = None
         body = 0
-        if len(frame) > KEY_POSITION and frame[KEY_POSITION] == PRODUCE:
-            call = self._repeated_produces.recall(context, frame)
+        recognizer = self._recognizers.get(frame[KEY_POSITION]) if len(frame) > KEY_POSITION else None
+        if recognizer is not None:
+            call = recognizer.recall(context, frame)
         if call is None:
             try:
                 call, body = self._open(context, frame)
@@ -105,9 +104,9 @@ class Pipeline:
         if body and not self._is_decoded(call, frame, body):
             return self._begin_large(call, frame, body, started_ns)
         reply = self._handle(call, len(frame), started_ns)
-        meter = call.route.meter
-        if meter.followers is not None and _is_of_follower(call.request):
-            meter = meter.followers
+        meter, is_of_follower = call.route.meter, call.route.api.is_of_follower
+        if is_of_follower is not None and is_of_follower(call.request):
+            meter = meter.followers or meter
         if isinstance(reply, list):
             response: Response = reply  # its handler has charged the request
         elif isinstance(reply, Deferred):
@@ -177,8 +176,8 @@ class Pipeline:
 
     def _decode(self, call: Call, frame: memoryview, body: int, max_elements: int) -> None:
         call.request, _ = decode(call.route.request_type, call.version, frame, body, max_elements=max_elements)
-        if call.route.api.key is ApiKey.PRODUCE and call.version >= FIRST_VERSION:
-            self._repeated_produces.learn(call, frame)
+        if call.route.recognizer is not None:
+            call.route.recognizer.learn(call, frame)
 
     def _begin_large(self, call: Call, frame: memoryview, body: int, started_ns: int) -> Response:
         if self.quotas is not None:
@@ -240,15 +239,12 @@ class Pipeline:
             handle=api.handler_on(self._side),
             request_type=request_class(key),
             response_type=response_class(key),
+            recognizer=self._recognizers.get(int(key)),
             meter=self._meters[key],
             start_task=self._start_task,
             respond_to_forwarded=self.respond_to_forwarded,
         )
         return route
-
-
-def _is_of_follower(fetch: Any) -> bool:
-    return fetch.replica_id >= 0 or (fetch.replica_state is not None and fetch.replica_state.replica_id >= 0)
 
 
 def _step_down(error: UnsupportedVersionError) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from log_service.broker.quotas import MAX_MEMBER_PUT_OFF_MS
 from log_service.broker.registry import REGISTRY
 from log_service.broker.requests.call import Api, QuotaKind, Side
 from log_service.common.access import AclOperation, AclResource
@@ -201,6 +202,23 @@ def test_what_counts_against_which_quota() -> None:
         "CreateTopics": QuotaKind.CONTROLLER_MUTATION,
         "DeleteTopics": QuotaKind.CONTROLLER_MUTATION,
         "CreatePartitions": QuotaKind.CONTROLLER_MUTATION,
+    }
+
+
+def test_how_long_requests_wait_for_others_of_their_quota() -> None:
+    never = {api.spec.name for api in REGISTRY.values() if not api.max_put_off_ms and api.quota is not QuotaKind.NONE}
+    assert never == {"ApiVersions", "Fetch", "SaslAuthenticate", "SaslHandshake", "ShareFetch"}
+    assert not any(api.max_put_off_ms for api in REGISTRY.values() if api.quota is QuotaKind.NONE)
+    assert {api.spec.name for api in REGISTRY.values() if api.max_put_off_ms == MAX_MEMBER_PUT_OFF_MS} == {
+        "ConsumerGroupHeartbeat",
+        "Heartbeat",
+        "JoinGroup",
+        "LeaveGroup",
+        "OffsetCommit",
+        "OffsetFetch",
+        "ShareGroupHeartbeat",
+        "StreamsGroupHeartbeat",
+        "SyncGroup",
     }
 
 

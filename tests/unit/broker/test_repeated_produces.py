@@ -88,7 +88,7 @@ async def producer_of(node: Story, *, version: int = BY_NAME, **topic: Any) -> P
 
 def known(node: Story) -> RepeatedProduces:
     pipeline: Pipeline = node.broker.servers[0]._handler  # type: ignore[assignment]
-    return pipeline._repeated_produces
+    return pipeline._recognizers[ApiKey.PRODUCE.value]  # type: ignore[return-value]
 
 
 def answers_agree(answer: PartitionProduceResponse, other: PartitionProduceResponse) -> bool:

@@ -57,13 +57,18 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
     return _delay(operation, now_ms + request.max_wait_ms)
 
 
+def is_of_follower(request: FetchRequest) -> bool:
+    """Whether a request names a replica, as those of followers do."""
+    return request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
+
+
 def _is_privileged(call: Call, request: FetchRequest) -> bool:
     """Return whether a request may start a session that evicts consumers' sessions.
 
     Only a follower's request from a broker may. Apache Kafka believes any client that names a
     replica.
     """
-    if request.replica_id < 0 and (request.replica_state is None or request.replica_state.replica_id < 0):
+    if not is_of_follower(request):
         return False
     access = call.access
     return access is None or request.session_epoch != INITIAL_EPOCH or access.could_cluster(AclOperation.CLUSTER_ACTION)

@@ -178,10 +178,9 @@ class RepeatedProduces:
         return RepeatedCall(known.route, head, correlation_id, known.client_id, connection, known.request, None, known, frame[start:stop])
 
     def learn(self, call: Call, frame: memoryview) -> None:
-        """Cache a request that was decoded from ``frame``, if it can be recognized.
-
-        Its version is ``FIRST_VERSION`` or later.
-        """
+        """Cache a request that was decoded from ``frame``, if it can be recognized."""
+        if call.version < FIRST_VERSION:
+            return
         request: ProduceRequest = call.request
         end = _end_of_key(call, request, frame)
         if not end:
