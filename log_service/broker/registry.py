@@ -158,6 +158,7 @@ def _api(
     max_elements: int | None = None,
     is_each_named_once: bool = False,
     item_weight: int = 0,
+    is_forwardable: bool = False,
     max_put_off_ms: int = MAX_PUT_OFF_MS,
     recognizer: Callable[[], Recognizer] | None = None,
     is_of_follower: Callable[[Any], bool] | None = None,
@@ -196,6 +197,7 @@ def _api(
         is_each_named_once=is_each_named_once,
         item_weight=item_weight,
         controller_handler=controller_handler,
+        is_forwardable=is_forwardable,
         max_put_off_ms=0 if quota is QuotaKind.NONE else max_put_off_ms,
         recognizer=recognizer,
         is_of_follower=is_of_follower,
@@ -203,8 +205,8 @@ def _api(
 
 
 def _forwarded(key: ApiKey, handler: str, permissions: tuple[Permission, ...], *, gate: str | OnDemand = PERMISSIONS, **others: Any) -> Api:
-    """Return the row of an API that brokers forward, so only the active controller checks."""
-    return _api(key, handler, permissions, gate=None, controller_gate=gate, sides=BOTH, **others)
+    """Return the row of an API that brokers only forward, so only the active controller checks."""
+    return _api(key, handler, permissions, gate=None, controller_gate=gate, sides=BOTH, is_forwardable=True, **others)
 
 
 def _from_member(key: ApiKey, handler: str, permissions: tuple[Permission, ...], **others: Any) -> Api:
@@ -215,9 +217,9 @@ def _from_member(key: ApiKey, handler: str, permissions: tuple[Permission, ...],
     return _api(key, handler, permissions, max_put_off_ms=MAX_MEMBER_PUT_OFF_MS, **others)
 
 
-def _between_nodes(key: ApiKey, handler: str) -> Api:
+def _between_nodes(key: ApiKey, handler: str, *, is_forwardable: bool = False) -> Api:
     """Return the row of an API of nodes to the controller."""
-    return _api(key, handler, _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE)
+    return _api(key, handler, _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE, is_forwardable=is_forwardable)
 
 
 _PER_TOPIC = Items(asked="topics", told="topics", named_by=("name",))
@@ -366,7 +368,7 @@ _ROWS = (
         pieces=(),
         max_elements=MAX_PLAIN_ELEMENTS,
     ),
-    _api(ApiKey.DESCRIBE_QUORUM, "quorum", _cluster(DESCRIBE), sides=BOTH),
+    _api(ApiKey.DESCRIBE_QUORUM, "quorum", _cluster(DESCRIBE), sides=BOTH, is_forwardable=True),
     _api(ApiKey.DESCRIBE_LOG_DIRS, "log_dirs", _cluster(DESCRIBE), max_elements=MAX_PLAIN_ELEMENTS),
     # Groups
     _api(
@@ -572,6 +574,7 @@ _ROWS = (
         controller_gate="config_gates",
         echo=_per_resource("responses"),
         sides=BOTH,
+        is_forwardable=True,
         is_each_named_once=True,
     ),
     _api(ApiKey.LIST_CONFIG_RESOURCES, "configs", _cluster(DESCRIBE_CONFIGS)),
@@ -591,9 +594,10 @@ _ROWS = (
         gate="token_gates",
         has_own_echo=True,
         sides=BOTH,
+        is_forwardable=True,
     ),
-    _api(ApiKey.RENEW_DELEGATION_TOKEN, "delegation_tokens", NO_PERMISSION, has_own_echo=True, sides=BOTH),
-    _api(ApiKey.EXPIRE_DELEGATION_TOKEN, "delegation_tokens", NO_PERMISSION, has_own_echo=True, sides=BOTH),
+    _api(ApiKey.RENEW_DELEGATION_TOKEN, "delegation_tokens", NO_PERMISSION, has_own_echo=True, sides=BOTH, is_forwardable=True),
+    _api(ApiKey.EXPIRE_DELEGATION_TOKEN, "delegation_tokens", NO_PERMISSION, has_own_echo=True, sides=BOTH, is_forwardable=True),
     _api(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
         "delegation_tokens",
@@ -608,7 +612,7 @@ _ROWS = (
     _between_nodes(ApiKey.ALTER_PARTITION, "members"),
     _between_nodes(ApiKey.BROKER_REGISTRATION, "members"),
     _between_nodes(ApiKey.BROKER_HEARTBEAT, "members"),
-    _between_nodes(ApiKey.ALLOCATE_PRODUCER_IDS, "members"),
+    _between_nodes(ApiKey.ALLOCATE_PRODUCER_IDS, "members", is_forwardable=True),
     _between_nodes(ApiKey.CONTROLLER_REGISTRATION, "members"),
     _between_nodes(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "members"),
     _between_nodes(ApiKey.ENVELOPE, "envelope"),

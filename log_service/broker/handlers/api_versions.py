@@ -26,7 +26,7 @@ from log_service.broker.registry import REGISTRY
 from log_service.broker.requests.call import Call, Side
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import SUPPORTED_FEATURES
-from log_service.protocol.api_versions import FORWARDABLE, KNOWN, ApiKey, ApiSpec
+from log_service.protocol.api_versions import KNOWN, ApiKey, ApiSpec
 from log_service.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -79,7 +79,7 @@ def _served(side: Side, *, has_telemetry: bool) -> list[ApiVersion]:
 
 def _passed_on(served: list[ApiVersion], spoken: "SpokenVersions") -> list[ApiVersion]:
     """Return the APIs of a broker. Forwarded ones have only the versions that both nodes speak."""
-    ranges = (_spoken_by_both(told, spoken) if told.api_key in FORWARDABLE else told for told in served)
+    ranges = (_spoken_by_both(told, spoken) if REGISTRY[ApiKey(told.api_key)].is_forwardable else told for told in served)
     return [told for told in ranges if told.min_version <= told.max_version]
 
 

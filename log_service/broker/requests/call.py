@@ -260,6 +260,8 @@ class Api:
     item_weight: int = 0
     """Extra cost, in elements, of each outermost item of a request that is cut."""
     controller_handler: Handler | None = None
+    is_forwardable: bool = False
+    """Whether a broker passes requests on to the active controller, in an envelope (KIP-590)."""
     max_put_off_ms: int = 0
     """How long a request waits at most while others use up its quota. 0 means that it never waits."""
     recognizer: Callable[[], Recognizer] | None = None
