@@ -39,7 +39,7 @@ OperationOf = Callable[[int], AclOperation | None]
 """The operation that a resource of a type needs. None if the gate does not look at it."""
 
 
-def _each_resource(operation_of: OperationOf, told: str) -> Gate:
+def _each_resource(operation_of: OperationOf) -> Gate:
     """Return the gate of an API that responds resource by resource."""
 
     def gate(question: Question) -> Admission | None:
@@ -55,7 +55,7 @@ def _each_resource(operation_of: OperationOf, told: str) -> Gate:
                 decided[key] = question.access.may(*key)
             if not (decided[key] and _may_decide_access(question, item, operation)):
                 denied.setdefault(resource, []).append(id(item))
-        return _refused_each(question, told, denied)
+        return _refused_each(question, denied)
 
     return gate
 
@@ -86,19 +86,17 @@ def _changed_keys(question: Question, item: Any) -> Collection[str]:
     return {*named, *question.image.configs.of(ResourceType.BROKER, item.resource_name)}
 
 
-def _refused_each(question: Question, told: str, denied: dict[AclResource, list[int]]) -> Admission | None:
+def _refused_each(question: Question, denied: dict[AclResource, list[int]]) -> Admission | None:
     """Let the rest through. A denied item gets the code that belongs to its kind of resource."""
     codes = {each: REFUSALS[resource] for resource, items in denied.items() for each in items}
     text = "the operation is not allowed"
-    admission = admit_part(
-        question, "resources", told, lambda item: id(item) not in codes, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text)
-    )
+    admission = admit_part(question, lambda item: id(item) not in codes, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text))
     if admission is None:
         return None
     by_name = {(item.resource_type, item.resource_name): codes[id(item)] for item in question.request.resources if id(item) in codes}
 
     def with_codes(response: Any) -> Any:
-        for result in getattr(response, told):
+        for result in getattr(response, question.api.items.told):
             if result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 result.error_code = by_name.get((result.resource_type, result.resource_name), result.error_code)
         return response
@@ -115,7 +113,7 @@ def describe_cluster(question: Question) -> None:
     require_on_cluster(question.access, ALTER)
 
 
-_describe_each = _each_resource(lambda _: DESCRIBE_CONFIGS, "results")
+_describe_each = _each_resource(lambda _: DESCRIBE_CONFIGS)
 
 
 def describe_configs(question: Question) -> Admission | None:
@@ -129,8 +127,6 @@ def describe_configs(question: Question) -> Admission | None:
     return _describe_each(question)
 
 
-alter_configs = _each_resource(lambda kind: None if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS, "responses")
-incremental_alter_configs = _each_resource(
-    lambda kind: CLUSTER_ACTION if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS, "responses"
-)
-alter_loggers = _each_resource(lambda kind: ALTER_CONFIGS if kind == ResourceType.BROKER_LOGGER else None, "responses")
+alter_configs = _each_resource(lambda kind: None if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS)
+incremental_alter_configs = _each_resource(lambda kind: CLUSTER_ACTION if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS)
+alter_loggers = _each_resource(lambda kind: ALTER_CONFIGS if kind == ResourceType.BROKER_LOGGER else None)

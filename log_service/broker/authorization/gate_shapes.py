@@ -10,6 +10,7 @@ denied resource does not depend on whether it exists.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from log_service.broker.authorization.access import CLUSTER, GROUP, TOPIC, Access, refusal
@@ -44,6 +45,12 @@ class Question:
     image: MetadataImage
     config: NodeConfig
 
+    @property
+    def items(self) -> Sequence[Any]:
+        """The items of the request, for an API that answers them one by one."""
+        items: Sequence[Any] = getattr(self.request, self.api.items.asked)
+        return items
+
     def refused(self, error: KafkaError, request: Any = None) -> Any:
         """Return the response with an error in every place.
 
@@ -73,43 +80,32 @@ def require_on_cluster(access: Access, *operations: AclOperation) -> None:
         raise refusal(last, CLUSTER)
 
 
-def on_topics(operation: AclOperation, *, asked: str = "topics", told: str = "topics", name_of: Callable[[Any], str] | None = None) -> Gate:
-    """Return the gate of an API that responds topic by topic.
-
-    ``asked`` and ``told`` are the names of the topic lists in its request and its response.
-    """
-    named = name_of or _name
+def on_topics(operation: AclOperation, *, name_of: Callable[[Any], str] = attrgetter("name")) -> Gate:
+    """Return the gate of an API that responds topic by topic."""
 
     def gate(question: Question) -> Admission | None:
-        items = getattr(question.request, asked)
-        allowed = question.access.allowed(operation, TOPIC, map(named, items))
-        return admit_part(question, asked, told, lambda item: named(item) in allowed, refusal(operation, TOPIC))
+        allowed = question.access.allowed(operation, TOPIC, map(name_of, question.items))
+        return admit_part(question, lambda item: name_of(item) in allowed, refusal(operation, TOPIC))
 
     return gate
 
 
-def on_plain_names(operation: AclOperation, resource: AclResource, *, asked: str, told: str) -> Gate:
+def on_plain_names(operation: AclOperation, resource: AclResource) -> Gate:
     """Return the gate of an API whose requests list names. Its response has an item for each."""
 
     def gate(question: Question) -> Admission | None:
-        allowed = question.access.allowed(operation, resource, dict.fromkeys(getattr(question.request, asked)))
-        return admit_part(question, asked, told, lambda name: name in allowed, refusal(operation, resource))
+        allowed = question.access.allowed(operation, resource, dict.fromkeys(question.items))
+        return admit_part(question, lambda name: name in allowed, refusal(operation, resource))
 
     return gate
 
 
-def _name(item: Any) -> str:
-    name: str = item.name
-    return name
+def admit_part(question: Question, is_allowed: Callable[[Any], bool], error: KafkaError) -> Admission | None:
+    """Admit the allowed items of a request. The others get the error, after the handler's results.
 
-
-def admit_part(question: Question, asked: str, told: str, is_allowed: Callable[[Any], bool], error: KafkaError) -> Admission | None:
-    """Admit the allowed items of a list. The others get the error, after the handler's results.
-
-    ``asked`` is the list of the request, ``told`` that of the response. If nothing is allowed, the
-    handler is not called.
+    If nothing is allowed, the handler is not called.
     """
-    items = getattr(question.request, asked)
+    items, asked, told = question.items, question.api.items.asked, question.api.items.told
     allowed = [item for item in items if is_allowed(item)]
     if len(allowed) == len(items):
         return None
@@ -152,13 +148,13 @@ def names_of_topics(image: MetadataImage, items: Sequence[Any], *, is_by_id: boo
     return (topic_name(image, item.topic_id) if is_by_id else item.name for item in items)
 
 
-def on_named_topics(question: Question, operation: AclOperation, *, asked: str, told: str, first_version_by_id: int) -> Admission | None:
+def on_named_topics(question: Question, operation: AclOperation, *, first_version_by_id: int) -> Admission | None:
     """Admit the allowed topics of a request.
 
     An unknown id is let through, because the handler responds that it is unknown.
     """
-    items = getattr(question.request, asked)
+    items = question.items
     names = list(names_of_topics(question.image, items, is_by_id=question.version >= first_version_by_id))
     allowed = question.access.allowed(operation, TOPIC, (name for name in names if name is not None))
     denied = {id(item) for item, name in zip(items, names, strict=True) if name is not None and name not in allowed}
-    return admit_part(question, asked, told, lambda item: id(item) not in denied, refusal(operation, TOPIC))
+    return admit_part(question, lambda item: id(item) not in denied, refusal(operation, TOPIC))

@@ -77,7 +77,7 @@ def find_coordinator(question: Question) -> Admission | None:
     if question.version < FIRST_VERSION_WITH_MANY_KEYS:
         question.access.require(DESCRIBE, resource, request.key)
         return None
-    return on_plain_names(DESCRIBE, resource, asked="coordinator_keys", told="coordinators")(question)
+    return on_plain_names(DESCRIBE, resource)(question)
 
 
 def sync_group(question: Question) -> None:
@@ -138,7 +138,7 @@ share_acknowledge = share_fetch
 
 # Descriptions
 
-delete_groups = on_plain_names(DELETE, GROUP, asked="groups_names", told="results")
+delete_groups = on_plain_names(DELETE, GROUP)
 
 
 def list_groups(question: Question) -> Admission | None:
@@ -154,12 +154,12 @@ def list_groups(question: Question) -> Admission | None:
     return Admission(request=question.request, amend=amend)
 
 
-def _describe_of(asked: str, shown_topics: Callable[[Any], Iterable[str]]) -> Gate:
+def _describe_of(shown_topics: Callable[[Any], Iterable[str]]) -> Gate:
     """Return the gate of a description of groups.
 
     ``shown_topics`` returns the topics that the description of one group shows.
     """
-    named = on_plain_names(DESCRIBE, GROUP, asked=asked, told="groups")
+    named = on_plain_names(DESCRIBE, GROUP)
 
     def gate(question: Question) -> Admission:
         return amended(question, named(question), lambda response: _described(question, response, shown_topics))
@@ -198,9 +198,9 @@ def _topics_of_topology(group: Any) -> Iterable[str]:
     return () if group.topology is None else named_topics(group.topology)
 
 
-describe_groups = _describe_of("groups", _no_topics)
-consumer_group_describe = share_group_describe = _describe_of("group_ids", assigned_topics)
-streams_group_describe = _describe_of("group_ids", _topics_of_topology)
+describe_groups = _describe_of(_no_topics)
+consumer_group_describe = share_group_describe = _describe_of(assigned_topics)
+streams_group_describe = _describe_of(_topics_of_topology)
 
 # Committed offsets
 
@@ -208,7 +208,7 @@ streams_group_describe = _describe_of("group_ids", _topics_of_topology)
 def offset_commit(question: Question) -> Admission | None:
     """Check READ on the group and on each topic."""
     _reads_group(question)
-    return on_named_topics(question, READ, asked="topics", told="topics", first_version_by_id=FIRST_COMMIT_VERSION_BY_ID)
+    return on_named_topics(question, READ, first_version_by_id=FIRST_COMMIT_VERSION_BY_ID)
 
 
 def offset_delete(question: Question) -> Admission | None:
@@ -370,7 +370,7 @@ def admit_groups(
     """
     request, access = question.request, question.access
     seen = access.allowed(DESCRIBE, GROUP, dict.fromkeys(group.group_id for group in request.groups))
-    first = admit_part(question, "groups", "groups", lambda group: group.group_id in seen, refusal(DESCRIBE, GROUP))
+    first = admit_part(question, lambda group: group.group_id in seen, refusal(DESCRIBE, GROUP))
     if first is not None and first.response is not None:
         return first
     groups = [group for group in request.groups if group.group_id in seen]

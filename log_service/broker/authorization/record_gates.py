@@ -6,6 +6,7 @@ its connection closes, because its client can notice nothing else.
 """
 
 from dataclasses import replace
+from operator import attrgetter
 
 from log_service.broker.authorization.access import TOPIC, TRANSACTIONAL_ID, refusal
 from log_service.broker.authorization.gate_shapes import (
@@ -39,7 +40,7 @@ def produce(question: Question) -> Admission | None:
 
 
 def _admit_topics(question: Question) -> Admission | None:
-    return on_named_topics(question, WRITE, asked="topic_data", told="responses", first_version_by_id=FIRST_VERSION_BY_ID)
+    return on_named_topics(question, WRITE, first_version_by_id=FIRST_VERSION_BY_ID)
 
 
 def _admit_without_response(question: Question) -> Admission | None:
@@ -68,7 +69,7 @@ def offset_for_leader_epoch(question: Question) -> Admission | None:
     """Let brokers ask about every topic, and others about those that they may describe."""
     if question.access.could_cluster(CLUSTER_ACTION):
         return None
-    return on_topics(DESCRIBE, name_of=lambda topic: topic.topic)(question)
+    return on_topics(DESCRIBE, name_of=attrgetter("topic"))(question)
 
 
 def describe_producers(question: Question) -> Admission | None:
@@ -76,4 +77,4 @@ def describe_producers(question: Question) -> Admission | None:
     names = [topic.name for topic in question.request.topics if topic_name_fault(topic.name) is None]
     allowed = question.access.allowed(READ, TOPIC, names)
     denied = set(names) - allowed
-    return admit_part(question, "topics", "topics", lambda topic: topic.name not in denied, refusal(READ, TOPIC))
+    return admit_part(question, lambda topic: topic.name not in denied, refusal(READ, TOPIC))

@@ -45,7 +45,7 @@ def create_topics(question: Question) -> Admission | None:
     admission = None
     if not access.could_cluster(CREATE):
         allowed = access.allowed(CREATE, TOPIC, asked) | wrong
-        admission = admit_part(question, "topics", "topics", lambda topic: topic.name in allowed, refusal(CREATE, TOPIC))
+        admission = admit_part(question, lambda topic: topic.name in allowed, refusal(CREATE, TOPIC))
     if question.version < FIRST_CREATE_VERSION_WITH_CONFIGS or (admission is not None and admission.response is not None):
         return admission
     shown = access.visible(DESCRIBE_CONFIGS, TOPIC, asked)
@@ -80,7 +80,7 @@ def create_partitions(question: Question) -> Admission | None:
     names = [topic.name for topic in question.request.topics]
     twice = set(repeated(names))
     allowed = question.access.allowed(ALTER, TOPIC, (name for name in names if name not in twice)) | twice
-    return admit_part(question, "topics", "results", lambda topic: topic.name in allowed, refusal(ALTER, TOPIC))
+    return admit_part(question, lambda topic: topic.name in allowed, refusal(ALTER, TOPIC))
 
 
 # Deleting

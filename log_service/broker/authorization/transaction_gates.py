@@ -32,7 +32,7 @@ from log_service.protocol.messages.add_partitions_to_txn import (
 
 FIRST_ADD_VERSION_WITH_MANY = 4
 
-_describe_ids = on_plain_names(DESCRIBE, TRANSACTIONAL_ID, asked="transactional_ids", told="transaction_states")
+_describe_ids = on_plain_names(DESCRIBE, TRANSACTIONAL_ID)
 _read_topics = on_topics(READ)
 
 

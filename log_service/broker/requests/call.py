@@ -23,7 +23,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, Protocol, final
 
-from log_service.broker.requests.pieces import Levels
+from log_service.broker.requests.pieces import Items, Levels
 from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission
 from log_service.common.env import RunInPool
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
@@ -275,6 +275,11 @@ class Api:
     def handler_on(self, side: Side) -> Handler:
         """Return the handler for the listeners of a side."""
         return self.handler if self.controller_handler is None or side is Side.BROKER else self.controller_handler
+
+    @property
+    def items(self) -> Items:
+        """The outermost items of its requests, for an API that answers them one by one."""
+        return self.pieces[0][0]
 
     @property
     def spec(self) -> ApiSpec:
