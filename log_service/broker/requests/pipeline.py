@@ -91,9 +91,8 @@ class Pipeline:
         started_ns = self._now_ns()
         call: Call | None = None
         body = 0
-        recognizer = self._recognizers.get(frame[KEY_POSITION]) if len(frame) > KEY_POSITION else None
-        if recognizer is not None:
-            call = recognizer.recall(context, frame)
+        if len(frame) > KEY_POSITION and frame[KEY_POSITION] in self._recognizers:
+            call = self._recognizers[frame[KEY_POSITION]].recall(context, frame)
         if call is None:
             try:
                 call, body = self._open(context, frame)
@@ -104,7 +103,8 @@ class Pipeline:
         if body and not self._is_decoded(call, frame, body):
             return self._begin_large(call, frame, body, started_ns)
         reply = self._handle(call, len(frame), started_ns)
-        meter, is_of_follower = call.route.meter, call.route.api.is_of_follower
+        meter = call.route.meter
+        is_of_follower = call.route.api.is_of_follower
         if is_of_follower is not None and is_of_follower(call.request):
             meter = meter.followers or meter
         if isinstance(reply, list):
