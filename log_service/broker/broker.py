@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from log_service.broker.dynamic_settings import LiveSettings
 from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle, ControllerWatch
 from log_service.broker.listeners import ListenerGroup
-from log_service.broker.live import LiveSettings
 from log_service.broker.logins.first_users import lockout_warning
 from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.node import QuorumNode

@@ -17,8 +17,8 @@ from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.requests.produce_lines import ProduceLines
-from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
+from log_service.broker.share.state_protocol import SharePersister
 from log_service.broker.topic_creation.automatic import TopicCreation
 from log_service.broker.topic_creation.streams import StreamsTopicCreation
 from log_service.broker.transactions.verifier import TransactionVerifier

@@ -609,12 +609,12 @@ _ROWS = (
     _forwarded(ApiKey.ADD_RAFT_VOTER, "quorum", _cluster(ALTER)),
     _forwarded(ApiKey.REMOVE_RAFT_VOTER, "quorum", _cluster(ALTER)),
     # Requests of nodes to the controller
-    _between_nodes(ApiKey.ALTER_PARTITION, "members"),
-    _between_nodes(ApiKey.BROKER_REGISTRATION, "members"),
-    _between_nodes(ApiKey.BROKER_HEARTBEAT, "members"),
-    _between_nodes(ApiKey.ALLOCATE_PRODUCER_IDS, "members", is_forwardable=True),
-    _between_nodes(ApiKey.CONTROLLER_REGISTRATION, "members"),
-    _between_nodes(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "members"),
+    _between_nodes(ApiKey.ALTER_PARTITION, "controller_requests"),
+    _between_nodes(ApiKey.BROKER_REGISTRATION, "controller_requests"),
+    _between_nodes(ApiKey.BROKER_HEARTBEAT, "controller_requests"),
+    _between_nodes(ApiKey.ALLOCATE_PRODUCER_IDS, "controller_requests", is_forwardable=True),
+    _between_nodes(ApiKey.CONTROLLER_REGISTRATION, "controller_requests"),
+    _between_nodes(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "controller_requests"),
     _between_nodes(ApiKey.ENVELOPE, "envelope"),
     # Requests between replicas of the metadata log
     _between_nodes(ApiKey.VOTE, "raft"),

@@ -23,11 +23,11 @@ from log_service.broker.node import Node, QuorumNode
 from log_service.broker.peers import Peers
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.protection import own_name
-from log_service.broker.share.dead_letters import DeadLetterWriter
+from log_service.broker.share.dead_letter_writer import DeadLetterWriter
 from log_service.broker.share.group_settings import ShareGroupSettings
-from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
 from log_service.broker.share.start_offsets import StartOffsets
+from log_service.broker.share.state_protocol import SharePersister
 from log_service.broker.share.state_requests import ShareStateRequests
 from log_service.broker.topic_creation.automatic import TopicCreation
 from log_service.broker.topic_creation.declared import declared_topics

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from log_service.broker.share.led_share_partition import OnSafe
-from log_service.broker.share.persister import OnDone, OnState
+from log_service.broker.share.state_protocol import OnDone, OnState
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.in_flight import DeadLetterRange
 from log_service.coordinator.share.share_coordinator import ShareStateWrite

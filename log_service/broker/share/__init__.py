@@ -9,8 +9,8 @@
 - ``counts``: counts of fetches, loads, locks and dead letters.
 - ``start_offsets``: the start offset of a group in a partition without stored state.
 - ``delayed_share_fetch``: a fetch that acquires records now, or waits for some.
-- ``dead_letters``: writes dead letters for records that no member could process.
-- ``letters``: the content of a dead letter.
-- ``persister``: the requests to share coordinators.
+- ``dead_letter_writer``: writes dead letters for records that no member could process.
+- ``dead_letter_content``: the content of a dead letter.
+- ``state_protocol``: the requests to share coordinators.
 - ``state_requests``: the way to share coordinators, on this node and on others.
 """

@@ -23,7 +23,7 @@ from typing import Protocol
 from log_service.broker.share.counts import FetchTimes, ShareCounts, Spread
 from log_service.broker.share.group_settings import GroupShareSettings
 from log_service.broker.share.log_reads import ReadBatches
-from log_service.broker.share.persister import SharePersister, told_error
+from log_service.broker.share.state_protocol import SharePersister, told_error
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import Timer, TimerQueue

@@ -20,8 +20,8 @@ from typing import TypeVar
 from log_service.broker.share.counts import FetchCounts, ShareCounts
 from log_service.broker.share.group_settings import GroupShareSettings
 from log_service.broker.share.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareWorld
-from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.session import ShareSession, ShareSessionCache
+from log_service.broker.share.state_protocol import SharePersister
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import SHARE_VERSION

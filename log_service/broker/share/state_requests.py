@@ -23,7 +23,7 @@ from uuid import UUID
 
 from log_service.broker.peers import destination_of
 from log_service.broker.requests.call import StartTask
-from log_service.broker.share.persister import OnDone, OnState
+from log_service.broker.share.state_protocol import OnDone, OnState
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue

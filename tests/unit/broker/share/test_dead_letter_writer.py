@@ -10,7 +10,7 @@ from uuid import UUID
 import trio
 import trio.testing
 
-from log_service.broker.share.dead_letters import ATTEMPTS, MAX_CONCURRENT_WRITES, MAX_WRITES_OF_A_GROUP, RETRY_MS, DeadLetterWriter
+from log_service.broker.share.dead_letter_writer import ATTEMPTS, MAX_CONCURRENT_WRITES, MAX_WRITES_OF_A_GROUP, RETRY_MS, DeadLetterWriter
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.coordinator.share.in_flight import DeadLetterRange

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from log_service.broker.share.letters import MAX_BATCH_BYTES, TIMESTAMP, Letter, Origin, batch_of, grouped, letters_in
+from log_service.broker.share.dead_letter_content import MAX_BATCH_BYTES, TIMESTAMP, Letter, Origin, batch_of, grouped, letters_in
 from log_service.coordinator.share.in_flight import DeadLetterRange
 from log_service.coordinator.share.record_states import ArchiveReason
 from log_service.records.batch import ATTRIBUTES_POSITION, iterate_records

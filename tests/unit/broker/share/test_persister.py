@@ -2,7 +2,7 @@
 
 import pytest
 
-from log_service.broker.share.persister import told_error
+from log_service.broker.share.state_protocol import told_error
 from log_service.common.errors import ErrorCode, KafkaError
 
 TOLD = {

@@ -25,8 +25,8 @@ import trio
 from log_service.broker.leader_produce import produce_to_leader
 from log_service.broker.peers import destination_of
 from log_service.broker.requests.call import StartTask
+from log_service.broker.share.dead_letter_content import Letter, Origin, batch_of, grouped, letters_in
 from log_service.broker.share.led_share_partition import OnDone, OnSafe
-from log_service.broker.share.letters import Letter, Origin, batch_of, grouped, letters_in
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
