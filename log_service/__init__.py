@@ -1,25 +1,29 @@
-"""The log service: a broker that speaks the Kafka protocol, its client, supervisor and commands.
+"""tidelog's log service: a Kafka broker, its client, its supervisor and its command line.
 
-Packages from the bottom up; each imports only from those above it in this list, and siblings do not see each other:
+Packages by layer, from the bottom up. A package imports only packages above its own line. Packages
+on one line do not import each other. ``.venv/bin/lint-imports`` checks this.
 
-- ``common``: ids, error codes, the seams to the world (``Env``), timers.
-- ``config``: every configuration key, declared once, and the frozen views that code receives. ``cluster_plans``: where replicas should be.
-- ``metrics``: what a node counts about itself, and the text in which Prometheus reads it.
-- ``protocol`` and ``records``: the wire (messages, codec, frames) and the record batch, both without any input or output.
+- ``common``: ids, error codes, timers, and the interfaces to the world outside (``Env``).
+- ``config``: declares every configuration key, and the frozen views that code receives.
+  ``cluster_plans``: decides where replicas should be, and finds a cluster's problems.
+- ``metrics``: counts what a node does, and formats the counts for Prometheus.
+- ``protocol``: messages, codec and frames of the wire. ``records``: the record batch.
 - ``network``: listeners and connections over an injected network.
-- ``rpc``: requests to other nodes: connections, versions, pauses between attempts.
-- ``security``: logins and encryption, both ends, and who may do what.
+- ``rpc``: requests to other nodes, with connections, versions and pauses between attempts.
+- ``security``: logins and encryption of both ends, and access rules.
 - ``storage``: one partition's log on disk, in Kafka's files.
-- ``raft``: the log of metadata with its quorum.
-- ``metadata``: the records of that log and the immutable image that they build.
-- ``quota`` and ``telemetry``: how much clients may ask for in a time; the metrics that they push to their broker.
-- ``state_machine``: decisions over a replicated log: decide, append, replay, reply when it is committed.
-- ``replication``, ``coordinator``, ``controller``: partitions and what waits for them; groups, transactions and share states; the owner of
-  metadata.
-- ``broker`` and ``client``: the two composition roots.
-- ``cluster_operations`` and ``mirror``: what operators do with a running cluster, and topics copied from one cluster into another, both
-  through the client.
-- ``supervisor`` and ``cli``: processes, and the ``tidelog`` command.
+- ``raft``: the metadata log and its quorum.
+- ``metadata``: the records of the metadata log, and the immutable image that they build.
+- ``quota``: limits on the requests of clients. ``telemetry``: metrics that clients push.
+- ``state_machine``: decisions over a replicated log: decide, append, replay, reply once committed.
+- ``replication``: partitions and the requests that wait for them. ``coordinator``: groups,
+  transactions and share states. ``controller``: decides every change of metadata.
+- ``broker``: builds a node from the packages above and handles its requests. ``client``: producers,
+  consumers and admin clients.
+- ``cluster_operations``: operators' work on a running cluster. ``mirror``: copies topics from one
+  cluster into another. Both use the client.
+- ``supervisor``: starts, watches and stops the processes of an installation.
+- ``cli``: the ``tidelog`` command.
 """
 
 __version__ = "0.1.0"

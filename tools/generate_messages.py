@@ -3,8 +3,8 @@
     python -m tools.generate_messages            write the modules
     python -m tools.generate_messages --check    name outdated modules, and fail if there are any
 
-APIs come from ``api_versions.KNOWN``: a new row there is all that a new API needs. Everything else
-is listed below.
+A row in ``api_versions.KNOWN`` makes the module of an API. Its schema is one of kafka-python's, or a file in ``tools/schemas`` where
+kafka-python has none. All other modules are listed below. CONTRIBUTING.md lists what else a new API needs.
 """
 
 import sys

@@ -1,17 +1,21 @@
 """The client: producer, consumers and admin for trio, and the same for threads and for asyncio.
 
-It speaks to any Kafka-compatible cluster. The stub beside this file lists the public names. They are loaded when they are
-first used, so that a service which only produces imports nothing of a consumer. The rooms, from the bottom up:
+It speaks to any Kafka-compatible cluster. The stub beside this file lists the public names. A name
+is imported when it is first used, so a service that only produces imports no consumer.
 
-- ``connections``: what is known of the cluster, and the way to its nodes.
-- ``producer``: records on their way in.
-- ``admin``: questions about topics, groups, offsets and what carries the cluster, and changes to them.
-- ``consumer``: records on their way out, with groups; and exact ranges of offsets. ``share``: records out of a queue.
-- ``blocking``: the same for programs without an event loop. ``asyncio``: for programs on asyncio.
+The rooms, from the bottom up. A room imports only from rooms above it in this list:
 
-Beside them ``arguments`` checks what callers hand in, ``metrics`` counts, ``group_protocol`` holds the bytes that members of a group
-exchange, ``foundation`` names what programs need of ``common``, ``settings_files`` reads settings that stand outside of a program, and
-``portal`` runs a client in a thread of its own.
+- ``arguments``: checks of arguments. ``group_protocol``: the bytes that members of a group
+  exchange. ``metrics``: counters. ``portal``: runs a client in a thread of its own.
+- ``connections``: the client's view of the cluster, and connections to its nodes.
+- ``admin``: describes and changes topics, groups, offsets, configuration and the quorum.
+- ``producer``: sends records. ``consumer``: receives records, alone or in a group, and reads exact
+  ranges of offsets.
+- ``share``: receives records as a member of a share group.
+- ``blocking``: the same clients for threads. ``asyncio``: the same clients for asyncio.
+
+Two modules have no place in that order: ``foundation`` exports the names of ``common`` that
+programs need, and ``settings_files`` reads settings from properties files and from the environment.
 """
 
 from lazy_loader import attach_stub

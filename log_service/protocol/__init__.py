@@ -1,14 +1,18 @@
-"""The Kafka wire protocol as plain functions over bytes. It has frames, a codec, messages, and the
-table of APIs and versions.
+"""The Kafka wire protocol as plain functions over bytes.
 
-No input or output happens here, and no peer's byte is trusted: counts are checked against the bytes that remain before anything is built.
+No function here does input or output. No byte of a peer is trusted: a count is checked against the
+remaining bytes before anything is built.
 
-    api_versions       THE table: keys, ranges, where each API's classes are
-    frames             headers and sizes; where a request comes in and a response goes out
-    codec              decode, encode, encode_chunks; finds the compiled function of (class, version)
-    compile_decoder    schema -> Python source of a decoder; reader holds what it calls off the fast path
-    compile_encoder    schema -> Python source of an encoder; writer holds what it calls off the fast path
-    schema             what a field and a struct declare
-    messages/          one generated module per API
-    stored/            generated records of logs and files, and serde, their framing
+- ``api_versions``: THE table of APIs: keys, version ranges, and the module of each API's classes.
+- ``frames``: headers and sizes of requests and responses.
+- ``codec``: ``decode``, ``encode``, ``encode_chunks``. Finds the compiled function of a class and
+  version.
+- ``compile_decoder``: turns a schema into Python source of a decoder. ``reader``: the functions
+  that decoders call off the fast path.
+- ``compile_encoder``: turns a schema into Python source of an encoder. ``writer``: the functions
+  that encoders call off the fast path.
+- ``source``: lines of generated source, and the names that they use.
+- ``schema``: declares the fields of messages and structs.
+- ``messages``: the generated classes of requests and responses.
+- ``stored``: the generated classes of records in logs and files, and their framing.
 """

@@ -1,6 +1,9 @@
-"""Commands of ``tidelog`` about tables: a module per command, imported when it is called.
+"""Commands of ``tidelog`` that work on tables, one module per command, imported on its first call.
 
-They work in the folder of a project, on its data directory, beside a running ``tidelog up`` and
-without one. ``surroundings`` finds both. The other commands, which need no platform, are in
-``log_service.cli``.
+They run in the folder of a project and use its data directory, with or without a running ``tidelog
+up``. Commands that need no platform are in ``log_service.cli``.
+
+- ``sql``: ``tidelog sql``. ``replay``: ``tidelog replay``. ``take_over``: ``tidelog take-over``.
+- ``dead_letters``: ``tidelog dead-letters``.
+- ``surroundings``: finds the project, its settings, its Dagster instance and running servers.
 """

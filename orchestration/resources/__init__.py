@@ -1,7 +1,11 @@
-"""The resources of the platform's assets: log service, Spark, lake, warehouse, SQL database.
+"""The Dagster resources of the platform's assets.
 
-Each field is optional. A missing one is read from ``orchestration.settings`` when a run or a tick
-first uses the resource.
+Each field of a resource is optional. A missing one is read from ``orchestration.settings`` when a
+run or a tick first uses the resource.
+
+- ``log_service``: the cluster. ``spark``: Spark sessions.
+- ``lake``: the Delta tables. ``warehouse``: the marts. ``database``: the SQL database.
+- ``declared``: refuses a run whose config names another cluster, lake or database than the project.
 """
 
 from typing import Any

@@ -1,13 +1,16 @@
 """Transforms: plain functions over DataFrames that become tables, as Dagster assets.
 
-One engine serves several kinds of table. A kind is one folder with the same file names, and it
-registers through ``kinds``. Kinds do not import each other.
+One engine serves several kinds of table. Each kind is one folder and registers its tables through
+``kinds``. Kinds do not import each other. Every kind has the files ``assets`` (the Dagster assets),
+``kind`` (its answers to the protocol of ``kinds``) and ``run`` (a run without Dagster). All but
+``archiving`` also have ``decorator``, ``replay`` and ``history`` (replays in Dagster). A kind has
+``declarations`` of its own if those beside this file do not fit it.
 
 - ``declarations``: the declaration of a table. ``errors``: errors by who must act.
-- ``ledger``: progress of kinds that commit outside the lake.
-- ``batch``: records become rows or rejections.
+- ``ledger``: the lake's account of kinds that commit outside the lake.
+- ``batch``: turns records into rows or rejections.
 - ``run``: the steps of a run. ``rehearsal``: an empty batch that warms up Spark.
-- ``replay``: records are read once more.
+- ``replay``: reads committed records once more.
 - ``dagster_views``: runs and replays as Dagster shows them.
 - ``kinds``: the protocol of a kind, and the registry of declared tables.
 - ``to_lake``, ``to_database``, ``to_topic``, ``joining``, ``archiving``: the kinds.

@@ -1,8 +1,10 @@
 """The kinds of tables that follow topics: one protocol, and one registry of declared tables.
 
-A kind is one folder beside this file. Its ``kind`` module makes a ``Kind`` of each declaration, and
-its ``assets`` module declares it here. Sensor, lag, replay, dead letters and CLI ask this registry
-and know no kind. A new kind is one folder and one import.
+The ``kind`` module of a kind's folder makes a ``Kind`` of each declaration, and its ``assets``
+module registers the ``Kind`` here. Sensors, lag, replays, dead letters and the commands read this
+registry, so a new kind changes none of them. Beside its folder, a new kind needs three entries: its
+public names in ``transforms/__init__.py`` and in the stub ``orchestration/__init__.pyi``, and its
+folder in the import contract of the kinds in ``pyproject.toml``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -8,10 +8,10 @@ It performs no I/O. Its modules, from the ground up:
 - ``member_sessions``: how long members may be silent.
 - ``timer_kinds``: the names of all timers, and which of them remove silent members.
 - ``topic_hash``: a hash that changes with a topic.
-- ``classic``, ``consumer``, ``share``, ``streams``: one room per kind of group. The last three have
-  the same file names.
+- ``classic``, ``consumer``, ``share``, ``streams``: one package per kind of group. The state of one
+  group is in ``group``. The last three also have ``heartbeats``, and ``assignor`` or ``assignors``.
 - ``offsets``: committed offsets.
-- ``migration``: both protocols of consumers in one group.
-- ``listing``: how groups of all kinds are listed.
+- ``migration``: groups whose members use the classic and the consumer protocol at once.
+- ``listing``: the responses of ListGroups and DescribeGroups.
 - ``group_coordinator``: one shard with all its groups.
 """

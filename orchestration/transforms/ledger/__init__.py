@@ -1,4 +1,8 @@
-"""Progress of transforms that commit outside the lake.
+"""The lake's account of transforms that commit to a topic or to a database.
 
-- ``ledger``: a lake table with a row per commit. ``progress``: where a run begins.
+The progress of such a transform is outside the lake: in the offsets of its group, or in its
+database. The ledger is a copy of that progress, which sensors, lag and readers of dead letters use.
+
+- ``ledger``: the lake table, with a row per partition and transaction.
+- ``progress``: the types of progress, and where a run of a transform to a topic begins.
 """

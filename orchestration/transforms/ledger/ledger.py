@@ -1,14 +1,15 @@
-"""The ledger of a transform to a topic: a lake table with a row per partition and transaction.
+"""The ledger of a transform to a topic or a database: a lake table that copies its progress.
 
-It is an account and not the progress. The progress is in the group's offsets, which commit with the
-records. The ledger follows after each transaction. If a run is killed in between, the next run
-completes it. The lake reads the progress here, as in any table from a topic. The sensor needs the
-lag, readers of the dead letters need to know which of them count, and a run needs to know whether
-the group lost its offsets. So the ledger holds the same application transactions
-(``orchestration.lake.tables``). Unlike a table's they may go back, because a person may reset the
-group's offsets. Knows no broker and no Spark.
-Invariant: a ledger is written from a snapshot that was loaded before the group's offsets were read,
-so that a slower writer conflicts instead of setting it back.
+The progress itself commits with the rows: in the offsets of a group (``to_topic``) or in the
+database (``to_database``). After each transaction the ledger gets a row for each partition that
+moved, and one for each replayed range. A run that is killed in between leaves the ledger behind,
+and the next run brings it up to date (``follow_group``). The lake reads the ledger's progress as
+that of any table, from application transactions (``orchestration.lake.tables``). A table's never go
+back. A ledger's may, because a person may reset the offsets of the group. Knows no broker and no
+Spark.
+
+Invariant: a ledger is written from a snapshot that was loaded before the progress was read. So a
+slower writer gets a conflict instead of setting the ledger back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

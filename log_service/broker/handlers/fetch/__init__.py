@@ -1,5 +1,7 @@
-"""Fetch of consumers and of followers.
+"""Fetch, for consumers and for followers.
 
-- ``fetch``: the handler. ``reads``: reads of partitions. ``in_turns``: the rest of a long request.
+- ``fetch``: the behaviour of the API, and its handler. ``reads``: reads partitions, waits for
+  records, builds the response.
+- ``in_turns``: the rest of a fetch that takes more than one turn of the event loop.
 - ``replica``: the fetch of a follower.
 """

@@ -1,5 +1,7 @@
-"""APIs of groups and of their offsets.
+"""The APIs of groups and of their committed offsets.
 
-- ``membership``: classic groups. ``consumer``: KIP-848. ``streams``: KIP-1071. ``admin``: operators.
+- ``membership``: members of classic groups. ``consumer``: consumer groups (KIP-848). ``streams``:
+  streams groups (KIP-1071).
+- ``admin``: list, describe and delete groups.
 - ``offset_commit``, ``offset_fetch``, ``offset_delete``, ``txn_offset_commit``: committed offsets.
 """

@@ -1,5 +1,6 @@
 """Produce, for all kinds of producers.
 
-- ``produce``: the handler. ``plain``: batches without a transaction. ``transactional``: the others.
-- ``repeated``: requests that name a partition twice.
+- ``produce``: the behaviour of the API, and the parts that both handlers share.
+- ``plain``: requests without a transactional id. ``transactional``: requests with one.
+- ``repeated``: a cache of decoded requests.
 """

@@ -1,5 +1,8 @@
-"""APIs of share groups.
+"""The APIs of share groups (KIP-932).
 
-- ``fetch``, ``acknowledge``: records of a queue. ``groups``: members. ``group_offsets``: offsets.
-- ``states``: the states that the share coordinator keeps.
+- ``groups``: ShareGroupHeartbeat, ShareGroupDescribe, AlterShareGroupOffsets and
+  DeleteShareGroupOffsets.
+- ``group_offsets``: DescribeShareGroupOffsets.
+- ``fetch``: ShareFetch. ``acknowledge``: ShareAcknowledge.
+- ``states``: requests of other brokers to the share coordinator on this node.
 """
