@@ -201,10 +201,10 @@ def speaks_kafka(connection: socket.socket, seconds: float) -> bool:
 
 
 def check_reachable(servers: Sequence[tuple[str, int]], *, is_tls: bool = False) -> None:
-    """Raise ClickException unless one of the servers responds as a Kafka broker does.
+    """Raise ClickException unless one of the servers responds as a Kafka broker.
 
-    Of a server with TLS only the connection is checked. Of several servers each first gets a short
-    time, so that one that hangs does not keep a person from those that respond.
+    With TLS, a server that accepts a connection is enough. Several servers are first tried with a
+    short timeout each, so that a server that hangs does not delay a response from another one.
     """
     failures, is_hanging = _failures(servers, GLANCE_SECONDS if len(servers) > 1 else RESPONSE_SECONDS, is_tls=is_tls)
     if failures and is_hanging and len(servers) > 1:

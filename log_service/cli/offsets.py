@@ -20,7 +20,7 @@ class AtParameter(click.ParamType[OffsetSpec]):
     name = "at"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OffsetSpec:
-        """Return the point to look for."""
+        """Return the offset specification that the text names, or fail with a usage error."""
         if isinstance(value, OffsetSpec):
             return value
         if value in SPECS:

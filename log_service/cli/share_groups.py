@@ -1,8 +1,9 @@
-"""Shows share groups in ``tidelog groups`` like other groups (KIP-932), and resets them as a whole.
+"""Share groups in ``tidelog groups`` (KIP-932): describes them, and resets and deletes their
+offsets.
 
-A queue has a start offset in place of committed offsets. All records before it are done with, and
-some behind it are, too. So only the cluster can report the lag. Neither is known before the queue
-has begun.
+A share group has a start offset instead of a committed offset. All records before the start offset
+are final, and some after it may be. So the lag comes from the cluster and is not computed here.
+Start offset and lag are unknown until the group's state of a partition is initialized.
 """
 
 from collections.abc import Mapping, Sequence

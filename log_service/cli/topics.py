@@ -152,9 +152,9 @@ def note_min_isr(admin: BlockingAdmin, names: Sequence[str], rows: list[dict[str
 
 
 def note_observers(admin: BlockingAdmin, rows: list[dict[str, Any]]) -> None:
-    """Add the observers among its replicas to each row.
+    """Add to each row the replicas that are observers. By design, they are not in the ISR.
 
-    Observers are not in sync by design. A broker that cannot report its role counts as none.
+    A broker that does not respond counts as no observer.
     """
     active = [broker.node_id for broker in admin.describe_brokers() if not broker.is_fenced]
     observers, _silent = observers_among(admin, active)

@@ -51,15 +51,18 @@ class Outcome(Protocol[T_contra]):
 
 
 class Departed(Exception):  # noqa: N818 - it says what happened in the caller's thread, where it is raised by its own name
-    """An exception left the caller's ``with`` block."""
+    """An exception ended the caller's ``with`` block. Raised in the client's own block."""
 
 
 class DepartedAtOnce(BaseException):
-    """Ctrl-C or an exit left the caller's ``with`` block. Closing must not take long."""
+    """Ctrl-C or an exit ended the caller's ``with`` block, so closing must not take long."""
 
 
 class Portal(Generic[C]):
-    """Run ``async with opened as client`` in a background thread for as long as it is open."""
+    """Runs one client in a background thread, from ``start`` or ``open`` until it is stopped.
+
+    The thread enters ``opened`` with ``async with``, and leaves it to close the client.
+    """
 
     def __init__(self, opened: AbstractAsyncContextManager[C], name: str) -> None:
         self._opened = opened

@@ -1,6 +1,7 @@
-"""Tells a second wish to stop from a signal that only repeats the first.
+"""Distinguishes a second request to stop from a repetition of the first signal.
 
-A process manager and the shell around it may both send a SIGTERM, and a terminal sends Ctrl-C to each process of a group.
+One request may arrive as several signals. A process manager and the shell around it may both send a
+SIGTERM, and a terminal sends Ctrl-C to each process of a group.
 """
 
 from collections.abc import Callable
@@ -8,11 +9,11 @@ from collections.abc import Callable
 import trio
 
 SAME_WISH_SECONDS = 1.0
-"""How soon after the first signal another one is the same wish."""
+"""Signals that arrive this soon after the first one repeat the same request to stop."""
 
 
 class StopWishes:
-    """Takes note of the signals that ask a process to stop. ``is_second`` says that the last one is a second wish."""
+    """Tracks the signals that ask a process to stop. ``is_second`` is true after a second request."""
 
     __slots__ = ("_began", "_now", "is_second")
 
@@ -22,7 +23,9 @@ class StopWishes:
         self.is_second = False
 
     def is_repeated(self) -> bool:
-        """Take note of a signal; whether it comes so soon after the first that it is the same wish."""
+        """Note a signal. Return whether it repeats the first request to stop, because it came too
+        soon.
+        """
         if self._began is None:
             self._began = self._now()
             return False

@@ -1,10 +1,10 @@
-"""Broker sessions of the active controller: state of brokers that is in no log.
+"""Broker sessions of the active controller. They are in memory and in no log.
 
-A session has the broker's last contact, its metadata offset, and whether it is leaving. This module
-decides when a session ends. A session begins with the first heartbeat of a broker's epoch, not with
-its registration. It lasts ``timeout_ms`` from the last heartbeat. A new controller presumes that
-every unfenced broker is alive, and gives it one session timeout to send a heartbeat. Knows no clock
-and makes no record.
+A session has the time of the broker's last heartbeat, its metadata offset, and its controlled
+shutdown. This module decides when a session ends. A session begins with the first heartbeat of a
+broker epoch, not with the registration, and lasts ``timeout_ms`` from the last heartbeat. A new
+controller presumes that every unfenced broker is alive, and gives it one session timeout to send a
+heartbeat. Reads no clock and writes no record.
 
 Invariants: a broker has at most one session, that of its newest epoch. Changes by a refused
 decision are reverted.
@@ -23,13 +23,13 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSession:
-    """The session of one broker.
+    """The session of one broker in one broker epoch.
 
-    ``contact_ms`` is the time of its last heartbeat, None before the first one since it registered.
-    ``metadata_offset`` is the offset that it had reached then. ``leaves_at`` is the metadata offset
-    that the others have to reach before it may stop, -1 while it is not leaving. ``is_presumed`` is
-    true if this controller has had no heartbeat from it, or none since it had reason to think that
-    the broker is gone.
+    ``contact_ms``: time of the last heartbeat, None before the first heartbeat of the epoch.
+    ``metadata_offset``: the broker's metadata offset in that heartbeat. ``leaves_at``: the metadata
+    offset that all other brokers must reach before this broker may stop, -1 without a controlled
+    shutdown. ``is_presumed``: this controller has not heard from the broker yet, or not since it
+    had reason to believe that the broker is gone.
     """
 
     epoch: BrokerEpoch
@@ -40,7 +40,7 @@ class BrokerSession:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the broker is in a controlled shutdown that this controller has begun."""
+        """Whether the broker is in a controlled shutdown."""
         return self.leaves_at != UNKNOWN_OFFSET
 
 
@@ -60,28 +60,26 @@ class BrokerSessions:
         return session if session is not None and session.epoch == epoch else BrokerSession(epoch=epoch)
 
     def is_live(self, node_id: NodeId, epoch: BrokerEpoch, now_ms: int) -> bool:
-        """Whether a broker's last heartbeat is recent enough."""
+        """Return whether a broker's last heartbeat is less than ``timeout_ms`` ago."""
         contact_ms = self.get(node_id, epoch).contact_ms
         return contact_ms is not None and now_ms - contact_ms < self.timeout_ms
 
     def end_ms(self, node_id: NodeId) -> int | None:
-        """Return when a broker's session ends without another heartbeat.
-
-        Return None if it has none.
-        """
+        """Return when a broker's session ends without another heartbeat, or None without a session."""
         session = self._sessions.get(node_id)
         return None if session is None or session.contact_ms is None else session.contact_ms + self.timeout_ms
 
     def lowest_offset(self, active: Iterable[tuple[NodeId, BrokerEpoch]]) -> int:
-        """Return the least metadata offset of the given brokers, without leaving ones.
+        """Return the least metadata offset of the given brokers, not counting those in controlled
+        shutdown.
 
-        It is above any offset if there is none.
+        Return ``maxsize`` if no broker is left.
         """
         sessions = (self.get(node_id, epoch) for node_id, epoch in active)
         return min((session.metadata_offset for session in sessions if not session.is_leaving), default=maxsize)
 
     def presumed(self) -> frozenset[NodeId]:
-        """Return the brokers whose sessions are only presumed."""
+        """Return the brokers whose session is presumed."""
         return frozenset(node_id for node_id, session in self._sessions.items() if session.is_presumed)
 
     def put(self, node_id: NodeId, session: BrokerSession, decision: Decision[Any]) -> None:

@@ -29,11 +29,11 @@ class ShardedService(Generic[S, R]):
         self._configured_partition_count = configured_partition_count
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the tasks that load shards. Runs until cancelled."""
+        """Run the tasks that load shards, until cancelled."""
         await self._shards.run(task_status=task_status)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
-        """Serve a partition of the coordinator's topic once it is loaded."""
+        """Load a partition of the coordinator's topic, then serve it."""
         self._shards.lead(coordinator_log)
 
     def resign(self, partition: int) -> None:

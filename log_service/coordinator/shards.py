@@ -197,7 +197,7 @@ class Shards(Generic[S, R]):
         self._is_over = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the tasks that load shards. Runs until cancelled, then resigns every shard."""
+        """Run the tasks that load shards, until cancelled. Then resign every shard."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()

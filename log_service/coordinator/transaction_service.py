@@ -159,10 +159,10 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
                 self._on_wait()
 
     def markers_written(self, written: SentMarkers) -> None:
-        """Tell the coordinator which partitions have their marker or are deleted.
+        """Note the partitions of a transaction that have their marker, or are deleted.
 
-        News of an earlier leader epoch is ignored. After the last partition the end of the
-        transaction is stored before this returns, and waiting requests of its producer are asked
+        A report for an earlier leader epoch is ignored. After the last partition, the end of the
+        transaction is stored before this method returns, and requests that waited for it are tried
         again.
         """
         if self._epochs.get(written.owner.partition) != written.owner.leader_epoch:

@@ -1,7 +1,7 @@
-"""How far a mirror's flows are behind: what lies in the source and is not committed in the target.
+"""Measures the lag of a mirror's flows: records of the source that the target has not committed.
 
-Reads what the flows have committed and what the source has; writes nothing, and asks no process. So it tells of a mirror that does not run,
-too. Decides nothing.
+Reads the committed progress from the target and the offsets from the source. It does not ask the
+mirror's own process, so it also works if the mirror is not running. Writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,17 +22,21 @@ from log_service.mirror.topic_plan import mirrored_topics
 from log_service.records.batch import iterate_headers, iterate_records
 
 MAX_LOOKED_AT = 8
-"""Of so many partitions of a topic, those that are furthest behind, the first record that waits is looked at."""
+"""Number of partitions of a topic whose next record is read for its timestamp.
+
+They are the partitions with the largest lag.
+"""
 LOOK_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLag:
-    """One topic of a flow.
+    """The lag of one topic of a flow.
 
-    ``records_behind`` counts source offsets that readers of committed records see and that are not mirrored; of a transactional producer
-    its markers are among them. ``seconds_behind`` is the age of the oldest record that waits: 0.0 where none does, None where that cannot
-    be told. ``lost_count`` counts offsets that retention removed before they were mirrored.
+    ``records_behind`` counts source offsets below the last stable offset that are not mirrored. For
+    transactional producers that includes markers. ``seconds_behind`` is the age of the oldest
+    record that is not mirrored: 0.0 if there is none, None if no timestamp could be read.
+    ``lost_count`` counts offsets that retention removed before they were mirrored.
     """
 
     topic: str
@@ -46,28 +50,28 @@ class TopicLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLag:
-    """One flow, with its topics by name."""
+    """The lag of one flow, with its topics by name."""
 
     flow: str
     topics: tuple[TopicLag, ...]
 
     @property
     def records_behind(self) -> int:
-        """Of all topics together."""
+        """The number of records behind, over all topics."""
         return sum(each.records_behind for each in self.topics)
 
     @property
     def seconds_behind(self) -> float | None:
-        """Of the topic that is furthest behind; None where that cannot be told of one."""
+        """The largest ``seconds_behind`` of the topics, or None if one of them has None."""
         known = [each.seconds_behind for each in self.topics]
         return max((each for each in known if each is not None), default=0.0) if None not in known else None
 
 
 async def measure_lag(flows: Sequence[FlowSettings], flow: FlowSettings, env: Env, timeout_ms: int | None = None) -> FlowLag:
-    """Return how far a flow is behind now. ``timeout_ms`` bounds each question to a cluster.
+    """Return the present lag of a flow. ``timeout_ms`` limits each request to a cluster.
 
     Raises:
-        KafkaError: a cluster cannot be reached or refuses.
+        KafkaError: a cluster cannot be reached, or refuses a request.
     """
     limit = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms}
     async with admin_of(flow.source, env, **limit) as source, admin_of(flow.target, env, **limit) as target:
@@ -109,14 +113,14 @@ async def _topic_lag(
 
 
 def _is_of(progress: Progress | None, ends: PartitionOffsets) -> bool:
-    """Whether progress is of the topic that is there now."""
+    """Return whether the progress belongs to the present topic, not to a deleted one of its name."""
     return progress is not None and progress.lineage.source_topic_id == str(ends.topic_id)
 
 
 async def _seconds_behind(
     source: Admin, positions: Mapping[TopicPartition, int], behind: Mapping[TopicPartition, int], now_ms: int
 ) -> float | None:
-    """Return the age of the oldest record that waits, of the partitions that are furthest behind."""
+    """Return the age of the oldest record not mirrored, in the partitions with the largest lag."""
     waiting = sorted((where for where, count in behind.items() if count), key=lambda where: behind[where], reverse=True)[:MAX_LOOKED_AT]
     if not waiting:
         return 0.0
@@ -128,7 +132,7 @@ async def _seconds_behind(
 
 
 async def _timestamps(source: Admin, where: TopicPartition, position: int) -> list[int]:
-    """Return the timestamps of the records of the batch that an offset lies in, from that offset on."""
+    """Return the timestamps of the batch that holds an offset, for records from that offset on."""
     return [
         record.timestamp
         async for chunk in read_range(source, where, position, position + 1, timeout_ms=LOOK_MS)

@@ -1,10 +1,12 @@
-"""Decides on changes of voters (KIP-853). They are added, removed, updated, or become records.
+"""Decides on changes of voters (KIP-853): add, remove or update one, or write them as records.
 
-Decides over the leader's state and the newest voter set. Nothing changes here.
+The functions read the leader's state and the newest voter set, and change neither.
 
-Invariants: one change at a time: the next one waits until the record of the one before is committed, and until the leader has committed
-something in its own epoch; so two sets that may both elect a leader differ by one voter at most. At kraft.version 0 voters are
-configuration: what one of them tells of itself is kept by the leader, and is written when the level is raised.
+Invariants: one change at a time. A change waits until the record of the previous one is committed,
+and until the leader has committed a record of its own epoch. So two voter sets that may both elect
+a leader differ by at most one voter. At kraft.version 0 the voters are configuration. The leader
+then holds each voter's reported directory and endpoints in memory, and writes them when
+kraft.version is raised.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from log_service.raft.voters import NO_DIRECTORY, Voter, VoterEntry, VoterSet
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a change is not made."""
+    """The error and the text of a refused change."""
 
     error: ErrorCode
     message: str
@@ -28,9 +30,10 @@ class Refusal:
 def check_addition(
     request: AddVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str, *, twins: Twins | None
 ) -> Refusal | None:
-    """Return why the leader does not even ask the new voter for its versions, None where it does.
+    """Return why a voter may not be added, or None if the leader may go on to ask it for its
+    versions.
 
-    ``twins`` are two live processes of its node id.
+    ``twins`` describes two running processes with the new voter's node id, None if there is one.
     """
     if (refusal := _check_voter(request.voter, listener_name)) or (refusal := _check_no_other_change(leader, latest)):
         return refusal
@@ -41,10 +44,12 @@ def check_addition(
 
 
 def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntry, *, twins: Twins | None) -> VoterSet | Refusal:
-    """Return the voters without one of them.
+    """Return the voter set without a voter, or why it may not be removed.
 
-    ``twins`` are two live processes of its node id. Then the request may come from the wrong one of them: only a voter that is gone makes
-    room for another directory (KIP-853), or each of the two takes out the other in turn.
+    ``twins`` describes two running processes with that node id. The request is then refused,
+    because it may come from the wrong one. A voter may be removed to make room for another
+    directory of its node only after its process is gone (KIP-853). Otherwise each of two processes
+    would remove the other in turn.
     """
     if request.voter.node_id < 0 or request.voter.directory_id == NO_DIRECTORY:
         return Refusal(ErrorCode.INVALID_REQUEST, "a voter has a node id and a directory id")
@@ -59,9 +64,10 @@ def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntr
 
 
 def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str) -> VoterSet | Refusal:
-    """Return the voters with one of them updated.
+    """Return the voter set with a voter's new endpoints and versions, or why it is refused.
 
-    At kraft.version 0 this is what the leader has been told so far, else the next record.
+    At kraft.version 0 the set replaces the one that the leader holds in memory. At higher levels it
+    becomes the next record.
     """
     voter = request.voter
     if refusal := _check_voter(voter, listener_name):
@@ -87,10 +93,11 @@ def _voters_to_update(leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
 
 
 def check_upgrade(request: UpgradeRequest, leader: Leader, latest: VoterEntry) -> VoterSet | Refusal | None:
-    """Return the voters to write with the next kraft.version. Return None where it is reached, or
-    its record is on its way.
+    """Return the voters to write with the new kraft.version, or why they cannot be written.
 
-    Every voter must have told this leader its directory: the voters that become records must be those that vote.
+    None means that nothing is left to do: the level is reached, or its record is already appended.
+    Every voter must first have reported its directory to this leader, because the record names the
+    directories that may vote.
     """
     level, present = request.kraft_version, latest.kraft_version
     if level == present or (level == DYNAMIC_QUORUM and leader.told_voters is None):
@@ -113,7 +120,7 @@ def check_upgrade(request: UpgradeRequest, leader: Leader, latest: VoterEntry) -
 
 
 def supports(voter: Voter, kraft_version: int) -> bool:
-    """Whether a voter can follow a quorum of that kraft.version."""
+    """Return whether a voter supports a kraft.version."""
     return voter.min_kraft_version <= kraft_version <= voter.max_kraft_version
 
 

@@ -77,10 +77,10 @@ class OutgoingSecurity:
 
 
 def outgoing_security(security: ClientSecurity, rng: Random) -> Security:
-    """Return the security of a client's fresh connections.
+    """Return the TLS and login that a client uses on every new connection.
 
     Raises:
-        ConfigError: a store cannot be read, or the JAAS text means no login.
+        ConfigError: a key or trust store cannot be read, or the JAAS text configures no login.
     """
     if security.tls is None and security.login is None:
         return Plaintext()

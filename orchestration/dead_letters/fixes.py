@@ -57,9 +57,9 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class FixedReader:
-    """Reads as ``reader`` does, with other values at some places.
+    """A reader that returns the records of ``reader``, with other values at the offsets of fixes.
 
-    It holds plain values only, so that Spark's workers can take it with them.
+    It has only plain values, so that it can be sent to Spark's workers.
     """
 
     reader: RangeReader

@@ -21,6 +21,6 @@ __all__ = ["AvroSchema", "ProtobufSchema", "SchemaFileError", "ValueFormat", "av
 
 
 def format_of(declared: Mapping[str, Any]) -> AvroSchema | ProtobufSchema:
-    """Return the format that ``declared()`` describes."""
+    """Return the schema whose ``declared()`` returned this mapping."""
     kind, *_ = declared
     return AvroSchema.of(declared[kind]) if kind == AvroSchema.KIND else ProtobufSchema.of(declared[kind])

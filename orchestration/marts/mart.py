@@ -88,11 +88,11 @@ def mart(
 
 
 def validate_question(name: str, sql: str) -> None:
-    """Refuse a statement that is not one SELECT.
+    """Check that the SQL of a mart is a single SELECT.
 
-    It is parsed and not run, because its tables and columns may not exist yet.
+    The SQL is parsed and not run, because its tables and columns may not exist yet.
 
-    :raises ValueError: tells where it cannot be parsed, or the kind of the statement.
+    :raises ValueError: with the parser's error, or the kinds of statements found.
     """
     try:
         kinds = [one.type for one in duckdb.extract_statements(sql)]

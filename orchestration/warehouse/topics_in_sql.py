@@ -212,7 +212,9 @@ def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None
 
 
 def is_table(connection: duckdb.DuckDBPyConnection, number: int) -> bool:
-    """Return whether a topic was read into DuckDB, because a stream can be scanned only once."""
+    """Return whether a topic was copied into a table of DuckDB, which queries may scan several
+    times.
+    """
     found = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = ?", [base_name(number)]).fetchall()
     return bool(found[0][0])
 

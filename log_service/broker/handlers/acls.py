@@ -1,13 +1,14 @@
 """DescribeAcls (API key 29), CreateAcls (30) and DeleteAcls (31), versions 1-3.
 
-Behaviour: DescribeAcls is answered from this node's metadata, with the ACLs of one pattern
-together. The controller decides on the other two, each ACL and each filter by itself. The number 0
-in any place means nothing and closes the connection, as with Apache Kafka.
+DescribeAcls: this node responds from its metadata image. The ACLs of one resource pattern share one
+entry of the response. CreateAcls and DeleteAcls: the active controller decides on each ACL, or each
+filter, separately.
 
-Without ``authorizer.class.name`` all three are SECURITY_DISABLED, because every client may do
-everything and no rule is kept. Tools read that code as "there are no rules here" and go on. A
-missing API they report as a failure, again and again. The responses to 30 and 31 have one refusal
-for each rule or filter.
+A resource type, pattern type, operation or permission type of 0 (UNKNOWN in Kafka) closes the
+connection, as in Apache Kafka. Without ``authorizer.class.name`` there are no ACLs and every client
+may do everything. All three APIs then respond with SECURITY_DISABLED: CreateAcls once for each ACL,
+DeleteAcls once for each filter. Tools understand this error as "no ACLs" and go on. If the APIs
+were not served at all, tools would report a failure on every run.
 
 Versions: 1 pattern types; 2 flexible; 3 the resource type of users. KIP-11, KIP-290.
 """
@@ -33,7 +34,7 @@ def _check_authorizer(node: QuorumNode) -> None:
 
 
 def _check_numbers(*numbers: int) -> None:
-    """Check that no number is 0, the placeholder for unknown values.
+    """Check that no number is 0, which is UNKNOWN in every enum of an ACL.
 
     Raises:
         ProtocolError: one of them is 0.

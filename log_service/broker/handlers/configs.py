@@ -168,7 +168,7 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsRe
 def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
     """Check this broker's certificates, users and directories, and have the controller decide.
 
-    The controller decides on everything that this broker does not refuse.
+    The controller decides on all resources that pass.
     """
     if _is_judged_here(node, call, request.resources):
         return call.run(_replace(node, call, request))
@@ -198,8 +198,8 @@ async def _replace(node: Node, call: Call, request: AlterConfigsRequest) -> Alte
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
     """Set logger levels here, check this broker's own resources, and have the controller decide.
 
-    The checks are of certificates, users and directories. The controller decides on all other
-    resources that this broker does not refuse.
+    This broker checks certificates, users and directories. The controller decides on all resources
+    that pass.
     """
     is_judged = _is_judged_here(node, call, request.resources)
     if is_judged or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
@@ -208,9 +208,10 @@ def handle_incremental_alter_configs(node: Node, call: Call, request: Incrementa
 
 
 def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
-    """Return whether this broker may look at files for a request.
+    """Return whether this broker checks a request against its own files before it forwards it.
 
-    It does not for requests that the controller refuses. A controller has no such listeners.
+    It does so only on a broker's listener, and only for a client with the ACLs for the change. The
+    controller refuses all other clients.
     """
     names = access_keys(entry.name for resource in resources for entry in resource.configs)
     needed = (AclOperation.ALTER_CONFIGS, *([AclOperation.ALTER] if names else []))
@@ -219,7 +220,11 @@ def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
 
 
 def _is_judged(node: Node, resource: Any) -> bool:
-    """Return whether a resource is this broker with checks of its own, or names directories."""
+    """Return whether this broker has something to check in the changes of a resource.
+
+    It checks its own configuration against its certificates and users, and the directories in
+    ``cordoned.log.dirs`` of any single broker.
+    """
     return (_is_this_one(node, resource) and bool(node.judges)) or bool(_cordoned_names(resource))
 
 
@@ -229,9 +234,9 @@ def _is_this_one(node: Node, resource: Any) -> bool:
 
 
 def _cordoned_names(resource: Any) -> list[str]:
-    """Return the directories that a request wants one broker to cordon.
+    """Return the directories that a request sets in ``cordoned.log.dirs`` of a single broker.
 
-    Only that broker knows the names of its directories.
+    The word for all directories is left out, because every broker knows it.
     """
     if resource.resource_type != ResourceType.BROKER or resource.resource_name == ALL_BROKERS:
         return []
@@ -253,9 +258,10 @@ def _validate_directories(node: Node, resource: Any) -> None:
 
 
 async def _refused_here(node: Node, resources: Sequence[Any], after: After) -> dict[int, ConfigError]:
-    """Return the errors of changes that this broker cannot apply, by position in the request.
+    """Return the errors of changes that this broker refuses, by position in the request.
 
-    The controller has neither this broker's files nor its disks.
+    The controller cannot find these errors, because it has neither this broker's files nor its
+    disks.
     """
     refused = {}
     for place, resource in enumerate(resources):

@@ -34,7 +34,10 @@ def handle_broker_registration(node: Node, call: Call, request: BrokerRegistrati
 
 
 def handle_broker_heartbeat(node: Node, call: Call, request: BrokerHeartbeatRequest) -> Deferred:
-    """Have the controller decide. The end of this connection hints that the broker may be gone."""
+    """Have the controller decide, and let an active controller watch this connection.
+
+    The end of the connection is a sign that the broker's process may have ended (``death_watch``).
+    """
     connection, controller = call.connection, node.controller
     if isinstance(controller, ControllerDriver):
         node_id, epoch = NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)

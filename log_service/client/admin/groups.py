@@ -52,7 +52,7 @@ FIRST_OFFSET_FETCH_VERSION_WITH_GROUPS = 8
 FIRST_OFFSET_FETCH_VERSION_WITH_STABLE = 7
 NO_OFFSET = -1
 DEAD = "Dead"
-"""What a group is to DescribeGroups that it does not know: none, or one of another protocol (KIP-1043)."""
+"""Errors of DescribeGroups for a missing group or a group of another protocol (KIP-1043)."""
 MOVED = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 )
@@ -142,7 +142,9 @@ async def list_group_offsets(
 async def fetch_offsets(
     connection: RpcConnection, group_id: str, partitions: Sequence[TopicPartition] | None, *, is_stable_required: bool
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Ask a coordinator once for committed offsets (None: all); partitions without one are left out.
+    """Request committed offsets from a coordinator, once. ``partitions`` None means all.
+
+    Partitions without a committed offset are left out.
 
     Raises:
         KafkaError: the coordinator's error, of the group or of a partition.
@@ -176,7 +178,7 @@ async def fetch_offsets(
 async def alter_group_offsets(
     cluster: ClusterMetadata, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], timeout_ms: int
 ) -> None:
-    """Set committed offsets from outside; see ``Admin.alter_group_offsets``."""
+    """Set committed offsets without being a member. See ``Admin.alter_group_offsets``."""
     request = commit_request(group_id, as_offsets(offsets))
 
     async def ask() -> None:
@@ -192,7 +194,7 @@ async def alter_group_offsets(
 
 
 async def delete_group_offsets(cluster: ClusterMetadata, group_id: str, partitions: Iterable[TopicPartition], timeout_ms: int) -> None:
-    """Take committed offsets back; see ``Admin.delete_group_offsets``."""
+    """Delete committed offsets. See ``Admin.delete_group_offsets``."""
     topics = [
         OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers])
         for name, numbers in by_topic(partitions).items()

@@ -420,9 +420,10 @@ class Producer:
         partition: int | None,
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
-        """Take a record whose key and value are bytes already, as ``send``.
+        """Append a record whose key and value are already serialized. ``send`` describes the
+        arguments.
 
-        If it is cancelled, the record was not taken.
+        A cancelled call has not appended the record.
         """
         if self._is_yield_due:
             self._is_yield_due = False

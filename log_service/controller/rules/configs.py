@@ -1,14 +1,15 @@
-"""Decides on AlterConfigs and IncrementalAlterConfigs. They change the configuration of topics,
-brokers, groups and client metrics.
+"""Decides on AlterConfigs and IncrementalAlterConfigs (KIP-133, KIP-339).
 
-The controller decides on each resource of a request by itself: it makes all changes of the resource, or none. The levels of loggers are not
-decided here: they are no metadata, each broker keeps its own. KIP-133, KIP-339.
+Both change the configuration of topics, brokers, groups and client metrics. The controller decides
+on each resource separately: it makes all changes of a resource, or none. The levels of loggers are
+not metadata. Each broker holds its own, so nothing is decided about them here.
 
-The paths in ``cordoned.log.dirs`` are of one broker's disks, and the broker that takes such a request looks whether it has them. Asked
-without a broker between, the controller lets directories leave the list, and none join it (KIP-1066).
+``cordoned.log.dirs`` names directories of one broker. A broker checks them before it forwards the
+request. If a request comes to the controller directly, no broker has checked it. The controller
+then lets directories be removed from the list, but not added (KIP-1066).
 
-Invariants: what is written was accepted by its key, together with everything else that its resource has; a value that stays the same is not
-written again.
+Invariants: a written value is valid for its key and together with all other values of the resource.
+An unchanged value is not written again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +89,10 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A resource of a request, and its changes; ``replaces`` forgets what is not named."""
+    """The changes of one resource in a request.
+
+    ``replaces``: keys that the request does not name are removed.
+    """
 
     resource: Resource
     changes: Sequence[Change]
@@ -96,7 +100,7 @@ class _Asked:
 
 
 class _Judged(NamedTuple):
-    """The texts of the controller's file, and whether a broker has judged a request before."""
+    """The controller's properties file, and whether a broker has already checked the request."""
 
     static_texts: Mapping[str, str]
     is_judged: bool
@@ -105,10 +109,11 @@ class _Judged(NamedTuple):
 def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, static_texts: Mapping[str, str], caller: Caller | None = None
 ) -> tuple[list[MetadataRecord], IncrementalAlterConfigsResponse]:
-    """Decide on every resource of the request.
+    """Decide on every resource of an IncrementalAlterConfigs request.
 
-    ``static_texts`` are the file's, for lists that are appended to without being set. ``caller`` is the client that asks, None where a node
-    asks for itself.
+    ``static_texts`` are the values of the controller's properties file. They are what a list
+    without a value of its own is appended to. ``caller`` is the client that sent the request, None
+    if a node makes the change itself.
     """
     asked = [
         _Asked(
@@ -124,7 +129,10 @@ def incremental_alter_configs(
 def alter_configs(
     image: MetadataImage, request: AlterConfigsRequest, static_texts: Mapping[str, str], caller: Caller | None = None
 ) -> tuple[list[MetadataRecord], AlterConfigsResponse]:
-    """Decide on every resource of the request: its configuration becomes what is named, all else goes. The arguments are those above."""
+    """Decide on every resource of an AlterConfigs request. Keys that it does not name are removed.
+
+    The arguments are those of ``incremental_alter_configs``.
+    """
     asked = [
         _Asked(
             Resource(each.resource_type, each.resource_name),
@@ -159,7 +167,7 @@ def _decide(
 
 
 def _topics_with_another_min_isr(records: Sequence[MetadataRecord]) -> list[str]:
-    """Return the topics whose ELR were chosen by another min.insync.replicas.
+    """Return the topics whose min.insync.replicas changes, so that their ELR are no longer valid.
 
     The empty name means all topics.
     """
@@ -203,7 +211,12 @@ def _alter(image: MetadataImage, asked: _Asked, judged: _Judged) -> list[Metadat
 
 
 def _check_changes(changes: Sequence[Change]) -> None:
-    """Refuse what no resource can take."""
+    """Check the names, operations and values of changes, without regard to the resource.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, a key is changed twice, an operation is unknown, or a value is
+            missing.
+    """
     for name in repeated([change.name for change in changes]):
         raise _invalid_request(f"{name} is changed more than once")
     for change in changes:
@@ -214,7 +227,11 @@ def _check_changes(changes: Sequence[Change]) -> None:
 
 
 def _check_broker(image: MetadataImage, name: str) -> None:
-    """Refuse a broker that is not there."""
+    """Check that a broker of this name is registered. The empty name means all brokers.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
     if name and not (name.isascii() and name.isdecimal()):
         raise _invalid_request(f"a broker is named by its number, not {name!r}")
     if name and int(name) not in image.cluster.brokers:
@@ -222,9 +239,13 @@ def _check_broker(image: MetadataImage, name: str) -> None:
 
 
 def _check_min_isr(resource: Resource, text: str | None) -> None:
-    """Refuse changes by which controllers would disagree on min.insync.replicas.
+    """Refuse a change that would give controllers different values of min.insync.replicas.
 
-    They choose ELR by it (KIP-966).
+    Controllers choose ELR by this value (KIP-966), so it must be the same for all of them.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, the value of a broker changes, or that of the cluster is
+            removed.
     """
     if resource.name:
         text = f"{MIN_ISR} of one broker cannot be changed while the cluster keeps eligible leader replicas; set it for topic or cluster"
@@ -236,9 +257,14 @@ def _check_min_isr(resource: Resource, text: str | None) -> None:
 
 
 def _check_cordon(image: MetadataImage, before: str | None, text: str | None, *, is_judged: bool) -> None:
-    """Refuse cordons that this metadata.version does not know.
+    """Check a change of ``cordoned.log.dirs``.
 
-    Refuse directories that no broker has, too.
+    ``before`` and ``text`` are the present and the new list. ``is_judged``: a broker has checked
+    that the directories are its own.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, the metadata.version is too low for cordons, or the new list has
+            additional directories and no broker has checked the request.
     """
     if not keeps_cordons(image.features):
         level = image.features.get(METADATA_VERSION, 0)
@@ -255,7 +281,11 @@ def _check_cordon(image: MetadataImage, before: str | None, text: str | None, *,
 
 
 def _check_name(resource: Resource) -> None:
-    """Refuse a name that no resource of the kind has."""
+    """Check that the name of a topic, a group or a client metrics subscription is possible.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, the name is empty; or as ``validate_topic_name``.
+    """
     if resource.type == ResourceType.TOPIC:
         if not resource.name:
             raise _invalid_request("there is no default for all topics; change the brokers' defaults instead")
@@ -267,7 +297,7 @@ def _check_name(resource: Resource) -> None:
 
 
 def _new_text(resource: Resource, change: Change, present: Mapping[str, str], static_texts: Mapping[str, str]) -> str | None:
-    """Return the key's new text, None when it is deleted."""
+    """Return the new value of a key, or None if the key is deleted."""
     if change.operation == Operation.DELETE:
         return None
     assert change.value is not None
@@ -286,7 +316,10 @@ def _new_text(resource: Resource, change: Change, present: Mapping[str, str], st
 
 
 def _parts(text: str) -> list[str]:
-    """Split as Kafka does here: nothing is trimmed, and only at the end are empty parts none."""
+    """Split a list at its commas as Kafka does here.
+
+    Spaces are not trimmed. Empty items are dropped at the end of the list only.
+    """
     if "," not in text:
         return [text]
     kept = text.rstrip(",")
@@ -298,7 +331,7 @@ def _appended(items: list[str], value: str) -> list[str]:
 
 
 def _subtracted(items: list[str], value: str) -> list[str]:
-    """Take each item out once, as Kafka does: of what is there twice, one stays."""
+    """Remove each item of ``value`` once, as Kafka does. Of a repeated item, the others remain."""
     left = list(items)
     for item in _parts(value):
         if item in left:
@@ -317,9 +350,9 @@ def _key_of(resource: Resource, name: str) -> ConfigKey | None:
 
 
 def _default_list(resource: Resource, name: str, key: ConfigKey, static_texts: Mapping[str, str]) -> str:
-    """Return the list to append to where the key was never set.
+    """Return the list to append to if the resource has no value of its own.
 
-    It is the file's value, or the default. No other dynamic value counts.
+    It is the value of the properties file, or else the default. Other dynamic values do not count.
     """
     if resource.type == ResourceType.TOPIC:
         return format_value(holding(name, Layers(static=static_texts)).value)

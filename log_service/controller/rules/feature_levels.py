@@ -1,13 +1,16 @@
-"""UpdateFeatures: the cluster's feature levels go up, or down where that loses nothing.
+"""Decides on UpdateFeatures, which changes the feature levels of the cluster (KIP-584, KIP-778).
 
-Decides on all updates of a request together: all or none. Which levels this software keeps is ``metadata.features``'. KIP-584, KIP-778.
+The updates of a request are made all together or not at all. ``metadata.features`` lists the levels
+that this software supports.
 
-Before the cluster begins to keep eligible leader replicas, min.insync.replicas becomes a value of the cluster, and that of single brokers
-goes: controllers of different files would choose different ELR (KIP-966).
+Before the cluster begins to keep eligible leader replicas (ELR), min.insync.replicas becomes a
+value of the whole cluster, and its values of single brokers are removed. Otherwise controllers with
+different properties files would choose different ELR (KIP-966).
 
-Invariants: a level is written only where every registered broker and controller keeps it, because one that does not ends when it reads the
-record; a level goes down only when the request says so. The KRaft version lives in control records of the metadata log: whether it may go
-up is decided here too, the quorum's leader writes it, and it never goes down.
+Invariants: a level is written only if every registered broker and controller supports it, because a
+node that reads an unsupported level stops. A level is lowered only if the request allows it. The
+KRaft version is a control record of the metadata log. This module decides whether it may be raised,
+the leader of the quorum writes it, and it is never lowered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,12 +43,13 @@ class UpgradeType(IntEnum):
 def update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, static_texts: Mapping[str, str]
 ) -> tuple[list[MetadataRecord], UpdateFeaturesResponse]:
-    """Return the records of all updates; levels that stay are no records. The results per feature are for versions 0 and 1.
+    """Return the records of all updates, and the response. An unchanged level gets no record.
 
-    ``static_texts`` are the keys of the controller's file.
+    The results per feature are for versions 0 and 1 of the request. ``static_texts`` are the values
+    of the controller's properties file.
 
     Raises:
-        KafkaError: INVALID_UPDATE_VERSION, one of them cannot be; none is made.
+        KafkaError: INVALID_UPDATE_VERSION, one update is impossible, so none is made.
     """
     records = _decide(image, request.feature_updates)
     if any(
@@ -93,7 +97,7 @@ def _validate(image: MetadataImage, update: FeatureUpdateKey, present: int) -> N
 
 
 def _members_fault(image: MetadataImage, name: str, level: int) -> str:
-    """Say which registered broker or controller does not keep the level, nothing where all do."""
+    """Return which registered node does not support a level, or an empty text if all do."""
     members = [
         *(("broker", node_id, broker.features) for node_id, broker in sorted(image.cluster.brokers.items())),
         *(("controller", node_id, controller.features) for node_id, controller in sorted(image.cluster.controllers.items())),
@@ -106,7 +110,9 @@ def _members_fault(image: MetadataImage, name: str, level: int) -> str:
 
 
 def min_isr_records(image: MetadataImage, static_texts: Mapping[str, str]) -> list[MetadataRecord]:
-    """Return the records that make min.insync.replicas a value of the cluster, and of no single broker."""
+    """Return the records that make min.insync.replicas a value of the cluster and of no single
+    broker.
+    """
     records: list[MetadataRecord] = []
     if MIN_ISR not in image.configs.of(ResourceType.BROKER, ""):
         text = format_value(holding(MIN_ISR, Layers(static=static_texts)).value)

@@ -1,11 +1,12 @@
 """The window of a share partition: its start and end offsets, and the records in flight between.
 
-This file decides where the window begins and ends, from which offset the leader fetches next, and
-how many records of the window are final. It does not decide on the states of records.
+This file decides where the window begins and ends, which offset the leader fetches next, and how
+many records of the window are final. It does not decide on the states of records.
 
-A share coordinator knows only records whose state was stored. After a new leader has loaded them,
-records between them were acquired and never acknowledged. Such a *gap* is fetched and acquired
-again. A gap in the log itself, because it was compacted, is none of these.
+A share coordinator stores only the states of some records. When a new leader loads them, there may
+be offsets between two stored batches. Their records were acquired but never acknowledged. These
+offsets are the *gap*, and the leader fetches and acquires them again. Offsets that compaction
+removed from the log are not part of it.
 
 Invariants: The start offset never decreases. Every batch in flight ends below the end offset. A
 record at or above the start offset is final only when its last write is complete.
@@ -35,9 +36,10 @@ WindowState = tuple[int, int, tuple[int, int] | None, list[BatchState]]
 
 @dataclass(slots=True)
 class _Gap:
-    """Records to fetch again, from ``start`` on.
+    """The first offset between stored batches whose record is acquired again.
 
-    It is valid as long as the end offset of the window has not changed since loading.
+    ``window_end`` is the end offset at loading. The gap is valid until the window's end offset
+    changes.
     """
 
     start: int
@@ -45,9 +47,9 @@ class _Gap:
 
 
 class DeliveryWindow:
-    """The records that a group has acquired and that are not all final.
+    """The records of a share partition that its group has acquired, and that are not all final.
 
-    ``end_offset`` (exclusive) is where new records begin.
+    ``end_offset`` is exclusive. New records begin there.
     """
 
     __slots__ = ("_gap", "batches", "end_offset", "start_offset")
@@ -94,13 +96,17 @@ class DeliveryWindow:
 
     @property
     def gap_start(self) -> int | None:
-        """The offset from which on records between stored ones are acquired again, or None."""
+        """The first offset between stored batches to acquire again, or None without a gap."""
         gap = self._gap
         return max(gap.start, self.start_offset) if gap is not None and gap.window_end == self.end_offset else None
 
     @property
     def next_fetch_offset(self) -> int:
-        """The next offset to fetch: the first available record, or the end offset."""
+        """The next offset to fetch.
+
+        It is the start of the gap or the first record that may be acquired again, whichever is
+        lower. Without either, it is the end offset.
+        """
         gap_start = self.gap_start
         for batch in self.batches:
             if gap_start is not None:
@@ -119,9 +125,10 @@ class DeliveryWindow:
         return sum(run.last - max(run.first, start) + 1 for run in self.batches.runs() if run.delivery.is_final and run.last >= start)
 
     def narrow_gap(self, start: int) -> None:
-        """Move the start of the gap.
+        """Move the start of the gap to ``start``.
 
-        The gap is dropped once it is passed or the window has grown.
+        Drop the gap if ``start`` is not below its end, or if the window's end offset has changed
+        since loading.
         """
         gap = self._gap
         if gap is not None and gap.window_end == self.end_offset and start < gap.window_end:
@@ -143,9 +150,10 @@ class DeliveryWindow:
     # Records that leave the window
 
     def move_start(self) -> bool:
-        """Move the start offset to the first record that can still change. Drop batches below.
+        """Move the start offset to the first record whose state can still change. Return whether it
+        moved.
 
-        Return whether it moved.
+        Batches below the start offset are dropped.
         """
         if self.start_offset < self.end_offset:
             reached = min(self._first_open(), self.end_offset)

@@ -1,7 +1,8 @@
-"""Tells where a table is, as ``dagster/table_name`` and ``dagster/storage_kind`` of its asset.
+"""Dagster metadata for a table's address: ``dagster/table_name`` and ``dagster/storage_kind``.
 
-Dagster shows them beside the asset and finds an asset by them. Definitions load without reading the
-environment. So a URI, which the settings decide, is told with a materialization, where it is told.
+Dagster shows both beside the asset and searches by them. A URI is not among them, because it
+depends on the settings and definitions load without them. Some assets report their URI when they
+materialize.
 """
 
 DELTA, DUCKDB = "deltalake", "duckdb"

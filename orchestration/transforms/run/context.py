@@ -126,5 +126,8 @@ class TopicRunResult:
 
 
 def awaited_of(topic: str, log: Sequence[PartitionOffsets], next_offsets: Mapping[int, int]) -> dict[tuple[str, int], int]:
-    """Return the first offset of a new record of ``topic``, by topic and partition."""
+    """Return, by topic and partition, the offset of the next record to read.
+
+    It is the checkpoint in ``next_offsets``, or the log start offset of a partition without one.
+    """
     return {(topic, one.partition): next_offsets.get(one.partition, one.log_start_offset) for one in log}

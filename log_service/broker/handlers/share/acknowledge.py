@@ -90,9 +90,10 @@ def batches_of(topics: Iterable[Any]) -> dict[SharedPartition, list[Any]]:
 
 
 def acknowledge(node: Node, call: Call, key: SessionKey, asked: Asked, on_done: Callable[[Outcomes], None], *, is_renewing: bool) -> None:
-    """Call ``on_done`` once with the outcome of each partition's acknowledgements.
+    """Acknowledge the batches of each partition, and call ``on_done`` once with all outcomes.
 
-    A partition without acknowledgements is named if others have some, as by Apache Kafka.
+    A partition without batches is in the outcomes only if another partition has batches to store.
+    Apache Kafka responds the same.
     """
     image, shares = node.image(), node.shares
     outcomes: Outcomes = {}
