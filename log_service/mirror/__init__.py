@@ -1,19 +1,24 @@
-"""Copies topics of one cluster into another, exactly once. Their configs and their groups' offsets
-come along (KIP-382, KIP-618).
+"""Copies topics of one cluster into another exactly once, with configs and committed offsets.
 
-A *flow* goes from a *source cluster* to a *target cluster*; one process runs several. The rooms:
+KIP-382, KIP-618. A *flow* goes from a *source cluster* to a *target cluster*. One process runs
+several flows. The rooms:
 
-- ``replication_policy``: what a topic is called in the target, and which topics would go in a circle.
-- ``settings``: what a file in MirrorMaker's words asks for. ``settings_file`` reads it.
-- ``progress``: how far a partition is mirrored, and which target offset an offset of the source has.
-- ``topic_plan``, ``group_plan``: what to change in the target cluster.
-- ``offsets_topic``: where progress is kept, in the target cluster, in the transactions that write the records.
-- ``topic_keeper``, ``group_keeper``: topics and committed offsets, kept as in the source. ``retries``: when what failed is tried again.
-- ``refused_configs``: topics are created and changed with those configs that the target takes.
-- ``transfer``: records, in transactions. ``flow``: all of one flow. ``service``: all flows of a process.
-- ``reachability``: whether the clusters respond.
-- ``lag``: how far the flows are behind.
-- ``complaints``: what goes wrong at the moment. ``held_topics``: what the target refuses, and is left for a while.
+- ``replication_policy``: names of mirrored topics in the target, and topics that would return to
+  their own cluster.
+- ``settings``: the meaning of a settings file with MirrorMaker's keys. ``settings_file`` reads it.
+- ``progress``: the mirrored offset of a partition, and the translation of source offsets.
+- ``topic_plan``, ``group_plan``: decide the changes in the target cluster.
+- ``offsets_topic``: the topic of the target that holds the progress. Records and progress are
+  written in the same transactions.
+- ``topic_keeper``, ``group_keeper``: repeat those changes at intervals. ``retries``: when a failed
+  change is tried again.
+- ``refused_configs``: creates and alters topics without the configs that the target refuses.
+- ``transfer``: mirrors records in transactions. ``flow``: one flow. ``service``: all flows of a
+  process.
+- ``reachability``: checks whether the clusters respond.
+- ``lag``: measures the lag of flows.
+- ``complaints``: the present problems. ``held_topics``: topics left out for a while, because the
+  target refuses their records.
 
-The mirror uses only what every Kafka client may do, so that either cluster may be Apache Kafka.
+The mirror uses only APIs that every Kafka client may use, so either cluster may be Apache Kafka.
 """

@@ -1,8 +1,8 @@
-"""Present problems of a mirror, for its log, its status and the person at the terminal.
+"""The present problems of a mirror, for its log, its status and the person at the terminal.
 
-A complaint holds for ``LASTING_MS`` after it was last made, and longer where the flow looks more rarely, or until it is withdrawn: what is
-still wrong is found again before that. Each is logged when it is new.
-Decides nothing about what happens then.
+A complaint is current until it is withdrawn, or until it was not repeated for ``LASTING_MS``. If a
+flow looks for problems more rarely than that, the time is longer, because a problem that persists
+is found again. A new complaint is logged. Decides nothing about the flow.
 """
 
 import logging
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 class Complaints:
     """The complaints of one flow.
 
-    ``name`` is the flow's, ``longest_pause_s`` the longest time between two looks at one thing.
+    ``name`` is the flow's name. ``longest_pause_s`` is the longest interval between two checks.
     """
 
     def __init__(self, name: str, now_ms: Callable[[], int], *, longest_pause_s: int = 0) -> None:
@@ -28,7 +28,7 @@ class Complaints:
         self._made_ms: dict[str, int] = {}
 
     def note(self, text: str) -> None:
-        """Complain."""
+        """Make or repeat a complaint."""
         now_ms = self._now_ms()
         self._expire(now_ms)
         if text not in self._made_ms:
@@ -39,12 +39,12 @@ class Complaints:
             del self._made_ms[next(iter(self._made_ms))]
 
     def withdraw(self, text: str) -> None:
-        """Take a complaint back, if it was made: what was wrong is over."""
+        """Remove a complaint, because its problem is over."""
         if self._made_ms.pop(text, None) is not None:
             logger.warning("%s: over: %s", self._name, text)
 
     def current(self) -> list[str]:
-        """Return what is wrong now, the latest first."""
+        """Return the current complaints, the latest first."""
         self._expire(self._now_ms())
         return [f"{self._name}: {text}" for text in [*reversed(self._made_ms)][:MAX_SHOWN]]
 

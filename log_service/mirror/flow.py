@@ -1,8 +1,9 @@
-"""One flow with its clients, topics, groups and records, from the first look until something fails.
+"""One flow with its clients, topics, groups and records, until something fails.
 
-Decides in which order things begin. First the flow's producer takes its transactional id, which fences an earlier producer and ends its
-transaction. Only then is the committed progress read, so that no other can write behind it. What fails ends the flow: ``service`` begins it
-again, and it goes on where the last transaction ended.
+Decides the order at the beginning. First the flow's producer takes its transactional id, which
+fences an earlier producer and ends its transaction. Only then is the committed progress read, so
+that no other process can change it afterwards. Any failure ends the flow. ``service`` then begins
+it again from the last committed transaction.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +37,11 @@ Say = Callable[[str], None]
 
 
 class Flow:
-    """One flow of several. ``say`` gets a line for a person where what is mirrored changes; ``beat`` is called as long as it gets on."""
+    """One of several flows.
+
+    ``say`` is called with a line for a person when the mirrored topics change. ``beat`` is called
+    while the flow makes progress.
+    """
 
     def __init__(
         self,
@@ -61,8 +66,9 @@ class Flow:
         """Mirror until something fails.
 
         Raises:
-            KafkaError: a cluster cannot be reached or refuses; or another process has taken over the flow.
-            ConfigError: source and target are one cluster.
+            KafkaError: a cluster cannot be reached, or refuses a request, or another process has
+                taken over the flow.
+            ConfigError: source and target are the same cluster.
         """
         async with AsyncExitStack() as stack:
             source = await stack.enter_async_context(admin_of(self._flow.source, self._env))
@@ -130,12 +136,12 @@ class Flow:
 
 
 def client_settings(cluster: ClusterSettings) -> dict[str, Any]:
-    """Return the settings of a client of a cluster."""
+    """Return the client settings for a cluster."""
     return {"client_id": CLIENT_ID, **cluster.client}
 
 
 def admin_of(cluster: ClusterSettings, env: Env, **settings: Any) -> Admin:
-    """Return an admin of a cluster, for ``async with``; ``settings`` hold over those of the cluster."""
+    """Return an admin client of a cluster, for ``async with``. ``settings`` override the cluster's."""
     return Admin(cluster.bootstrap_servers, env=env, **client_settings(cluster) | settings)
 
 

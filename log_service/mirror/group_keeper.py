@@ -1,9 +1,8 @@
-"""Carries committed offsets of groups over to the target. It translates them, and repeats this
-every so often.
+"""Commits the groups' offsets of the source in the target, translated, at intervals.
 
-``group_plan`` decides which. What a group has in the target is remembered for a while, and then looked at again: offsets of a group
-without members expire there, and go with a topic that is deleted. A group that cannot be carried over is complained of, and keeps no other
-from its turn.
+``group_plan`` decides which offsets. The offsets that a group has in the target are cached for a
+while and then read again, because they expire without members and disappear with a deleted topic. A
+group whose offsets cannot be committed causes a complaint and does not delay other groups.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,13 +27,16 @@ from log_service.mirror.settings import FlowSettings
 
 JOINED_MEANWHILE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
 KNOWN_FOR_S = 300.0
-"""How long it is remembered what a group has in the target, while nothing is due."""
+"""How long the offsets of a group in the target are cached while no commit is due."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class GroupKeeper:
-    """Keeps the groups of one flow. ``progress`` returns what is committed in the target of each partition of the source."""
+    """Keeps the groups of one flow.
+
+    ``progress`` returns the progress committed in the target, by partition of the source.
+    """
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class GroupKeeper:
         """By group: when its offsets in the target were looked at, and what they are since."""
 
     async def run(self) -> None:
-        """Carry over for ever."""
+        """Carry offsets over at intervals, until cancelled."""
         while True:
             await trio.sleep(self._flow.sync_groups_s)
             try:
@@ -62,7 +64,11 @@ class GroupKeeper:
                 self._complaints.note(f"the groups cannot be looked at: {error}")
 
     async def carry_over(self) -> None:
-        """Look at all groups once. Raises KafkaError: they cannot be listed."""
+        """Carry the offsets of all groups over once.
+
+        Raises:
+            KafkaError: the groups cannot be listed.
+        """
         groups = selected_groups(self._flow, await self._source.list_groups())
         self._known = {group: known for group, known in self._known.items() if group in groups}
         for group in groups:
@@ -89,7 +95,10 @@ class GroupKeeper:
         self._known[group] = (now, {**there, **due})
 
     async def _behind_markers(self, offsets: Offsets, progress: Mapping[TopicPartition, Progress], known: Offsets) -> Offsets:
-        """Return offsets translated; what is known to lie behind a marker already is not asked for once more."""
+        """Return translated offsets, moved behind markers.
+
+        Offsets already known to be behind their marker cause no further request.
+        """
         translated = translated_offsets(self._flow, offsets, progress)
         asked = {
             where: topic_id
@@ -101,9 +110,9 @@ class GroupKeeper:
         return {**translated, **{where: behind_marker(translated[where], each) for where, each in certain.items()}}
 
     async def _ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
-        """Return the ends of the target's partitions.
+        """Return the end offsets of the target's partitions.
 
-        Return nothing where it does not respond, which keeps no offset from being carried over.
+        Return nothing if the target does not respond. Offsets are then carried over without them.
         """
         topics = sorted({where.topic for where in partitions})
         if not topics:

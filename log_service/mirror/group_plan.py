@@ -1,12 +1,14 @@
-"""Decides the offsets to commit in the target for a group of the source. A consumer that moves goes
-on where it was.
+"""Decides the offsets to commit in the target for a group, so that a moved consumer continues
+there.
 
-Decides by the group's offsets in both clusters and by what is mirrored. Asks no cluster.
+Decides by the group's offsets in both clusters and by the mirrored progress. Sends no request.
 
-A transaction ends with a marker, which takes an offset behind its last record. A group that has read all that is mirrored goes behind that
-marker: else it would lag by one for ever. That is done only where it is certain that nothing but the marker lies there.
+A transaction ends with a marker, which takes the offset after the last record. A group that has
+read all mirrored records gets the offset behind that marker. Otherwise it would have a lag of one
+for ever. This is done only if nothing but the marker can be at that offset.
 
-Invariants: a group's offset in the target never goes back. A group that has members in the target is left alone: it reads there already.
+Invariants: a group's offset in the target never goes back. A group with members in the target gets
+no offsets, because it already reads there.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,10 @@ WITHOUT_MEMBERS = frozenset({"empty", "dead"})
 
 
 def selected_groups(flow: FlowSettings, groups: list[GroupListing]) -> list[str]:
-    """Return the groups whose offsets are carried over: those of consumers. Queues and Kafka Streams are not among them."""
+    """Return the groups whose offsets are carried over. Only groups of consumers are selected.
+
+    Share groups and Kafka Streams groups are not.
+    """
     return [
         each.group_id
         for each in groups
@@ -35,7 +40,7 @@ def selected_groups(flow: FlowSettings, groups: list[GroupListing]) -> list[str]
 def translated_offsets(
     flow: FlowSettings, offsets: Mapping[TopicPartition, OffsetAndMetadata], progress: Mapping[TopicPartition, Progress]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return a group's offsets in the target, as far as its topics are mirrored and offsets translate."""
+    """Return a group's offsets in the target, for mirrored topics and translatable offsets."""
     translated: dict[TopicPartition, OffsetAndMetadata] = {}
     for where, committed in offsets.items():
         offset = progress[where].translated(committed.offset) if where in progress else None
@@ -48,7 +53,7 @@ def translated_offsets(
 def partitions_read_up(
     flow: FlowSettings, offsets: Mapping[TopicPartition, OffsetAndMetadata], progress: Mapping[TopicPartition, Progress]
 ) -> dict[TopicPartition, str]:
-    """Return the target's partitions whose mirrored records a group has all read in the source.
+    """Return the target's partitions of which a group has read all mirrored records in the source.
 
     Each comes with its topic's id.
     """
@@ -60,10 +65,11 @@ def partitions_read_up(
 
 
 def behind_marker(offset: OffsetAndMetadata, ends: PartitionOffsets) -> OffsetAndMetadata:
-    """Return ``offset``, behind the last mirrored record, moved over the marker that follows.
-    Return it as it is where that is not certain.
+    """Return ``offset``, moved over the marker behind the last mirrored record.
 
-    The record's transaction is committed. Where all of the partition is stable and only one offset is left, its marker lies there.
+    Return it unchanged if the next offset may hold something else. It can only be the marker if the
+    partition has one more offset and all of it is stable, because the record's transaction is
+    committed.
     """
     is_marker_last = ends.high_watermark == ends.last_stable_offset == offset.offset + 1
     return replace(offset, offset=offset.offset + 1) if is_marker_last else offset
@@ -72,7 +78,7 @@ def behind_marker(offset: OffsetAndMetadata, ends: PartitionOffsets) -> OffsetAn
 def due_commits(
     translated: Mapping[TopicPartition, OffsetAndMetadata], there: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what to commit: what lies ahead of ``there``, the group's offsets in the target."""
+    """Return the translated offsets that are ahead of ``there``, the group's offsets in the target."""
     return {where: each for where, each in translated.items() if where not in there or there[where].offset < each.offset}
 
 

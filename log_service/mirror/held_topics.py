@@ -1,8 +1,8 @@
-"""Topics whose records the target refuses. They are left for a while, so that the others of their
-flow go on.
+"""Topics left out for a while, because the target refuses their records.
 
-Records of several topics share a transaction, and one that is refused aborts it. Decides which errors are a topic's own fault, and for how
-long the topic is left. Knows no cluster.
+Records of several topics share a transaction, and one refused record aborts it. Without its topic,
+the other topics of the flow continue. Decides which errors are the fault of one topic, and how long
+it is left out. Knows no cluster.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ FAULTS_OF_A_TOPIC = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-"""What a leader refuses records with that are, or may be, wrong for this topic alone."""
+"""Errors of a leader that refuses records, and that are or may be the fault of one topic."""
 
 
 class HeldTopics:
-    """The topics of one flow that are left, each for ``hold_ms``."""
+    """The topics of one flow that are left out, each for ``hold_ms``."""
 
     def __init__(self, hold_ms: int, now_ms: Callable[[], int]) -> None:
         self._hold_ms = hold_ms
@@ -34,9 +34,9 @@ class HeldTopics:
         self._until_ms: dict[str, int] = {}
 
     def hold(self, topic: str) -> None:
-        """Leave a topic of the source for a while."""
+        """Leave a topic of the source out for a while."""
         self._until_ms[topic] = self._now_ms() + self._hold_ms
 
     def is_held(self, topic: str) -> bool:
-        """Whether a topic is to be left now."""
+        """Whether a topic is left out now."""
         return self._until_ms.get(topic, 0) > self._now_ms()

@@ -1,8 +1,8 @@
-"""The topic of the target cluster that keeps a flow's progress. It is compacted and has one record
-per partition of the source (KIP-618).
+"""The topic of the target cluster that holds a flow's progress (KIP-618).
 
-The transaction that writes mirrored records writes their partitions' progress, too. So whatever a reader of committed records sees of the
-target, the last committed progress says exactly how far the source is in it. Decides nothing: ``progress`` does.
+It is compacted, with one record per partition of the source. The transaction that writes mirrored
+records also writes their progress. So the last committed progress matches exactly the mirrored
+records that a reader of committed records sees. ``progress`` decides its content.
 """
 
 from log_service.client.admin.admin import Admin
@@ -18,7 +18,11 @@ CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
 
 
 async def create_offsets_topic(target: Admin, topic: str, replication_factor: int) -> None:
-    """Create the topic where it is not there. Raises KafkaError: the cluster refuses it."""
+    """Create the topic if it does not exist.
+
+    Raises:
+        KafkaError: the cluster refuses.
+    """
     new = NewTopic(name=topic, partition_count=1, replication_factor=replication_factor, configs=CONFIGS)
     try:
         await target.create_topics([new])
@@ -28,14 +32,15 @@ async def create_offsets_topic(target: Admin, topic: str, replication_factor: in
 
 
 async def read_progress(target: Admin, topic: str, *, is_every_transaction_ended: bool) -> dict[TopicPartition, Progress]:
-    """Return the committed progress by partition of the source. There is none without the topic, or
-    behind a tombstone.
+    """Return the committed progress by partition of the source.
 
-    With ``is_every_transaction_ended`` the caller has made sure of that, by fencing the flow's producer: then all of the topic is read, and
-    a transaction that is open all the same is an error. Without it reading ends before the first open transaction.
+    A partition whose last record is a tombstone has none. Without the topic there is none at all.
+    With ``is_every_transaction_ended`` the caller has fenced the flow's producer, so no transaction
+    can be open. The topic is then read to its end, and an open transaction is an error. Otherwise
+    reading ends before the first open transaction.
 
     Raises:
-        KafkaError: INVALID_RECORD, something else than a mirror wrote to the topic; or as ``read_range``.
+        KafkaError: INVALID_RECORD, a record was not written by a mirror; or as ``read_range``.
     """
     where = TopicPartition(topic, 0)
     found: dict[TopicPartition, Progress] = {}

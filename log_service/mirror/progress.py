@@ -1,15 +1,17 @@
-"""How far one partition is mirrored, and where an offset of the source lies in the target.
+"""The mirrored offset of one partition, and the translation of source offsets to target offsets.
 
-Decides which runs of offsets are remembered, and how an offset is translated. A *run* says that source offsets and target offsets go
-side by side: the record at ``source + i`` lies at ``target + i``, for each i below ``length``. Markers of transactions, compaction and
-aborted records end a run. KIP-382 calls the beginning of a run an offset sync.
+Decides which runs of offsets are remembered, and how an offset is translated. In a *run* both
+offsets advance together: the record at ``source + i`` is at ``target + i``, for each i below
+``length``. Markers, compaction and aborted records end a run. KIP-382 calls the beginning of a run
+an offset sync.
 
 Invariants:
 
-- A reader of the target that begins at a translated offset reads every record that a reader of the source reads from that offset on,
-  of those that are mirrored. It may read some that come before.
+- A reader of the target that begins at a translated offset gets every mirrored record that a reader
+  of the source gets from the original offset on. It may get some earlier ones again.
 - A larger offset is never translated to a smaller one.
-- At most ``MAX_RUNS`` runs are remembered. They lie close together near the end, where groups usually are, and far apart behind.
+- At most ``MAX_RUNS`` runs are remembered. They are dense near the end, where groups usually are,
+  and sparse further back.
 """
 
 import json
@@ -25,7 +27,7 @@ MAX_RUNS = 129
 
 
 class Run(NamedTuple):
-    """``length`` records whose offsets go side by side, from ``source`` on and from ``target`` on."""
+    """``length`` records with consecutive offsets, from ``source`` and from ``target`` on."""
 
     source: int
     target: int
@@ -33,13 +35,13 @@ class Run(NamedTuple):
 
     @property
     def source_end(self) -> int:
-        """The source offset behind the run."""
+        """The source offset after the run."""
         return self.source + self.length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """The incarnations of two topics that belong together: their topic ids, as texts."""
+    """The topic ids of a source topic and its target topic, as texts."""
 
     source_topic_id: str
     target_topic_id: str
@@ -47,9 +49,11 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One partition's progress. ``position`` is the next source offset to mirror, ``leader_epoch`` that of the last record mirrored.
+    """The progress of one partition.
 
-    ``lost_count`` counts source offsets that retention removed before they were mirrored. ``runs`` are sorted.
+    ``position`` is the next source offset to mirror. ``leader_epoch`` is that of the last mirrored
+    record. ``lost_count`` counts source offsets that retention removed before they were mirrored.
+    ``runs`` are sorted.
     """
 
     lineage: Lineage
@@ -60,40 +64,44 @@ class Progress:
 
     @classmethod
     def begun(cls, lineage: Lineage, position: int, target_end: int) -> "Progress":
-        """Return the progress of a partition before anything is mirrored.
+        """Return the progress of a partition without mirrored records.
 
-        Its records will lie at ``target_end`` or above.
+        Its first record will be at ``target_end`` or above.
         """
         return cls(lineage=lineage, position=position, runs=(Run(position, target_end, 0),))
 
     def advanced(self, position: int, leader_epoch: int, runs: Iterable[Run]) -> "Progress":
-        """Return the progress once the records up to ``position`` are mirrored, where ``runs`` say."""
+        """Return the progress after the records up to ``position`` were mirrored to the offsets of
+        ``runs``.
+        """
         return replace(self, position=position, leader_epoch=leader_epoch, runs=kept_runs([*self.runs, *runs]))
 
     def skipped_to(self, log_start_offset: int) -> "Progress":
-        """Return the progress once the source has lost what lies below its log start: mirroring goes on there."""
+        """Return the progress after the source lost the records below its log start offset.
+
+        Mirroring continues at the log start offset.
+        """
         lost_count = self.lost_count + log_start_offset - self.position
         return replace(self, position=log_start_offset, leader_epoch=NO_LEADER_EPOCH, lost_count=lost_count)
 
     def cut_to(self, end_offset: int) -> "Progress":
-        """Return the progress once the source's log was truncated to ``end_offset``. Other records
-        will come there.
+        """Return the progress after the source's log was truncated to ``end_offset``.
 
-        The target keeps what the source has lost.
+        Other records will take the offsets from there on. The target retains the mirrored ones.
         """
         kept = [run._replace(length=min(run.length, end_offset - run.source)) for run in self.runs if run.source <= end_offset]
         return replace(self, position=end_offset, leader_epoch=NO_LEADER_EPOCH, runs=tuple(kept))
 
     def translated(self, offset: int) -> int | None:
-        """Return where a reader goes on in the target that has read the source up to ``offset``.
+        """Return the target offset at which a reader of the source at ``offset`` continues.
 
-        Return None where that is not known.
+        Return None if it is not known.
         """
         before = [run for run in self.runs if run.source <= offset]
         return before[-1].target + min(offset - before[-1].source, before[-1].length) if before else None
 
     def is_behind_all(self, offset: int) -> bool:
-        """Whether a reader of the source that is at ``offset`` has read every record that is mirrored."""
+        """Whether a reader of the source at ``offset`` has read every mirrored record."""
         return bool(self.runs) and offset >= self.runs[-1].source_end
 
 
@@ -112,10 +120,11 @@ def runs_of(pairs: Sequence[tuple[int, int]]) -> list[Run]:
 
 
 def kept_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs to remember. These are the last one, and the first and the last of each power
-    of two of the distance from the end.
+    """Return the runs to remember.
 
-    So a reader that lags by n records, and whose offset lies in a run that is forgotten, reads fewer than n records again.
+    They are the last run, and for each power of two of the distance from the end, the first and the
+    last run at that distance. A reader with a lag of n records whose run is not remembered gets
+    fewer than n records again.
     """
     joined: list[Run] = []
     for run in runs:
@@ -135,12 +144,12 @@ def kept_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def encode_key(topic_partition: TopicPartition) -> bytes:
-    """Return the key of a partition's progress; ``topic_partition`` is of the source."""
+    """Return the record key of a partition's progress. ``topic_partition`` is of the source."""
     return _as_json({"topic": topic_partition.topic, "partition": topic_partition.partition})
 
 
 def encode_value(progress: Progress) -> bytes:
-    """Return progress as it is kept."""
+    """Return the record value of a progress."""
     return _as_json(
         {
             "source_topic_id": progress.lineage.source_topic_id,
@@ -154,11 +163,12 @@ def encode_value(progress: Progress) -> bytes:
 
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[TopicPartition, Progress | None]:
-    """Return the partition and its progress. It is None for a tombstone, because then nothing of
-    the partition counts as mirrored.
+    """Return the partition and the progress of a record.
+
+    The progress of a tombstone is None: no record of the partition counts as mirrored.
 
     Raises:
-        KafkaError: INVALID_RECORD, no mirror wrote this.
+        KafkaError: INVALID_RECORD, the record was not written by a mirror.
     """
     try:
         where, kept = json.loads(key or b"null"), json.loads(value or b"null")

@@ -1,7 +1,8 @@
-"""Whether the clusters of a flow respond, asked beside the flow's own work.
+"""Checks whether the clusters of a flow respond, beside the flow's own work.
 
-A client waits for a cluster that is away for as long as its timeouts say, a minute by default, before it says a word. Here a small question
-with a short timeout tells within seconds, and takes back what it told once the cluster responds again. Decides nothing about the flow.
+A client waits for an unreachable cluster until its timeouts, a minute by default, without a report.
+Here a small request with a short timeout finds the problem within seconds. The complaint is
+withdrawn once the cluster responds again. Decides nothing about the flow.
 """
 
 import trio
@@ -18,9 +19,9 @@ PAUSE_S = 3.0
 
 
 async def watch_clusters(flow: FlowSettings, env: Env, complaints: Complaints) -> None:
-    """Ask the source and the target of a flow for ever.
+    """Send requests to the source and the target of a flow at intervals, until cancelled.
 
-    Complain of one for as long as it does not respond.
+    A cluster that does not respond causes a complaint until it does.
     """
     async with trio.open_nursery() as nursery:
         for cluster in (flow.source, flow.target):
@@ -43,7 +44,7 @@ async def _watch(cluster: ClusterSettings, env: Env, complaints: Complaints) -> 
 
 
 async def _responds(admin: Admin) -> bool:
-    """Whether the cluster responds; a refusal is a response, and the flow itself tells of it."""
+    """Whether the cluster responds. A refusal is a response, and the flow itself reports it."""
     try:
         await admin.describe_cluster()
     except KafkaError as error:

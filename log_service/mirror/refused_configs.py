@@ -1,8 +1,9 @@
-"""Topics of which the target refuses configs. They get the others, so that their records are
-mirrored all the same.
+"""Creates and alters topics without the configs that the target refuses.
 
-A cluster refuses a topic whole for one config, and names one at most. So once it has refused several, it is asked for each alone. Decides
-which errors may be about configs, and what a person is told. Knows no flow.
+A cluster refuses a topic as a whole because of one config, and names at most one. So after a
+refusal each config of the topic is tried alone. The topic then gets the accepted ones, and its
+records are mirrored. Decides which errors may be about configs, and the text for a person. Knows no
+flow.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,17 +17,18 @@ from log_service.common.types import TopicId
 MAY_BE_ABOUT_CONFIGS = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION})
 
 Configs = Mapping[str, str | None]
-"""Values by key; None where the cluster's own default is wanted."""
+"""Values by key. None resets a key to the cluster's default."""
 Tell = Callable[[str, str], None]
-"""Gets a topic and what is refused of it."""
+"""Receives a topic, and a text about its refused configs."""
 
 
 async def create_topics(target: Admin, topics: Sequence[NewTopic], tell: Tell) -> dict[str, TopicId]:
-    """Create topics with the configs that the target takes, and return their ids.
+    """Create topics with the configs that the target accepts, and return their ids.
 
     Raises:
-        ItemsFailed: some could not be created, whatever their configs are; its results are the ids of the others.
-        KafkaError: the target cannot be asked.
+        ItemsFailed: some topics could not be created with any configs. Its results are the ids of
+            the others.
+        KafkaError: the request itself failed.
     """
     try:
         return await target.create_topics(topics)
@@ -53,11 +55,11 @@ async def create_topics(target: Admin, topics: Sequence[NewTopic], tell: Tell) -
 
 
 async def alter_configs(target: Admin, changes: Mapping[str, Configs], tell: Tell) -> None:
-    """Change those configs of topics that the target lets be changed.
+    """Change the configs of topics that the target allows to be changed.
 
     Raises:
-        ItemsFailed: some topics could not be configured at all.
-        KafkaError: the target cannot be asked.
+        ItemsFailed: some topics were refused for another reason than their configs.
+        KafkaError: the request itself failed.
     """
     try:
         await target.alter_configs({ConfigResource.topic(topic): configs for topic, configs in changes.items()})
@@ -78,7 +80,7 @@ async def alter_configs(target: Admin, changes: Mapping[str, Configs], tell: Tel
 
 
 async def _refused(configs: Configs, ask: Callable[[str, str | None], Awaitable[None]]) -> dict[str, KafkaError]:
-    """Ask for each config alone, and return what is refused of it."""
+    """Try each config alone, and return the errors of the refused ones."""
     refused = {}
     for key, value in configs.items():
         try:
@@ -94,5 +96,5 @@ def _without(configs: Mapping[str, str], refused: Mapping[str, KafkaError]) -> d
 
 
 def _told(configs: Configs, refused: Mapping[str, KafkaError]) -> str:
-    """Return what is refused, in words that stay the same until something changes."""
+    """Return a text about refused configs. It stays the same while they do."""
     return "; ".join(f"{key}={'its default' if configs[key] is None else configs[key]} ({refused[key]})" for key in sorted(refused))

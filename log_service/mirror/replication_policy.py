@@ -1,10 +1,11 @@
-"""Decides the name of a mirrored topic in the target cluster. It also tells whether a topic came
-from there (KIP-382, KIP-690).
+"""Decides the name of a mirrored topic in the target, and which topics came from there.
 
-Decides by names alone. With the default policy a topic ``orders`` of the cluster A becomes the remote topic ``A.orders``. With the
-identity policy it keeps its name. Knows no cluster and no file.
+With the default policy a topic ``orders`` of the cluster A becomes the remote topic ``A.orders``.
+With the identity policy it has the same name. Decides by names alone. Knows no cluster and no file.
+KIP-382, KIP-690.
 
-Invariant: with the default policy no topic goes back to a cluster whose alias its name has already, over however many clusters.
+Invariant: with the default policy no topic goes back to a cluster whose alias is part of its name,
+over however many clusters.
 """
 
 from dataclasses import dataclass
@@ -15,26 +16,33 @@ INTERNAL_PREFIX = "__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPolicy:
-    """How topics are named in the target. ``separator`` stands between the source's alias and the topic."""
+    """The naming of topics in the target. ``separator`` stands between the source's alias and the
+    topic.
+    """
 
     is_identity: bool = False
     separator: str = "."
 
     def remote_topic(self, source: str, topic: str) -> str:
-        """Return what ``topic`` of the cluster ``source`` is called in the target cluster."""
+        """Return the target's name of ``topic`` of the cluster ``source``."""
         return topic if self.is_identity else f"{source}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
-        """Return the alias that a name begins with: where the topic was mirrored from, if it was. None: it is no remote topic."""
+        """Return the alias at the beginning of a topic's name, or None if it is no remote topic.
+
+        The topic was mirrored from that cluster, if it was mirrored at all.
+        """
         alias, separator, upstream = topic.partition(self.separator)
         return alias if not self.is_identity and alias and separator and upstream else None
 
     def upstream_topic(self, topic: str) -> str | None:
-        """Return what a remote topic is called in the cluster that it came from; None: it is no remote topic."""
+        """Return the name of a remote topic in the cluster that it came from. None: it is no remote
+        topic.
+        """
         return None if self.topic_source(topic) is None else topic.partition(self.separator)[2]
 
     def is_cycle(self, topic: str, target: str) -> bool:
-        """Whether a topic came from the cluster ``target``, directly or over others."""
+        """Whether a topic came from the cluster ``target``, directly or through others."""
         upstream: str | None = topic
         while upstream is not None:
             if self.topic_source(upstream) == target:
@@ -44,5 +52,7 @@ class ReplicationPolicy:
 
 
 def is_internal(topic: str) -> bool:
-    """Whether a topic belongs to a broker or to a mirror, by its name: such topics are never mirrored."""
+    """Whether a topic is a broker's or a mirror's own, by its name. Internal topics are not
+    mirrored.
+    """
     return topic.startswith(INTERNAL_PREFIX) or topic.endswith(INTERNAL_SUFFIXES)

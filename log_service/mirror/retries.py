@@ -1,13 +1,16 @@
-"""Decides when failed attempts are repeated. Each thing has pauses of its own, which double.
+"""Decides when failed attempts are repeated. The pause of each item doubles with every failure.
 
-So one that can never be done costs ever less, and holds up none that fails for the first time. Knows no cluster and no clock.
+So an item that fails for ever costs less and less, and does not delay an item that failed for the
+first time. Knows no cluster and no clock.
 """
 
 from collections.abc import Collection
 
 
 class Retries:
-    """The things of one kind that fail, by name. Pauses grow from ``first_s`` to ``last_s``, in seconds."""
+    """The failing items of one kind, by name. Pauses grow from ``first_s`` to ``last_s``, in
+    seconds.
+    """
 
     def __init__(self, first_s: float, last_s: float) -> None:
         self._first_s = min(first_s, last_s)
@@ -16,7 +19,7 @@ class Retries:
         self._due_s: dict[str, float] = {}
 
     def settle(self, failed: Collection[str], now_s: float) -> None:
-        """Take in what could not be done at ``now_s``; everything else was done, or is not wanted any more."""
+        """Note the items that failed at ``now_s``. All others succeeded, or are no longer wanted."""
         for name in self._pauses.keys() - set(failed):
             del self._pauses[name], self._due_s[name]
         for name in failed:
@@ -29,5 +32,5 @@ class Retries:
             self._due_s[name] = now_s + self._pauses[name]
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long to wait until the next try; ``last_s`` at most, also where nothing fails."""
+        """Return the seconds until the next attempt, at most ``last_s``."""
         return min([self._last_s, *(max(due_s - now_s, 0.0) for due_s in self._due_s.values())])

@@ -1,8 +1,8 @@
-"""Runs all flows of one process. Each begins again after it failed, with growing pauses, and none
-disturbs another.
+"""Runs all flows of one process, and begins a failed flow again after a growing pause.
 
-Decides how long to wait before a flow begins again, and when the process counts as hung: it touches a file as long as all of its flows get
-on. What is wrong stands in another file, which is empty where nothing is. Both are for a supervisor.
+Flows do not affect each other. Decides how long to wait before a flow begins again, and when the
+process counts as hung. It touches the heartbeat file as long as all of its flows make progress. The
+complaint file has the present problems, and is empty without any. A supervisor reads both files.
 """
 
 import logging
@@ -31,7 +31,11 @@ logger = logging.getLogger(__name__)
 
 
 class MirrorService:
-    """The flows of a file. ``heartbeat`` and ``complaint`` are the files for a supervisor; ``say`` gets lines for a person."""
+    """The flows of a settings file.
+
+    ``heartbeat`` and ``complaint`` are the files for a supervisor. ``say`` is called with lines for
+    a person.
+    """
 
     def __init__(
         self,
@@ -60,7 +64,8 @@ class MirrorService:
         """Run all flows until cancelled.
 
         Raises:
-            ConfigError: source and target of a flow are one cluster, and there is no supervisor that a complaint would reach.
+            ConfigError: source and target of a flow are the same cluster, and no supervisor would
+                see a complaint about it.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_supervisor)
@@ -98,7 +103,7 @@ class MirrorService:
         self._beats_ms[flow] = self._env.clock.monotonic_ms()
 
     async def _tell_supervisor(self) -> None:
-        """Show every so often that the flows get on, and what is wrong."""
+        """Update the heartbeat and the complaint file at intervals."""
         while True:
             try:
                 self._tell_once()

@@ -1,11 +1,11 @@
-"""The settings of a mirror's file, in MirrorMaker's words (KIP-382). They declare clusters, flows
-between them, and what each flow carries.
+"""The settings of a mirror: clusters, flows between them, and the content of each flow (KIP-382).
 
-Decides which key means what and refuses what cannot be. A key of a flow is looked for as ``A->B.key`` first, then as ``key``, which
-holds for all flows. Keys of a cluster are ``A.`` and the key of a Kafka client. Opens no file: its text is handed in.
+The keys are MirrorMaker's. This module decides the meaning of each key and refuses invalid ones. A
+key of a flow is looked up as ``A->B.key`` first, then as ``key``, which holds for all flows. A key
+of a cluster is ``A.`` and the key of a Kafka client. The caller passes in the file's text.
 
-Invariants: errors name keys and aliases, never secrets. No two flows that are enabled carry one topic round in a circle, or topics of two
-sources into one, as far as the names and patterns of the file tell.
+Invariants: errors name keys and aliases, never secrets. No two enabled flows carry one topic in a
+circle, or topics of two sources into one. This is checked for the names and patterns of the file.
 """
 
 import re
@@ -58,7 +58,7 @@ WITHOUT_MEANING: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """One cluster: its alias, its servers, and settings of clients such as those of ``security.protocol``."""
+    """One cluster: its alias, its servers, and client settings such as ``security.protocol``."""
 
     alias: str
     bootstrap_servers: str
@@ -68,7 +68,9 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSettings:
-    """One flow. ``topics``, ``groups`` and what is excluded are regular expressions that match whole names."""
+    """One flow. ``topics``, ``groups`` and the excluded names are regular expressions for whole
+    names.
+    """
 
     source: ClusterSettings
     target: ClusterSettings
@@ -93,20 +95,22 @@ class FlowSettings:
 
     @property
     def offsets_topic(self) -> str:
-        """The topic of the target cluster that keeps the flow's progress."""
+        """The topic of the target cluster that holds the flow's progress."""
         return f"mirror-offsets.{self.source.alias}.internal"
 
     @property
     def transactional_id(self) -> str:
-        """The transactional id of the flow's producer: there is one producer at a time."""
+        """The transactional id of the flow's producer. It allows one producer at a time."""
         return f"tidelog-mirror.{self.source.alias}.{self.target.alias}"
 
     def remote_topic(self, topic: str) -> str:
-        """Return what a topic of the source is called in the target."""
+        """Return the name in the target of a topic of the source."""
         return self.policy.remote_topic(self.source.alias, topic)
 
     def selects_topic(self, topic: str) -> bool:
-        """Whether a topic of the source is mirrored, by its name; ``loop_of`` has to be asked, too."""
+        """Whether the flow's patterns select a topic of the source. ``loop_of`` may still exclude
+        it.
+        """
         is_wanted = _matches_any(self.topics, topic) and not _matches_any(self.topics_excluded, topic)
         return is_wanted and not is_internal(topic) and not self.policy.is_cycle(topic, self.target.alias)
 
@@ -121,18 +125,18 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSettings:
-    """The settings of one file. ``unused`` are its keys that mean nothing here."""
+    """The settings of one file. ``unused`` are its keys without a meaning here."""
 
     flows: tuple[FlowSettings, ...]
     unused: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, text: str, name: str) -> "MirrorSettings":
-        """Return what the text of a properties file asks for; ``name`` is what errors call the file.
+        """Return the settings in the text of a properties file. Errors call the file ``name``.
 
         Raises:
-            ConfigError: a cluster or a flow is not declared, a value is none of its key, or flows carry a topic round in a circle or mix
-                topics of several sources.
+            ConfigError: a cluster or a flow is not declared, a value is invalid for its key, or
+                flows carry a topic in a circle or mix topics of several sources.
         """
         return _Reading(parse_properties(text), name).settings()
 
@@ -147,10 +151,10 @@ def loop_of(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tu
 
 
 def mixed_with(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tuple[str, ...]:
-    """Return the other flows that would write into the target topic of ``topic``. Their sources
-    have a topic of the same name.
+    """Return the other flows that would write into the target topic of ``topic``.
 
-    With the default policy none does, because names tell the source. With the identity policy names do not tell.
+    Their sources have a topic of the same name. With the default policy there are none, because
+    names contain the source. With the identity policy they do not.
     """
     return tuple(
         each.name
@@ -188,7 +192,11 @@ class _Reading:
         self._used: set[str] = set()
 
     def settings(self) -> MirrorSettings:
-        """Return what the file asks for. Raises ConfigError."""
+        """Return the settings in the file.
+
+        Raises:
+            ConfigError: as ``MirrorSettings.of``.
+        """
         clusters = {alias: self._cluster(alias) for alias in self._aliases()}
         pairs = self._pairs(clusters)
         self._refuse_unknown(pairs)
@@ -226,7 +234,7 @@ class _Reading:
         return ClusterSettings(alias=alias, bootstrap_servers=servers, client=client, compression=compression)
 
     def _pairs(self, clusters: Mapping[str, ClusterSettings]) -> list[tuple[str, str]]:
-        """Return the flows that any key is about."""
+        """Return the source and target of every flow that has a key."""
         pairs: dict[tuple[str, str], None] = {}
         for key in self._properties:
             named, _, _ = key.partition(".")
@@ -284,7 +292,9 @@ class _Reading:
         return ReplicationPolicy(is_identity=is_identity, separator=separator)
 
     def _refuse_circles(self, flows: Sequence[FlowSettings]) -> None:
-        """Try every name and pattern of the file as the name of a topic."""
+        """Refuse flows that carry a topic in a circle, with each name and pattern of the file as a
+        topic.
+        """
         for flow in flows:
             for topic in flow.topics:
                 if path := loop_of(flows, flow, topic):
@@ -294,7 +304,9 @@ class _Reading:
                     )
 
     def _refuse_mixtures(self, flows: Sequence[FlowSettings]) -> None:
-        """Try every name and pattern of the file as the name of a topic that several sources have."""
+        """Refuse flows that mix topics of several sources, with each name and pattern as their
+        topic.
+        """
         for flow in flows:
             for topic in flow.topics:
                 if flow.selects_topic(topic) and (others := mixed_with(flows, flow, topic)):

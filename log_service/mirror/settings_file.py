@@ -1,4 +1,4 @@
-"""Reads the file that says what a mirror does; ``settings`` decides what its text means."""
+"""Reads the settings file of a mirror. ``settings`` decides the meaning of its text."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ MAX_FILE_BYTES = 1 << 20
 
 
 def read_mirror_settings(path: Path) -> MirrorSettings:
-    """Return what a properties file asks for.
+    """Return the settings in a properties file.
 
     Raises:
-        ConfigError: it cannot be read, is not UTF-8, or as ``MirrorSettings.of``.
+        ConfigError: the file cannot be read or is not UTF-8; or as ``MirrorSettings.of``.
     """
     try:
         with path.open("rb") as file:

@@ -1,9 +1,9 @@
-"""Keeps the target's topics like those of the source. It looks every so often, and makes the
-changes of ``topic_plan``.
+"""Makes the target's topics like those of the source, at intervals.
 
-A topic that cannot be created or changed is complained of, and keeps no other from its turn. Nor does a config that the target refuses: it
-is complained of, and the topic is mirrored without it. ``topics`` is what is mirrored now: a value that is replaced as a whole, and never
-changed.
+``topic_plan`` decides the changes. A topic that cannot be created or changed causes a complaint and
+does not delay other topics. A config that the target refuses causes a complaint, and the topic is
+mirrored without it. ``topics`` are the mirrored topics. The value is replaced as a whole and never
+changed in place.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -22,14 +22,14 @@ from log_service.mirror.settings import FlowSettings
 from log_service.mirror.topic_plan import TopicChanges, mirrored_topics, missing_topics, own_configs, plan_topics
 
 AGAIN_S = 2
-"""How soon it looks again where something could not be done for the first time, or a topic is not what it was."""
+"""Pause before the next refresh after a first failure or a ``doubt``."""
 CLUSTERS = ""
 """What could not be done where a cluster cannot be asked at all; no topic has that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredTopic:
-    """A topic of the source that is mirrored, and the one of the target that it goes to."""
+    """A mirrored topic of the source, and its topic in the target."""
 
     name: str
     remote_name: str
@@ -38,7 +38,7 @@ class MirroredTopic:
 
 
 class TopicKeeper:
-    """Keeps the topics of one flow; ``flows`` are all that are enabled."""
+    """Keeps the topics of one flow. ``flows`` are all enabled flows."""
 
     def __init__(self, flows: Sequence[FlowSettings], flow: FlowSettings, source: Admin, target: Admin, complaints: Complaints) -> None:
         self._flows = flows
@@ -51,10 +51,10 @@ class TopicKeeper:
         self.topics: Mapping[str, MirroredTopic] = {}
 
     async def run(self) -> None:
-        """Refresh for ever.
+        """Refresh until cancelled.
 
-        This happens every so often, soon after a ``doubt``, and after growing pauses where
-        something could not be done.
+        The pause is the flow's interval. It is short after a ``doubt``, and grows with every failed
+        attempt.
         """
         while True:
             with trio.move_on_after(self._retries.wait_s(trio.current_time())):
@@ -68,14 +68,14 @@ class TopicKeeper:
                 self._complaints.note(f"the topics cannot be looked at: {error}")
 
     def doubt(self) -> None:
-        """Look again soon: a topic is not what it was."""
+        """Refresh soon, because a topic may have been deleted or created anew."""
         self._doubt.set()
 
     async def refresh(self) -> None:
-        """Bring the target's topics up to date, as far as they can be.
+        """Update the topics of the target as far as possible.
 
         Raises:
-            KafkaError: a cluster cannot be asked.
+            KafkaError: a request to a cluster failed.
         """
         listed = {each.name: each for each in await self._source.list_topics()}
         names, refused = mirrored_topics(self._flows, self._flow, listed)
@@ -109,7 +109,7 @@ class TopicKeeper:
         return f"{self._flow.source.alias} has no topic {name}, which {self._flow.name}.topics names: it is mirrored once it is there"
 
     async def _configs(self, admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the configs that were set for topics, of those whose configs can be told."""
+        """Return the configs set for topics. Topics whose configs cannot be described are left out."""
         resources = [ConfigResource.topic(topic) for topic in topics]
         if not resources:
             return {}
@@ -125,8 +125,7 @@ class TopicKeeper:
     async def _change(self, changes: TopicChanges) -> tuple[dict[str, str], set[str]]:
         """Make the changes.
 
-        Return the ids of the topics that were created, and the names of those that could not be
-        changed.
+        Return the ids of created topics, and the names of topics whose change failed.
         """
         created: dict[str, str] = {}
         failed: set[str] = set()
@@ -163,7 +162,7 @@ class TopicKeeper:
             self._complaints.note(f"the topic {topic} of {alias} is mirrored without what {alias} refuses: {refused}")
 
     async def _told(self, what: str, change: Callable[[], Awaitable[None]]) -> set[str]:
-        """Make one kind of change, and return the topics of the target of which it could not be made."""
+        """Make one kind of change, and return the topics of the target whose change failed."""
         try:
             await change()
         except ItemsFailed as error:
@@ -177,7 +176,7 @@ class TopicKeeper:
 def _writable_count(topic: TopicListing, there: TopicListing | None, changes: TopicChanges, failed: set[str]) -> int:
     """Return how many partitions can be mirrored.
 
-    These are fewer than in the source where the target could not be given as many.
+    There are fewer than in the source if the target could not get as many.
     """
     if there is None or (there.name in changes.grow and there.name not in failed):
         return topic.partition_count

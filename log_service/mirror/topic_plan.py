@@ -1,9 +1,10 @@
 """Decides the changes in the target cluster that make its topics like those of the source.
 
-Decides which topics to create, which to give more partitions, and which configs to set or reset. Asks no cluster: what is there is handed
-in. A topic never gets fewer partitions, and none is deleted: the target keeps what the source gives up.
+Decides which topics to create, which get more partitions, and which configs to set or reset. Sends
+no request, because the present topics are arguments. No topic loses partitions, and no topic is
+deleted. The target retains topics that the source deletes.
 
-Invariant: of a topic's configs only those are looked at that were set for the topic itself; what a cluster sets by default stays its own.
+Invariant: only configs set for the topic itself are compared. Each cluster has its own defaults.
 """
 
 import re
@@ -22,7 +23,7 @@ SET_FOR_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 class TopicChanges:
     """Topics to create, and configs and partitions to change.
 
-    ``alter`` gives the new value of each config by topic, None where it is reset.
+    ``alter`` has the new value of each config by topic. None resets a config.
     """
 
     create: tuple[NewTopic, ...]
@@ -31,10 +32,11 @@ class TopicChanges:
 
 
 def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the topics that a flow mirrors, and those that it must not. A circle or a topic of
-    another source keeps them from it.
+    """Return the topics that a flow mirrors, and the topics that it must not mirror.
 
-    The second come with the sentence that says so. Whether the other source has that topic is not known here.
+    A topic must not be mirrored if it would go in a circle or into the target topic of another
+    source. Each of these comes with a sentence that says so. Whether the other source has the topic
+    is not known here.
     """
     mirrored: list[str] = []
     refused: dict[str, str] = {}
@@ -52,13 +54,15 @@ def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: I
 
 
 def missing_topics(flow: FlowSettings, topics: Iterable[str]) -> list[str]:
-    """Return the topics that a flow names, and not by a pattern, and that the source (``topics``) lacks."""
+    """Return the topics that a flow selects by name, not by pattern, and the source (``topics``)
+    lacks.
+    """
     there = set(topics)
     return [name for name in flow.topics if TOPIC_NAME.fullmatch(name) and not any(is_match(name, topic) for topic in there)]
 
 
 def own_configs(flow: FlowSettings, entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
-    """Return the configs of a topic that were set for it and that the flow carries over."""
+    """Return the configs set for a topic itself that the flow carries over."""
     return {
         key: entry.value
         for key, entry in entries.items()
@@ -73,10 +77,10 @@ def plan_topics(
     source_configs: Mapping[str, Mapping[str, str]],
     target_configs: Mapping[str, Mapping[str, str]],
 ) -> TopicChanges:
-    """Return the changes for the topics in ``source``, which the flow mirrors. ``target`` and its
-    configs go by the target's names.
+    """Return the changes for the topics in ``source``, which the flow mirrors.
 
-    A topic whose configs cannot be told is not created, and those of the target stay.
+    ``target`` and its configs have the target's names. A topic whose source configs are unknown is
+    not created, and the configs of an existing target topic stay.
     """
     create: list[NewTopic] = []
     grow: dict[str, int] = {}

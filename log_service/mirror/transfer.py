@@ -1,19 +1,21 @@
-"""Mirrors records into the partition of the same number. The transactions carry their progress
-along (KIP-98, KIP-618).
+"""Mirrors records to the partition with the same number, in transactions that include the progress.
 
-One transaction writes what one poll of the source returned, and behind it, into the flow's topic of offsets, where the source is then. The
-records keep key, value, headers, timestamp and order.
+One transaction writes the records of one poll of the source, and then the new position of the
+source to the flow's offsets topic (KIP-98, KIP-618). Key, value, headers, timestamp and order are
+preserved.
 
-Decides what to do where the source, or the target, is not what it was:
+Decides how to continue after changes of the source or the target:
 
-- The topic of the source, or of the target, was created anew: mirroring begins anew, at the source's log start. What an earlier incarnation
-  left in the target stays.
-- Retention of the source was faster: mirroring goes on at the log start, and the offsets between are counted as lost.
-- The target refuses records of a topic: the transaction is aborted, and the flow goes on without that topic for a while.
-- The source's log was truncated (an unclean election): mirroring goes on where the logs still agree. What the source lost stays in the
-  target.
+- The topic of the source or the target was created anew: mirroring begins again at the source's log
+  start offset. Records of earlier incarnations in the target stay.
+- Retention of the source was faster: mirroring continues at the log start offset, and the offsets
+  between count as lost.
+- The target refuses records of a topic: the transaction is aborted, and the flow continues without
+  that topic for a while.
+- The source's log was truncated by an unclean election: mirroring continues where both logs agree.
+  Mirrored records that the source lost stay in the target.
 
-Invariant: ``progress`` is what the target has committed; nothing is written that is not read behind it.
+Invariant: ``progress`` is what the target has committed. Every transaction continues from it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -45,7 +47,7 @@ POLL_MS = 500
 class FlowClients:
     """The open clients of one flow.
 
-    Those of the source cluster ask and read, those of the target ask and write.
+    The clients of the source read. The clients of the target read and write.
     """
 
     source: Admin
@@ -55,7 +57,7 @@ class FlowClients:
 
 
 class RecordRefusedError(KafkaError):
-    """The producer itself does not take a record of ``topic``."""
+    """The producer itself refuses a record of ``topic``."""
 
     def __init__(self, topic: str, error: KafkaError) -> None:
         super().__init__(error.code, str(error))
@@ -63,9 +65,10 @@ class RecordRefusedError(KafkaError):
 
 
 class Transfer:
-    """The records of one flow, on their way. ``progress`` is what was committed before.
+    """Mirrors the records of one flow. ``progress`` is the committed progress at the beginning.
 
-    ``doubt`` is called where a topic is not what it was, so that ``follow`` is soon called with what it is.
+    ``doubt`` is called if a topic may have been deleted or created anew. The caller then soon calls
+    ``follow`` with the present topics.
     """
 
     def __init__(
@@ -107,10 +110,11 @@ class Transfer:
     # Which partitions
 
     async def follow(self, topics: Mapping[str, MirroredTopic]) -> bool:
-        """Mirror these topics from now on, each where it was left; whether partitions came or went.
+        """Mirror these topics from now on, each from its progress. Return whether partitions
+        changed.
 
         Raises:
-            KafkaError: the ends of new partitions cannot be asked for.
+            KafkaError: the end offsets of new partitions cannot be read.
         """
         if topics is self._followed:
             return False
@@ -136,7 +140,7 @@ class Transfer:
         return known is not None and known.lineage == self._topics[where.topic].lineage
 
     async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
-        """Begin with partitions that were never mirrored, or in another incarnation."""
+        """Begin partitions that were never mirrored, or only in another incarnation."""
         if not partitions:
             return
         is_latest = self._flow.auto_offset_reset == "latest"
@@ -159,7 +163,10 @@ class Transfer:
         return TopicPartition(self._topics[where.topic].remote_name, where.partition)
 
     async def _read_on(self, where: TopicPartition) -> None:
-        """Read a partition from its progress on. No other task runs between the two steps: it would look for a position itself."""
+        """Read a partition from its progress on.
+
+        No other task runs between the two steps. Otherwise it would look up a position itself.
+        """
         progress = self._progress[where]
         self._read.add(where)
         self._consumer.assign(self._read)
@@ -168,10 +175,12 @@ class Transfer:
     # Records
 
     async def step(self) -> int:
-        """Mirror what the source has next, and return how many records that were; 0 after a while without any.
+        """Mirror the next records of the source, and return their count. It is 0 after a while
+        without records.
 
         Raises:
-            KafkaError: a transaction failed; its records are not mirrored, and the flow has to begin again from what is committed.
+            KafkaError: the transaction failed, so its records are not mirrored. The flow has to
+                begin again from the committed progress.
         """
         try:
             records = await self._consumer.poll(MAX_RECORDS, POLL_MS)
@@ -189,9 +198,9 @@ class Transfer:
         return len(records)
 
     async def _write(self, records: Sequence[ConsumerRecord], positions: Mapping[TopicPartition, int]) -> None:
-        """Write records, and the positions behind them, in one transaction.
+        """Write records and the positions after them in one transaction.
 
-        A topic whose records are refused is left for a while.
+        A topic whose records are refused is left out for a while.
         """
         sent: dict[TopicPartition, list[tuple[int, Delivery]]] = {}
         try:
@@ -255,7 +264,11 @@ class Transfer:
         positions: Mapping[TopicPartition, int],
         sent: Mapping[TopicPartition, Sequence[tuple[int, Delivery]]],
     ) -> dict[TopicPartition, Progress]:
-        """Return the progress of each partition that moved. Raises KafkaError: a record was not delivered."""
+        """Return the new progress of each partition that advanced.
+
+        Raises:
+            KafkaError: a record was not delivered.
+        """
         epochs = {TopicPartition(record.topic, record.partition): record.leader_epoch for record in records}
         moved: dict[TopicPartition, Progress] = {}
         for where, position in positions.items():
@@ -265,9 +278,9 @@ class Transfer:
         return moved
 
     async def _moved(self) -> dict[TopicPartition, int]:
-        """Return the consumer's position of each partition that has read on.
+        """Return the consumer's position of each partition whose position advanced.
 
-        It also moves over markers, which are no records.
+        It also advances over markers, which are no records.
         """
         positions = {where: await self._consumer.position(where) for where in self._read}
         return {where: position for where, position in positions.items() if position > self._progress[where].position}
@@ -275,9 +288,9 @@ class Transfer:
     # What is not as it was
 
     def _stale_topics(self, records: Iterable[ConsumerRecord]) -> set[str]:
-        """Return the topics of records that the client knows under another id by now.
+        """Return the topics of records whose topic id has changed in the client's metadata.
 
-        The records may be of another incarnation.
+        The records may be of another incarnation of the topic.
         """
         return {topic for topic in {record.topic for record in records} if self._is_stale(topic)}
 
@@ -285,13 +298,13 @@ class Transfer:
         return str(self._consumer.cluster.view.topic_id_of(topic)) != self._topics[topic].lineage.source_topic_id
 
     async def _leave(self, topics: Collection[str]) -> int:
-        """Read topics no more until it is known what they are, and everything else again."""
+        """Stop reading topics until ``follow`` names them again, and read all others again."""
         self._doubt()
         await self._read_again_without(topics)
         return 0
 
     async def _read_again_without(self, topics: Collection[str]) -> None:
-        """Read everything again from what is committed, but for some topics."""
+        """Stop reading some topics, and read all others again from the committed progress."""
         self._topics = {name: topic for name, topic in self._topics.items() if name not in topics}
         self._read = {where for where in self._read if where.topic not in topics}
         self._consumer.assign(self._read)
@@ -301,7 +314,7 @@ class Transfer:
     def _require_same_targets(self, topics: Iterable[str]) -> None:
         """Raise unless the records went to the intended topics.
 
-        The target may have created one anew by itself.
+        The target may have created a topic anew by itself.
         """
         view = self._producer.cluster.view
         for name in topics:
@@ -321,9 +334,9 @@ class Transfer:
         await self._go_on(where, self._progress[where].cut_to(min(end_offset, before)))
 
     async def _look_into(self, error: KafkaError) -> None:
-        """Find out why a poll failed.
+        """Handle a failed poll.
 
-        Where the source's log is gone at the position, go on where it is.
+        If the position is out of the source's log, continue where the log has records.
         """
         self._complaints.note(f"{self._flow.source.alias} cannot be read: {error}")
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -346,20 +359,22 @@ class Transfer:
                 await self._cut(where, min(ends.high_watermark, await self._epoch_end(where, progress)))
 
     async def _epoch_end(self, where: TopicPartition, progress: Progress) -> int:
-        """Return the end of the mirrored epoch in the source's log, as far as its leader knows it (KIP-320)."""
+        """Return the end offset of the mirrored leader epoch, as the source's leader reports it
+        (KIP-320).
+        """
         if progress.leader_epoch < 0:
             return progress.position
         found = (await self._source.offsets_for_leader_epoch({where: progress.leader_epoch}))[where]
         return found.end_offset if found.end_offset >= 0 else progress.position
 
     async def _go_on(self, where: TopicPartition, progress: Progress) -> None:
-        """Commit another position, and read on there."""
+        """Commit another position, and read from there."""
         await self._commit({where: progress})
         await self._consumer.seek(where, progress.position, progress.leader_epoch)
 
 
 def _refused(sent: Mapping[TopicPartition, Sequence[tuple[int, Delivery]]]) -> dict[str, KafkaError]:
-    """Return the topics of which the target refused a record, with its error."""
+    """Return the topics with a record that the target refused, with the error."""
     refused: dict[str, KafkaError] = {}
     for where, deliveries in sent.items():
         for _, delivery in deliveries:
@@ -373,7 +388,11 @@ def _refused(sent: Mapping[TopicPartition, Sequence[tuple[int, Delivery]]]) -> d
 
 
 def _runs(sent: Sequence[tuple[int, Delivery]]) -> list[Run]:
-    """Return the runs of records that were delivered; none where the target does not say where one is. Raises KafkaError: one was not."""
+    """Return the runs of delivered records, or none if the target does not report their offsets.
+
+    Raises:
+        KafkaError: a record was not delivered.
+    """
     if not sent:
         return []
     first, last = sent[0][1].result().offset, sent[-1][1].result().offset

@@ -2,7 +2,7 @@
 
 Behaviour: ILLEGAL_SASL_STATE, and the connection stays usable. It happens on a listener without
 SASL, after a login that does not end, and if a client begins to log in again too soon.
-``broker.login`` takes all other requests of logins before they come here.
+``broker.logins`` takes all other requests of logins before they come here.
 
 Versions: SaslHandshake 1 announces tokens in SaslAuthenticate (KIP-152). SaslAuthenticate 1 session
 lifetime (KIP-368); 2 flexible.

@@ -1,17 +1,19 @@
-"""The controller's decisions are plain functions. They turn metadata and a request into records and
-a response.
+"""The controller's rules: plain functions from metadata and a request to records and a response.
 
-A rule reads no clock, opens no file and keeps nothing. What it needs beside the metadata is an argument.
+A rule reads no clock, opens no file and has no state. Everything beside the metadata is an
+argument.
 
-- ``table``: THE table: which rule decides on which message.
-- ``topics``, ``create_partitions``, ``partitions``, ``placement``, ``topic_names``: topics, their partitions, and which brokers hold them.
-- ``partition_change``: one change of one partition; it alone makes the records of that.
-- ``elections``, ``alter_partition``, ``reassignments``, ``directories``: who leads a partition, which replicas are in sync, where they are.
-- ``brokers``, ``controllers``: registration, heartbeats, fencing and what that does to leaders.
-- ``configs``, ``feature_levels``: changes of dynamic configuration and of feature levels.
-- ``client_quotas``: the quotas of users, client ids and addresses. ``scram_users``: the passwords of users.
-  ``delegation_tokens``: what stands for a user.
-- ``acls``: the rules of access.
-- ``observers``: which brokers copy and never lead.
+- ``table``: THE table: the rule of each message.
+- ``topics``, ``create_partitions``: create and delete topics, add partitions. ``partitions``: all
+  partition changes of one decision. ``placement``: brokers for new replicas. ``topic_names``: valid
+  names.
+- ``partition_change``: makes every record that changes one partition.
+- ``elections``, ``alter_partition``, ``reassignments``, ``directories``: leaders, in-sync replicas,
+  moves to other brokers, and log directories.
+- ``brokers``, ``controllers``: registrations, heartbeats and fencing, with their effect on leaders.
+- ``configs``, ``feature_levels``: dynamic configuration and feature levels.
+- ``client_quotas``: quotas of users, client ids and addresses. ``scram_users``: SCRAM credentials
+  of users. ``delegation_tokens``: tokens that log in as their owner. ``acls``: access rules.
+- ``observers``: brokers that copy and never lead.
 - ``producer_ids``: blocks of producer ids.
 """

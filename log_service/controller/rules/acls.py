@@ -1,10 +1,12 @@
-"""CreateAcls and DeleteAcls: the rules of access, which are records of the metadata (KIP-11, KIP-290).
+"""Decides on CreateAcls and DeleteAcls. ACLs are records of the metadata (KIP-11, KIP-290).
 
-The controller decides on each ACL and each filter of a request by itself; what it decides is one batch. An ACL that is there already, or
-stands twice in the request, is no error and is not written again. A request that would write more than ``MAX_RECORDS`` is refused whole.
+The controller decides on each ACL and each filter of a request separately. All resulting records
+form one batch. An ACL that exists, or is repeated in the request, is no error and is not written
+again. A request that would write more than ``MAX_RECORDS`` is refused as a whole.
 
-Invariants: what is written is of a known kind and has a name; the cluster has one name; a principal is ``Type:name``. Hosts, and operations
-that make no sense for a kind of resource, are taken as they are, as by Apache Kafka.
+Invariants: a written ACL has a known resource type and a name. The only name of the cluster
+resource is Kafka's. A principal is ``Type:name``. As in Apache Kafka, hosts are not checked, nor is
+the operation against the resource type.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -52,7 +54,8 @@ def create_acls(
     """Decide on every ACL of the request.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR, one of them is no ACL but a filter; POLICY_VIOLATION, there are too many new ones.
+        KafkaError: UNKNOWN_SERVER_ERROR, an ACL has a value that only filters may have;
+            POLICY_VIOLATION, there are too many new ACLs.
     """
     for creation in request.creations:
         _refuse_filter(creation)
@@ -77,7 +80,11 @@ def create_acls(
 
 
 def _records(new: Collection[Place], new_id: Callable[[], UUID]) -> list[MetadataRecord]:
-    """Return the records of new ACLs. Their ids follow a random one: apart, each would change another chunk of the metadata's map."""
+    """Return the records of new ACLs.
+
+    Their ids are consecutive from a random one. Unrelated ids would each change another chunk of
+    the metadata's map.
+    """
     if not new:
         return []
     first = new_id().int
@@ -99,7 +106,7 @@ def _record(new: Place, acl_id: UUID) -> AccessControlEntryRecord:
 
 
 def _refuse_filter(creation: AclCreation) -> None:
-    """Refuse what only a filter can say."""
+    """Refuse values that only a filter may have."""
     if (
         creation.resource_type == RESOURCE_ANY
         or creation.resource_pattern_type in (PatternType.ANY, PatternType.MATCH)
@@ -128,7 +135,7 @@ def _validate(creation: AclCreation) -> None:
 
 
 def _place_of(creation: AclCreation) -> Place:
-    """Return what ``place`` returns of the ACL that is to be made."""
+    """Return the sort key of a new ACL, as ``place`` returns for an existing one."""
     return (
         creation.resource_type,
         creation.resource_name,
@@ -144,11 +151,12 @@ def _place_of(creation: AclCreation) -> Place:
 
 
 def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> tuple[Sequence[MetadataRecord], DeleteAclsResponse]:
-    """Delete the ACLs that match the filters of the request. An ACL that two filters match is told
-    twice and deleted once.
+    """Delete the ACLs that match the filters of the request.
+
+    An ACL that two filters match is deleted once, and is in the results of both.
 
     Raises:
-        KafkaError: INVALID_REQUEST, too many would go.
+        KafkaError: INVALID_REQUEST, too many ACLs match.
     """
     found: dict[UUID, AclEntry] = {}
     results = []

@@ -1,10 +1,13 @@
-"""AlterPartition: the leader of a partition reports which replicas are in sync (KIP-497).
+"""Decides on AlterPartition, by which a leader reports the in-sync replicas of a partition
+(KIP-497).
 
-The controller decides on each partition of a request by itself, and ends a reassignment once every added replica is in sync. The leader
-says that a replica is in sync; the registration of its broker says whether it may be (KIP-841, KIP-903).
+The controller decides on each partition of a request separately. It ends a reassignment once every
+added replica is in sync. The leader decides which replicas are caught up. The registrations of
+their brokers decide whether they may be in sync (KIP-841, KIP-903).
 
-Invariants: a change is made only against the present leader epoch and partition epoch, and only for the leader; a broker that is fenced,
-leaving or of another start never enters the in-sync set.
+Invariants: only the leader may change a partition, and only with the present leader epoch and
+partition epoch. A broker that is fenced, in controlled shutdown, or of another broker epoch never
+enters the in-sync set.
 """
 
 from collections.abc import Sequence
@@ -31,7 +34,7 @@ ANY_EPOCH = -1
 
 
 def alter_partition(partitions: Partitions, request: AlterPartitionRequest) -> tuple[list[MetadataRecord], AlterPartitionResponse]:
-    """Decide on every partition of the request, one after the other; errors are per partition.
+    """Decide on the partitions of the request one after the other. Each has its own error.
 
     Raises:
         KafkaError: STALE_BROKER_EPOCH.
@@ -76,7 +79,7 @@ def _alter(partitions: Partitions, leader_id: NodeId, topic_id: TopicId, asked: 
 
 
 def _check_epochs(partition: PartitionRegistration, leader_id: NodeId, asked: RequestPartitionData) -> None:
-    """Refuse what is not said by the present leader about the partition as it is now."""
+    """Refuse a change by another broker than the leader, or with an old epoch."""
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "the leader has seen newer metadata than this controller")
     if asked.leader_epoch < partition.leader_epoch:
@@ -89,7 +92,7 @@ def _check_epochs(partition: PartitionRegistration, leader_id: NodeId, asked: Re
 
 
 def _check_isr(partition: PartitionRegistration, isr: Sequence[NodeId], recovery_state: int) -> None:
-    """Refuse a set that this partition cannot have."""
+    """Refuse an in-sync set that the partition cannot have."""
     if len(set(isr)) != len(isr):
         fault = "names a broker twice"
     elif not set(isr) <= set(partition.replicas):
@@ -108,7 +111,7 @@ def _check_isr(partition: PartitionRegistration, isr: Sequence[NodeId], recovery
 
 
 def _check_observers(partitions: Partitions, topic: TopicImage, partition: PartitionRegistration, isr: Sequence[NodeId]) -> None:
-    """Refuse an observer that comes in sync without need."""
+    """Refuse an observer in the in-sync set, unless the partition needs it."""
     observers = partitions.observers
     joining = [node_id for node_id in isr if node_id in observers.node_ids and node_id not in partition.isr]
     if joining and not observers.are_needed(isr, partitions.policy_of(topic).min_isr):

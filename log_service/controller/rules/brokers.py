@@ -1,12 +1,18 @@
-"""Brokers: registration, heartbeats, fencing, leaving (KIP-631, KIP-841, KIP-858, KIP-966, KIP-1066).
+"""Decides on registrations, heartbeats, fencing and controlled shutdown of brokers.
 
-Decides which brokers are members and which may lead, and which partitions change because of it. Knows no clock: whether a broker has a live
-session, and how far others are, are arguments.
+Decides which brokers are members and which may lead, and which partitions change because of that.
+Reads no clock: live sessions and the metadata offsets of other brokers are arguments. KIP-631,
+KIP-841, KIP-858, KIP-966, KIP-1066.
 
-Invariants: each process of a broker has an epoch of its own, the next offset of the metadata log when it registered; the records that clean
-up after the process before come first, so that a controller that dies between them leaves a broker that registers again; a broker is
-unfenced only after it has applied its own registration; each partition that it led gets another leader or none, and a new leader epoch when
-it returns. That is how a restart, clean or not, never writes into an epoch that it wrote into before.
+Invariants:
+
+- Each process of a broker has its own broker epoch: the next offset of the metadata log at its
+  registration.
+- The records that clean up after the previous process come before the registration. If a controller
+  dies between them, the broker registers again.
+- A broker is unfenced only after it has applied its own registration.
+- Each partition that a fenced broker led gets another leader or none, and a new leader epoch when
+  the broker leads it again. So no restart appends to a leader epoch of the previous process.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,12 +50,15 @@ IN_CONTROLLED_SHUTDOWN = 1
 def register_broker(
     partitions: Partitions, request: BrokerRegistrationRequest, *, cluster_id: str, has_live_session: bool
 ) -> tuple[list[MetadataRecord], BrokerRegistrationResponse]:
-    """Return the records of a registration, and its epoch. The same process that registers again keeps its epoch, and may lead on.
+    """Return the records of a registration, and its broker epoch.
+
+    A process that registers again keeps its epoch and its leaderships.
 
     Raises:
-        KafkaError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION, another process is alive under this id; INVALID_REGISTRATION,
-            its directories cannot be, or it does not say which metadata versions it keeps; UNSUPPORTED_VERSION, it cannot keep a
-            finalized feature; BROKER_ID_NOT_REGISTERED, it comes from ZooKeeper.
+        KafkaError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION, another process with
+            this id is alive; INVALID_REGISTRATION, its directories are invalid, or it does not name
+            its metadata versions; UNSUPPORTED_VERSION, it does not support a finalized feature;
+            BROKER_ID_NOT_REGISTERED, it migrates from ZooKeeper.
     """
     image, node_id = partitions.image, NodeId(request.broker_id)
     if request.cluster_id != cluster_id:
@@ -78,9 +87,10 @@ def _registration(
     next_epoch: BrokerEpoch,
     known: BrokerRegistration | None,
 ) -> BrokerRegistration:
-    """Return the registration.
+    """Return the record of a registration.
 
-    ``known`` is this process's earlier one, whose epoch and state stay. It is None for a new process.
+    ``known`` is an earlier registration of the same process, None for a new process. The record
+    keeps its epoch and state.
     """
     return BrokerRegistration(
         node_id=NodeId(request.broker_id),
@@ -99,7 +109,10 @@ def _registration(
 
 
 def _check_directories(image: MetadataImage, node_id: NodeId, log_dirs: Sequence[UUID]) -> None:
-    """Refuse directories that a broker cannot have. Two brokers with one directory id would break every controller that replays it."""
+    """Refuse directories that a broker cannot have.
+
+    Two brokers with the same directory id would break every controller that replays the records.
+    """
     owners = {directory_id: broker.node_id for broker in image.cluster.brokers.values() for directory_id in broker.log_dirs}
     taken = [directory_id for directory_id in log_dirs if owners.get(directory_id, node_id) != node_id]
     if not log_dirs:
@@ -147,10 +160,10 @@ def _clean_up(partitions: Partitions, node_id: NodeId, *, is_clean: bool) -> Non
 
 
 def fence_brokers(partitions: Partitions, *brokers: BrokerRegistration) -> list[MetadataRecord]:
-    """Return the records that fence brokers: what they have goes to others first.
+    """Return the records that fence brokers, after the records that move their leaderships.
 
-    Brokers that are fenced at one moment leave the in-sync sets in one change, so that all of them stay eligible to lead. One after the
-    other, only the last ones would, as many as ``min.insync.replicas``.
+    Brokers that are fenced together leave the in-sync sets in one change, so all of them stay
+    eligible leaders. In separate changes, only the last ``min.insync.replicas`` of them would.
     """
     partitions.take_from(*(broker.node_id for broker in brokers))
     fenced = [BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED) for broker in brokers]
@@ -163,7 +176,7 @@ def fence_brokers(partitions: Partitions, *brokers: BrokerRegistration) -> list[
 class BrokerState(Enum):
     """The state of a broker in its life cycle.
 
-    ``MAY_STOP`` is fenced, and the broker is told that it may stop.
+    ``MAY_STOP``: the broker is fenced, and its heartbeat response allows it to stop.
     """
 
     FENCED = auto()
@@ -174,10 +187,11 @@ class BrokerState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataProgress:
-    """The progress of brokers in the metadata log. It has the offset of the sender's registration,
-    and the lowest offset of active brokers.
+    """Metadata offsets that a heartbeat is compared with.
 
-    ``leaves_at`` is the offset that those have to reach before the sender may stop, None where it is not leaving.
+    They are the offset of the sender's registration, and the lowest offset of active brokers.
+    ``leaves_at`` is the offset that active brokers must reach before the sender may stop, None if
+    it is not in controlled shutdown.
     """
 
     registered_at: int
@@ -194,10 +208,10 @@ class HeartbeatDecision(NamedTuple):
 
 
 def heartbeat(partitions: Partitions, request: BrokerHeartbeatRequest, progress: MetadataProgress) -> HeartbeatDecision:
-    """Return what a heartbeat changes, and what to tell the broker: it may serve when it is not fenced.
+    """Return the changes by a heartbeat and the response. A broker that is not fenced may serve.
 
     Raises:
-        KafkaError: STALE_BROKER_EPOCH, the broker is not registered, or a later start of it is.
+        KafkaError: STALE_BROKER_EPOCH, the broker is not registered, or has a later epoch.
     """
     broker = registered_broker(partitions.image, request.broker_id, request.broker_epoch)
     is_caught_up = request.current_metadata_offset >= progress.registered_at
@@ -242,7 +256,10 @@ def _next_state(
 
 
 def _moves(partitions: Partitions, broker: BrokerRegistration, state: BrokerState) -> list[MetadataRecord]:
-    """Return the records that bring a broker to another state. A fenced one that may stop is fenced once more, which changes nothing."""
+    """Return the records that move a broker to another state.
+
+    A fenced broker that may stop is fenced again, which changes nothing.
+    """
     node_id = broker.node_id
     if state is BrokerState.UNFENCED:
         partitions.lead_again(node_id)
@@ -258,10 +275,7 @@ def _moves(partitions: Partitions, broker: BrokerRegistration, state: BrokerStat
 
 
 def _note_directories(partitions: Partitions, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> list[MetadataRecord]:
-    """Return the records of a broker's log directories.
-
-    They went offline (KIP-858) or are cordoned (KIP-1066).
-    """
+    """Return the records of log directories that went offline (KIP-858) or are cordoned (KIP-1066)."""
     records: list[MetadataRecord] = []
     lost = [directory_id for directory_id in broker.log_dirs if directory_id in set(request.offline_log_dirs)]
     if lost:
@@ -282,10 +296,12 @@ def _note_directories(partitions: Partitions, broker: BrokerRegistration, reques
 
 
 def unregister_broker(partitions: Partitions, request: UnregisterBrokerRequest) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
-    """Return the records that end a broker's membership; what it leads loses its leader first. It comes back when it registers again.
+    """Return the records that remove a broker. The partitions that it leads lose their leader
+    first.
 
-    That its directories take no new partitions ends with it, for another broker under its id has other directories. Apache Kafka keeps that
-    key, as both keep all others.
+    The broker is a member again when it next registers. Its ``cordoned.log.dirs`` is removed,
+    because another broker with the same id has other directories. Apache Kafka does not remove this
+    key. Neither removes the other keys.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED.
@@ -303,10 +319,10 @@ def unregister_broker(partitions: Partitions, request: UnregisterBrokerRequest) 
 
 
 def registered_broker(image: MetadataImage, node_id: int, broker_epoch: int) -> BrokerRegistration:
-    """Return the registration that a broker's request is for.
+    """Return the registration with the broker id and broker epoch of a request.
 
     Raises:
-        KafkaError: STALE_BROKER_EPOCH, there is none, or a later one.
+        KafkaError: STALE_BROKER_EPOCH, the id is not registered, or has a later epoch.
     """
     broker = image.cluster.brokers.get(NodeId(node_id))
     if broker is None:

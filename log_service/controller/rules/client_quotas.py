@@ -1,9 +1,11 @@
-"""AlterClientQuotas: setting and removing the quotas of users, client ids and addresses.
+"""Decides on AlterClientQuotas: sets and removes quotas of users, client ids and addresses.
 
-The controller decides on each entity of a request by itself: it makes all changes of the entity, or none. KIP-546, KIP-599, KIP-612.
+The controller decides on each entity of a request separately: it makes all changes of the entity,
+or none. KIP-546, KIP-599, KIP-612.
 
-Invariants: what is written is a number above 0, by a key that the entity can have; a value that stays the same is not written again. Host
-names are refused, which Apache Kafka looks up: a rule asks no name server, and nodes could hear different addresses.
+Invariants: a written value is a number above 0, and its key is one that the entity can have. An
+unchanged value is not written again. Addresses are IP addresses. Apache Kafka also resolves host
+names, but a rule cannot ask a name server, and nodes might get different addresses.
 """
 
 import math
@@ -41,7 +43,7 @@ Parts = tuple[tuple[str, str | None], ...]
 
 
 def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> tuple[list[MetadataRecord], AlterClientQuotasResponse]:
-    """Decide on every entity of the request; each has one result, however often it is named."""
+    """Decide on every entity of the request. A repeated entity has one result."""
     records: list[MetadataRecord] = []
     results: dict[Parts, tuple[ErrorCode, str | None]] = {}
     for entry in request.entries:
@@ -85,10 +87,10 @@ def _alter(image: MetadataImage, parts: Parts, changes: Sequence[OpData]) -> lis
 
 
 def _allowed_keys(names: Mapping[str, str | None]) -> frozenset[QuotaKey]:
-    """Return the quotas that an entity can have.
+    """Return the quota keys that an entity can have.
 
     Raises:
-        KafkaError: INVALID_REQUEST, there are no such entities.
+        KafkaError: INVALID_REQUEST, a type or a name is invalid, or types do not go together.
     """
     for kind, name in names.items():
         if kind not in (USER, CLIENT_ID, IP):

@@ -1,6 +1,7 @@
-"""ControllerRegistration announces a controller's listeners and feature levels (KIP-919).
+"""Decides on ControllerRegistration: a controller's listeners and feature levels (KIP-919).
 
-The active controller takes every registration that the cluster's metadata.version can hold; a later one replaces the one before.
+The active controller accepts every registration if the cluster's metadata.version has records for
+it. A later registration replaces the earlier one of the same controller.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -21,7 +22,7 @@ def register_controller(
     """Return the record of a registration.
 
     Raises:
-        KafkaError: UNSUPPORTED_VERSION, nodes of the cluster's metadata.version could not read it.
+        KafkaError: UNSUPPORTED_VERSION, the cluster's metadata.version has no such record.
     """
     level = image.features.get(METADATA_VERSION, 0)
     if level < FIRST_LEVEL:

@@ -1,6 +1,6 @@
-"""CreatePartitions: a topic gets more partitions; the records that it has stay where they are.
+"""Decides on CreatePartitions, which adds partitions to topics (KIP-195). No record moves.
 
-Decides for each topic of a request by itself. Knows no log and no clock. KIP-195.
+Decides on each topic of a request separately. Reads no log and no clock.
 """
 
 from collections import Counter

@@ -1,10 +1,11 @@
-"""Delegation tokens are created, renewed and expired by request, and removed when their time is
-over.
+"""Decides on delegation tokens: creates, renews and expires them, and removes expired ones.
 
-A token stands for its owner until it expires; its owner and its renewers may move that moment, never beyond the token's longest life. The
-rules come in the order of Apache Kafka's, and so do their codes. KIP-48, KIP-373, KIP-900.
+A client logs in with a token as its owner, until the token expires. Owner and renewers may change
+the expiry, but not beyond the token's longest life. Checks and error codes come in the order of
+Apache Kafka. KIP-48, KIP-373, KIP-900.
 
-Invariants: no record holds an HMAC; a client that logged in by a token makes, renews and ends none; times are wall time, in milliseconds.
+Invariants: no record contains an HMAC. A client that logged in with a token may not create, renew
+or expire one. Times are wall time in milliseconds.
 """
 
 from collections.abc import Sequence
@@ -35,9 +36,10 @@ MAX_REMOVED_COUNT: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTokenRules:
-    """The arguments of rules about tokens.
+    """The arguments of rules about tokens, beside the metadata.
 
-    They are the node's configuration, the caller, the time, a new token's id, and tokens by HMAC.
+    They are the node's configuration, the caller, the time, the id of a new token, and tokens by
+    HMAC.
     """
 
     config: TokenConfig
@@ -65,7 +67,7 @@ class DelegationTokenRules:
 
 
 def token_id_of(new_id: UUID) -> str:
-    """Return an id as tokens have it: 22 characters of URL-safe base64."""
+    """Return a token's id from a UUID: 22 characters of URL-safe base64."""
     import base64  # noqa: PLC0415 - few clusters have tokens
 
     return base64.urlsafe_b64encode(new_id.bytes).rstrip(b"=").decode()
@@ -74,7 +76,7 @@ def token_id_of(new_id: UUID) -> str:
 def create_token(
     image: MetadataImage, request: CreateDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], CreateDelegationTokenResponse]:
-    """Make a token for the caller, or for the owner that the request names.
+    """Create a token for the caller, or for the owner that the request names.
 
     Raises:
         KafkaError: the request is refused.
@@ -115,7 +117,7 @@ def create_token(
 def renew_token(
     image: MetadataImage, request: RenewDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], RenewDelegationTokenResponse]:
-    """Have a token expire later.
+    """Set a token to expire later.
 
     Raises:
         KafkaError: the request is refused.
@@ -131,7 +133,7 @@ def renew_token(
 def expire_token(
     image: MetadataImage, request: ExpireDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], ExpireDelegationTokenResponse]:
-    """Have a token expire after a period; a negative one removes it now.
+    """Set a token to expire after a period. A negative period removes it now.
 
     Raises:
         KafkaError: the request is refused.
@@ -147,13 +149,13 @@ def expire_token(
 
 
 def expired_tokens(image: MetadataImage, wall_ms: int) -> list[MetadataRecord]:
-    """Return the records that remove tokens that have expired, the first of them."""
+    """Return the records that remove the first expired tokens."""
     tokens: Sequence[Any] = [token for token in image.access.delegation_tokens.values() if token.expiration_timestamp_ms <= wall_ms]
     return [RemoveDelegationTokenRecord(token_id=token.token_id) for token in tokens[:MAX_REMOVED_COUNT]]
 
 
 def _find(image: MetadataImage, rules: DelegationTokenRules, given: bytes) -> DelegationToken:
-    """Return the token whose HMAC was given."""
+    """Return the token with this HMAC."""
     rules.validate(image)
     assert rules.index is not None, "there is a secret"
     tokens = image.access.delegation_tokens

@@ -1,11 +1,14 @@
-"""AssignReplicasToDirs: a broker says in which of its log directories its replicas live (KIP-858).
+"""Decides on AssignReplicasToDirs, by which a broker reports its replicas' log directories
+(KIP-858).
 
-Decides for each replica by itself whether that is news. Knows no directory but its id.
+Each replica is decided separately. A log directory is known by its id only.
 
-A replica that the last known leader has in a new directory is empty: it leads only where no other replica can.
+If the last known leader of a partition has its replica in a new directory, that replica is empty.
+It leads only if no other replica can.
 
-Invariants: each replica of a partition has one directory id; a broker's request never touches that of another broker's replica; a replica
-in a directory that is offline leaves the in-sync set, and leads no more.
+Invariants: each replica of a partition has one directory id. A broker's request never changes the
+replica of another broker. A replica in an offline directory leaves the in-sync set and does not
+lead.
 """
 
 from uuid import UUID
@@ -31,7 +34,8 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 def assign_replicas(
     partitions: Partitions, request: AssignReplicasToDirsRequest
 ) -> tuple[list[MetadataRecord], AssignReplicasToDirsResponse]:
-    """Return the records of the replicas that the metadata has elsewhere; errors are per partition.
+    """Return the records of replicas whose directory differs from the metadata. Each has its own
+    error.
 
     Raises:
         KafkaError: STALE_BROKER_EPOCH.
@@ -72,9 +76,9 @@ def _assign(partitions: Partitions, broker: BrokerRegistration, topic_id: TopicI
 
 
 def _has_lost_last_log(partition: PartitionRegistration, broker: BrokerRegistration) -> bool:
-    """Whether only the last known leader could be elected, and the directory of its log is gone.
+    """Whether only the last known leader could be elected, and its log directory is gone.
 
-    Any other log is better.
+    Any other replica is then a better leader.
     """
     known = partition.directory_of(broker.node_id)
     has_log = known is None or known.int < FIRST_FREE_DIRECTORY_ID or known in broker.log_dirs

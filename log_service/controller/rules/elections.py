@@ -1,13 +1,14 @@
-"""ElectLeaders: an admin asks for the preferred leader, or for any leader at all.
+"""Decides on ElectLeaders: an operator requests the preferred leader, or any leader (KIP-460).
 
-The controller decides for each partition by itself. It reads no log: an in-sync replica has all acknowledged records. KIP-460.
+The controller decides on each partition separately. It needs no log, because every in-sync replica
+has all acknowledged records. The controller also holds elections by itself. At intervals it returns
+partitions to their preferred leaders, and elects unclean leaders for partitions without a leader if
+the topic's configuration allows that. Each such run has a bounded number of elections.
 
-The controller holds elections by itself, too: now and then it gives partitions back to their preferred leaders, and where a topic's
-configuration allows it, elects uncleanly for partitions that have no leader. Each such run makes a bounded number of elections.
-
-Invariants: a preferred election never takes a replica that has not every committed record, while the topic has such a one; an unclean one
-happens only where none is there, leaves the new leader alone in the in-sync set, and marks the partition as recovering, because records may
-be gone.
+Invariants: a preferred election never elects a replica that lacks committed records, as long as
+another replica has them all. An unclean election happens only if no replica has them all. It leaves
+the new leader alone in the in-sync set and marks the partition as recovering, because records may
+be lost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,7 @@ class ElectionType(IntEnum):
 def elect_leaders(partitions: Partitions, request: ElectLeadersRequest) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
     """Decide on every partition of the request.
 
-    Where it names none, decide on all, and leave out those that need no election.
+    If the request names none, decide on all, and leave out those that need no election.
     """
     if request.topic_partitions == []:
         return [], ElectLeadersResponse()
@@ -108,7 +109,7 @@ def _why_not_preferred(partitions: Partitions, partition: PartitionRegistration)
 
 
 def _why_none(partitions: Partitions, partition: PartitionRegistration) -> str:
-    """Say why no replica can lead, even uncleanly."""
+    """Return why no replica can lead, not even after an unclean election."""
     active = [node_id for node_id in partition.replicas if is_active(partitions.image, node_id)]
     awaited = [node_id for node_id in active if node_id in partitions.awaited]
     if awaited:
@@ -130,7 +131,7 @@ def _waits_for(awaited: Sequence[NodeId]) -> str:
 
 
 def has_preferred_leader(partition: PartitionRegistration) -> bool:
-    """Whether the first replica leads."""
+    """Whether the first replica of a partition leads."""
     return partition.leader == partition.replicas[0]
 
 
@@ -138,9 +139,8 @@ def has_preferred_leader(partition: PartitionRegistration) -> bool:
 
 
 def balance_leaders(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) -> bool:
-    """Give at most ``limit`` partitions back to their preferred leaders.
-
-    Return whether there may be more.
+    """Return at most ``limit`` partitions to their preferred leaders. Return whether more may
+    remain.
     """
     for topic, index, partition in partitions.iterate():
         if len(partitions.records) >= limit:
@@ -151,9 +151,9 @@ def balance_leaders(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) 
 
 
 def elect_uncleanly(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) -> bool:
-    """Elect leaders uncleanly where topics allow it and partitions have none.
+    """Elect unclean leaders for partitions without a leader, if their topics allow it.
 
-    Return whether there may be more.
+    Return whether more may remain.
     """
     for topic, index, partition in partitions.iterate():
         if len(partitions.records) >= limit:

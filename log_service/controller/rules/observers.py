@@ -1,7 +1,8 @@
 """Decides on changes of ``tidelog.observer`` and ``tidelog.observer.promotion``.
 
-Decides that a broker becomes an observer only where no partition needs it: it leads none, and each has enough other replicas in sync. The
-leaders take it out of the in-sync sets then, as they take out one that lags. Knows nothing of other configuration.
+A broker may become an observer only if no partition needs it: it leads none, and each of its
+partitions has enough other replicas in sync. Leaders then remove it from the in-sync sets as they
+remove a lagging follower. Other configuration is not decided here.
 """
 
 from collections.abc import Mapping
@@ -17,12 +18,13 @@ _VALUES = {OBSERVER: ("true", "false"), OBSERVER_PROMOTION: ("by-hand", UNDER_MI
 
 
 def validate_observer_change(partitions: Partitions, broker_name: str, changed: Mapping[str, str | None]) -> None:
-    """Check the observer keys of a broker's new configuration. ``broker_name`` is empty for all
-    brokers.
+    """Check the observer keys of a broker's new configuration.
+
+    ``broker_name`` is empty for all brokers.
 
     Raises:
-        KafkaError: INVALID_CONFIG, a value, or the broker that it is set for, is wrong, or the cluster does not have the feature;
-            POLICY_VIOLATION, a partition needs the broker.
+        KafkaError: INVALID_CONFIG, a value or the broker is wrong, or the cluster lacks the
+            feature; POLICY_VIOLATION, a partition needs the broker.
     """
     for name, values in _VALUES.items():
         text = changed.get(name)
@@ -44,7 +46,7 @@ def validate_observer_change(partitions: Partitions, broker_name: str, changed: 
 
 
 def _check_spared(partitions: Partitions, node_id: NodeId) -> None:
-    """Refuse to make an observer of a broker that a partition needs."""
+    """Refuse to make a broker an observer if a partition needs it."""
     present = observers_of(partitions.image)
     observers = Observers(present.node_ids | {node_id}, present.is_promoting)
     if node_id in present.node_ids:

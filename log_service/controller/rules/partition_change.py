@@ -1,15 +1,17 @@
 """Makes every record that changes an existing partition: its leader, in-sync set or replicas.
 
-A rule says in a ``Target`` what it wants of the partition. This module ends a reassignment that has become complete, counts the eligible
-leader replicas, elects a leader, and returns the record of all that, or None where nothing changes. It knows one partition, no cluster: who
-may lead is an argument.
+A rule describes the wanted partition in a ``Target``. This module ends a completed reassignment,
+computes the eligible leader replicas, elects a leader, and returns one record, or None if nothing
+changes. It reads one partition and no cluster. The brokers that may lead are an argument.
 
-Eligible leader replicas (ELR, KIP-966) left the in-sync set while it was smaller than ``min_isr``. The high watermark does not move then,
-so that they hold every committed record, and may lead once the in-sync set is empty. A broker that stopped uncleanly may have lost records,
-and leaves both sets.
+Eligible leader replicas (ELR, KIP-966) left the in-sync set while it was smaller than ``min_isr``.
+The high watermark does not move at that time. So an ELR has every committed record, and may lead
+when the in-sync set is empty. A broker that stopped uncleanly may have lost records, and leaves
+both sets.
 
-Invariants: a leader is in the in-sync set after the change, or there is none; the in-sync set and the ELR share no member; the leader epoch
-rises with a new leader and when a replica leaves the partition, and only then; the last known leader is kept while there is no leader.
+Invariants: after a change the leader is in the in-sync set, or there is no leader. The in-sync set
+and the ELR share no member. The leader epoch rises with a new leader and when a replica leaves the
+partition, and only then. The last known leader is remembered while there is no leader.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,9 +29,9 @@ NO_CHANGE = PartitionChangeRecord()
 
 
 class Election(Enum):
-    """The replicas that may become leader.
+    """The replicas that an election may make leader.
 
-    ``UNCLEAN`` loses records where no replica has them all; ``PREFERRED`` tries the first replica
+    ``UNCLEAN`` loses records if no replica has them all. ``PREFERRED`` tries the first replica
     first.
     """
 
@@ -51,10 +53,10 @@ class PartitionPolicy:
 
 
 class Target(NamedTuple):
-    """The wanted state of a partition. ``directories`` names the log directories of replicas that
-    are elsewhere by now.
+    """The wanted state of a partition.
 
-    ``unclean_shutdown`` is the broker that has just stopped without writing everything down.
+    ``directories`` has the log directories of replicas that moved. ``unclean_shutdown`` is the
+    broker that has just stopped without flushing all its records.
     """
 
     replicas: tuple[NodeId, ...]
@@ -67,7 +69,7 @@ class Target(NamedTuple):
 
 
 def unchanged(partition: PartitionRegistration, **changes: Any) -> Target:
-    """Return the target that is the partition as it is, but for ``changes``."""
+    """Return a target equal to the present partition, except for ``changes``."""
     present = Target(
         partition.replicas, partition.isr, partition.adding_replicas, partition.removing_replicas, partition.leader_recovery_state
     )
@@ -89,10 +91,10 @@ def change_of(
     observers: frozenset[int] = frozenset(),
     awaited: frozenset[NodeId] = frozenset(),
 ) -> PartitionChangeRecord | None:
-    """Return the record from the partition as it is to ``target``, without its name. Return None
-    where nothing changes.
+    """Return the record that changes a partition to ``target``, or None if nothing changes.
 
-    ``awaited`` are brokers that may not lead yet, and soon either may or are gone: no unclean election comes before that is clear.
+    The record has no topic and index yet. ``awaited`` are brokers that may not lead yet. Soon they
+    either may lead or are fenced, so no unclean election happens before that.
     """
     placement = finished_if_done(target, observers)
     isr = placement.isr
@@ -121,10 +123,12 @@ def change_of(
 
 
 def finished_if_done(target: Target, observers: frozenset[int] = frozenset()) -> Target:
-    """Return where a reassignment ends if it is complete by now, else the target as it is (KIP-455).
+    """Return the target at the end of a completed reassignment, or else the target itself
+    (KIP-455).
 
-    It is complete once every added replica is in sync, and one that stays is; where the factor shrinks, once all that stay are in sync.
-    Those of ``observers``, which are never in sync, are not waited for.
+    A reassignment is complete once every added replica and at least one replica that stays are in
+    sync. If the replication factor shrinks, all that stay must be in sync. ``observers`` are never
+    in sync, so they do not count.
     """
     if not (target.adding or target.removing):
         return target
@@ -144,9 +148,9 @@ def finished_if_done(target: Target, observers: frozenset[int] = frozenset()) ->
 def _eligible(
     partition: PartitionRegistration, placement: Target, unclean_shutdown: NodeId | None, policy: PartitionPolicy
 ) -> tuple[NodeId, ...]:
-    """Return the replicas that hold every committed record without being in sync.
+    """Return the replicas outside the in-sync set that have every committed record.
 
-    They were in sync since the set became too small.
+    They were in sync when the set became too small.
     """
     if len(placement.isr) >= policy.min_isr:
         return ()
@@ -166,9 +170,9 @@ def _elect(
     may_lead: Callable[[NodeId], bool],
     awaited: frozenset[NodeId],
 ) -> _Elected:
-    """Return the leader, the present one where it may stay.
+    """Return the leader. The present leader stays if it may.
 
-    Return ``NO_LEADER`` where no broker may lead.
+    Return ``NO_LEADER`` if no broker may lead.
     """
     electable = placement.isr or eligible
     candidates = (partition.leader, *placement.replicas)
@@ -203,7 +207,7 @@ def _note_isr(
 ) -> None:
     """Write the changed in-sync set, ELR and last known leader into ``record``.
 
-    Without ELR an empty in-sync set is not written, so the last member stays.
+    Without ELR an empty in-sync set is not written, so its last member remains.
     """
     if isr != partition.isr and (isr or policy.keeps_eligible):
         record.isr = list(isr)
@@ -224,7 +228,7 @@ def _note_placement(
     moved: Mapping[NodeId, UUID],
     default_directory: Callable[[NodeId], UUID],
 ) -> None:
-    """Note replicas, where they are, and which of them come and go."""
+    """Write the replicas, their directories, and the added and removed replicas into ``record``."""
     is_elsewhere = placement.replicas != partition.replicas
     if is_elsewhere or moved or len(partition.directories) != len(partition.replicas):
         known = {**dict(zip(partition.replicas, partition.directories, strict=False)), **moved}

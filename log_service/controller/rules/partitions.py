@@ -1,12 +1,12 @@
-"""The partitions of one decision. It holds the brokers that may lead, the topics' policies, and the
-changes so far.
+"""The partitions as seen by one decision: the brokers that may lead, policies, and changes so far.
 
-Decides what becomes of partitions when brokers go and return, and what a new partition is like; ``partition_change`` decides on each single
-change. Knows no request.
+Decides how partitions change when brokers go and return, and how a new partition begins.
+``partition_change`` decides on each single change. Knows no request.
 
-Invariants: every change of a decision is seen by the changes after it, so that the records of one decision never contradict each other,
-however often a request names a partition; a broker that is fenced, leaving, or without the partition's log directory leads nothing; a
-broker that is only presumed to be there is not elected.
+Invariants: later changes of a decision see its earlier changes. So the records of a decision never
+contradict each other, even if a request repeats a partition. A broker that is fenced, in controlled
+shutdown, or without the partition's log directory leads nothing. A broker that is only presumed
+alive is not elected.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ def is_active(image: MetadataImage, node_id: NodeId) -> bool:
 def default_directory(image: MetadataImage, node_id: NodeId) -> UUID:
     """Return the log directory of a new replica.
 
-    It is the broker's only one, else unassigned, for the broker to choose.
+    If the broker has several, the directory is unassigned and the broker chooses.
     """
     broker = image.cluster.brokers.get(node_id)
     if broker is None or len(broker.log_dirs) > 1:
@@ -51,10 +51,10 @@ def default_directory(image: MetadataImage, node_id: NodeId) -> UUID:
 
 
 def placeable_brokers(image: MetadataImage) -> list[BrokerRegistration]:
-    """Return the brokers for new replicas, by node id. Fenced ones count, too, but none that leaves
-    or takes no replicas.
+    """Return the brokers that may get new replicas, by node id.
 
-    Observers get replicas only where someone names them.
+    Fenced brokers are among them. Brokers in controlled shutdown, cordoned brokers and observers
+    are not. An observer gets a replica only if a request names it.
     """
     observers = observers_of(image).node_ids
     return [
@@ -65,10 +65,12 @@ def placeable_brokers(image: MetadataImage) -> list[BrokerRegistration]:
 
 
 def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
-    """Whether all log directories of a broker take no new partitions (KIP-1066).
+    """Whether none of a broker's log directories takes new partitions (KIP-1066).
 
-    It tells so by its heartbeats. Where its ``cordoned.log.dirs`` is all of them, that counts at once; as many directories by name as it
-    has count until it tells: the controller knows neither which are there, nor which have failed.
+    The broker reports its cordoned directories in heartbeats. If ``cordoned.log.dirs`` means all
+    directories, it counts at once. If it names as many directories as the broker has, it counts
+    until the broker reports, because the controller knows neither their names nor which have
+    failed.
     """
     broker = image.cluster.brokers[node_id]
     if broker.log_dirs and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()):
@@ -79,9 +81,9 @@ def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
 
 
 def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> PartitionRegistration | None:
-    """Return a partition on those brokers.
+    """Return a partition on the given brokers, or None if none of them may lead.
 
-    The first active one that is no observer leads. Return None where there is none.
+    The first active broker that is no observer leads.
     """
     observers = observers_of(image).node_ids
     isr = tuple(node_id for node_id in replicas if is_active(image, node_id) and node_id not in observers)
@@ -101,10 +103,11 @@ def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> Partition
 
 
 class Partitions:
-    """The partitions of ``image``, and on top of it the changes of one decision. ``static_texts`` are the keys of the controller's file.
+    """The partitions of ``image`` with the changes of one decision on top.
 
-    ``presumed`` are brokers that are not fenced and that this controller has not heard of itself, or not since it suspects them: each may
-    be dead. They are not elected before they are heard of, and go on leading what they lead.
+    ``static_texts`` has the keys of the controller's properties file. ``presumed`` are unfenced
+    brokers without a heartbeat to this controller, or without one since it suspects them. They may
+    be dead. So they keep their leaderships, but are not elected until their next heartbeat.
     """
 
     def __init__(
@@ -128,12 +131,12 @@ class Partitions:
         return f"<Partitions of {self.image!r} changed={len(self._changed)}>"
 
     def find(self, topic: TopicImage, index: int) -> PartitionRegistration | None:
-        """Return a partition as it is after the changes so far, None where there is none."""
+        """Return a partition with the changes so far, or None if there is none."""
         changed = self._changed.get((topic.name, index))
         return topic.partitions.get(index) if changed is None else changed_partition(*changed)
 
     def get(self, topic: str | TopicId, index: int) -> tuple[TopicImage, PartitionRegistration]:
-        """Return the topic of a name or an id, and one of its partitions as it is after the changes so far.
+        """Return a topic by name or id, and one of its partitions with the changes so far.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
@@ -150,7 +153,10 @@ class Partitions:
         return found, partition
 
     def iterate(self) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
-        """Yield every partition with its topic and index, in the order of topic ids. A loop may change the partition that it is at."""
+        """Yield every partition with its topic and index, by topic id.
+
+        The loop may change the partition that was yielded last.
+        """
         changed = self._changed.copy()
         for topic in self.image.topics.by_id.values():
             for index, partition in topic.partitions.items():
@@ -158,7 +164,7 @@ class Partitions:
                 yield topic, index, partition if known is None else changed_partition(*known)
 
     def policy_of(self, topic: TopicImage) -> PartitionPolicy:
-        """Return what holds for the partitions of a topic."""
+        """Return the policy of a topic's partitions."""
         policy = self._policies.get(topic.name)
         if policy is None:
             policy = self._policies[topic.name] = self._new_policy(topic)
@@ -174,10 +180,10 @@ class Partitions:
         gone: Collection[NodeId] = (),
         returned: NodeId | None = None,
     ) -> PartitionChangeRecord | None:
-        """Change a partition, and return the record of it, None where nothing changes.
+        """Change a partition, and return its record, or None if nothing changes.
 
-        ``election`` says who may lead in place of the topic's configuration. ``gone`` are brokers that lead no more, ``returned`` is one
-        that may lead again, whatever the image says of them.
+        ``election`` replaces the topic's own rule on who may lead. Whatever the image says, brokers
+        in ``gone`` may not lead, and the broker ``returned`` may.
         """
         partition = self.find(topic, index)
         assert partition is not None, "a change is of a partition that exists"
@@ -228,11 +234,12 @@ class Partitions:
     # Brokers come and go
 
     def take_from(self, *node_ids: NodeId) -> None:
-        """Take leaving brokers out of every in-sync set, in one change. Their leaderships move to
-        others. They may stay ELR.
+        """Remove brokers from every in-sync set in one change, and move their leaderships.
 
-        A partition of such a broker alone that has no leader stays as it is: a broker that stops in order has given up all of them, and
-        the next process of it registers. Where an eligible broker goes that was waited for, an unclean election may be due.
+        They may become ELR. A partition without a leader whose only replica is on such a broker
+        stays as it is: the broker gave up its leaderships in a controlled shutdown, and its next
+        process will register. If an awaited eligible broker is removed, an unclean election may
+        become due.
         """
         for topic, index, partition in self.iterate():
             has_more = partition.has_leader or len(partition.replicas) > 1
@@ -241,7 +248,7 @@ class Partitions:
                 self._take_out(topic, index, partition, *node_ids)
 
     def take_from_unclean(self, node_id: NodeId) -> None:
-        """Take a broker that stopped uncleanly out of every in-sync set and ELR.
+        """Remove a broker that stopped uncleanly from every in-sync set and ELR.
 
         It may have lost records (KIP-966).
         """
@@ -251,13 +258,13 @@ class Partitions:
                 self._change(topic, index, partition, unchanged(partition, isr=isr, unclean_shutdown=node_id), gone=[node_id])
 
     def take_directory(self, node_id: NodeId, directory_id: UUID) -> None:
-        """Take the replicas of one log directory of a broker out of the in-sync sets: it is offline."""
+        """Remove the replicas of a broker's offline log directory from the in-sync sets."""
         for topic, index, partition in self.iterate():
             if partition.directory_of(node_id) == directory_id:
                 self._take_out(topic, index, partition, node_id)
 
     def take_replica(self, topic: TopicImage, index: int, node_id: NodeId) -> None:
-        """Take one replica out of its in-sync set."""
+        """Remove one replica from its in-sync set."""
         partition = self.find(topic, index)
         assert partition is not None, "a replica is of a partition that exists"
         self._take_out(topic, index, partition, node_id)
@@ -274,7 +281,7 @@ class Partitions:
         self._change(topic, index, partition, unchanged(partition, isr=isr), gone=node_ids)
 
     def lead_again(self, node_id: NodeId) -> None:
-        """Let a broker that has returned lead partitions that have no leader."""
+        """Let a returned broker lead partitions that have no leader."""
         for topic, index, partition in self.iterate():
             if not partition.has_leader:
                 self._change(topic, index, partition, unchanged(partition), returned=node_id)
@@ -291,15 +298,15 @@ class Partitions:
 
     @cached_property
     def awaited(self) -> frozenset[NodeId]:
-        """The brokers that are not elected before a heartbeat.
+        """The brokers that are not elected before their next heartbeat.
 
-        The controller fences them if none comes.
+        The controller fences them if it does not come.
         """
         return self.presumed & self._active
 
     @cached_property
     def observers(self) -> Observers:
-        """The brokers that are not in sync and lead nothing, but where a partition is in need."""
+        """The brokers that copy and are neither in sync nor leading, unless a partition needs them."""
         return observers_of(self.image)
 
     @cached_property
@@ -307,7 +314,9 @@ class Partitions:
         return self._values({})
 
     def _values(self, texts: Mapping[str, str]) -> tuple[int, bool]:
-        """Return min.insync.replicas, and whether leaders are elected uncleanly, for a topic with those texts."""
+        """Return min.insync.replicas and whether unclean elections are allowed, for a topic's own
+        values.
+        """
         configs = self.image.configs
         layers = Layers(
             topic=texts,

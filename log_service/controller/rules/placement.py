@@ -1,12 +1,13 @@
-"""Places the replicas of new partitions. It stripes them over racks, and over the brokers of each
-rack, as Kafka's KRaft does.
+"""Places replicas of new partitions over racks and brokers, as Kafka's KRaft controller does.
 
-Decides by going round: the next partition begins at the next rack. Its leader is the next active broker of the first rack from there that
-has one; the other replicas go round the racks from the same place, in each rack active brokers before fenced ones. After as many partitions
-as there are active brokers all orders are shuffled, so that a third partition does not repeat where the first one went. Knows no load.
+Racks are taken in turn. Each partition begins at the next rack. Its leader is the next active
+broker of the first rack, from there on, that has one. The other replicas follow rack by rack from
+the same place. In each rack active brokers come before fenced ones. After as many partitions as
+there are active brokers all orders are shuffled, so that the placement does not repeat. Load is not
+considered.
 
-Invariants: a partition never has two replicas on one broker, nor two in one rack while another rack has none; the leader of a new partition
-is active; the same arguments give the same placement.
+Invariants: a partition never has two replicas on one broker, nor two in one rack while another rack
+has none. The leader of a new partition is active. The same arguments give the same placement.
 """
 
 from collections.abc import Sequence
@@ -23,12 +24,13 @@ _HIGH_BITS = 33
 def place_replicas(
     brokers: Sequence[BrokerRegistration], *, partition_count: int, replication_factor: int, seed: int
 ) -> list[tuple[NodeId, ...]]:
-    """Return the replicas of ``partition_count`` partitions, the preferred leader of each first.
+    """Return the replicas of ``partition_count`` partitions, each with its preferred leader first.
 
-    ``seed`` is any number: it decides where the first partition goes, and how orders are shuffled.
+    ``seed`` is any number. It decides the first broker and how orders are shuffled.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR, there are fewer brokers than replicas, or none is active.
+        KafkaError: INVALID_REPLICATION_FACTOR, there are fewer brokers than replicas, or none is
+            active.
     """
     active_count = sum(not broker.is_fenced for broker in brokers)
     if replication_factor > len(brokers) or not active_count:
@@ -39,7 +41,7 @@ def place_replicas(
 
 
 class _Draws:
-    """Numbers that look random and follow from a seed (a linear congruential generator)."""
+    """Pseudorandom numbers from a seed, by a linear congruential generator."""
 
     def __init__(self, seed: int) -> None:
         self._state = (seed ^ (seed >> 64)) % _MODULUS
@@ -58,7 +60,10 @@ class _Draws:
 
 @dataclass(slots=True)
 class _Brokers:
-    """Brokers of one rack, all active or all fenced. In each turn they are handed out once, from one further than the turn before."""
+    """The active or the fenced brokers of one rack.
+
+    Each turn returns every broker once, and begins one broker further than the previous turn.
+    """
 
     node_ids: list[NodeId] = field(default_factory=list)
     offset: int = 0
@@ -66,7 +71,7 @@ class _Brokers:
     taken_count: int = 0
 
     def next(self, turn: int) -> NodeId | None:
-        """Return the next broker of this turn, None when there is no more."""
+        """Return the next broker of this turn, or None at its end."""
         if not self.node_ids:
             return None
         if turn != self.turn:
@@ -85,13 +90,13 @@ class _Rack:
     fenced: _Brokers = field(default_factory=_Brokers)
 
     def next(self, turn: int) -> NodeId | None:
-        """Return the next broker of this turn, an active one while there is one."""
+        """Return the next broker of this turn. Active brokers come first."""
         found = self.active.next(turn)
         return self.fenced.next(turn) if found is None else found
 
 
 class _Racks:
-    """All racks in the order of their names; brokers without one are a rack of their own, the first."""
+    """All racks in the order of their names. Brokers without a rack form the first rack."""
 
     def __init__(self, brokers: Sequence[BrokerRegistration], draws: _Draws) -> None:
         by_name: dict[str, _Rack] = {}
@@ -107,7 +112,10 @@ class _Racks:
         self._turn = 0
 
     def place(self, replication_factor: int) -> tuple[NodeId, ...]:
-        """Return the replicas of the next partition. There are enough brokers, and one of them is active."""
+        """Return the replicas of the next partition.
+
+        There must be enough brokers, and one of them must be active.
+        """
         if self._turn == self._active_count > 1:
             self._shuffle()
         leader_rack, leader = self._next_leader()
@@ -126,7 +134,7 @@ class _Racks:
         return tuple(replicas)
 
     def _next_leader(self) -> tuple[int, NodeId]:
-        """Return the rack of the next leader, by its place, and the leader."""
+        """Return the next leader, and the index of its rack."""
         count = len(self._racks)
         for index in (*range(self._first, count), *range(self._first)):
             leader = self._racks[index].active.next(self._turn)

@@ -1,6 +1,7 @@
-"""AllocateProducerIds: blocks of producer ids (KIP-730).
+"""Decides on AllocateProducerIds, which gives brokers blocks of producer ids (KIP-730).
 
-Decides which ids a broker may hand out: a block of a thousand that no other broker ever gets. Blocks that a broker lost are lost.
+A block has a thousand ids, and no other broker ever gets them. Ids that a broker loses in a restart
+are not used again.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -16,10 +17,10 @@ LAST_PRODUCER_ID = 2**63 - 1
 def allocate_producer_ids(
     image: MetadataImage, request: AllocateProducerIdsRequest
 ) -> tuple[list[MetadataRecord], AllocateProducerIdsResponse]:
-    """Return the record that takes the next block, and the block.
+    """Return the record that allocates the next block, and the block.
 
     Raises:
-        KafkaError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR, all ids there are were handed out.
+        KafkaError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR, no ids are left.
     """
     broker = registered_broker(image, request.broker_id, request.broker_epoch)
     first = image.next_producer_id

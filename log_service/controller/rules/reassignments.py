@@ -1,11 +1,12 @@
-"""AlterPartitionReassignments: a partition moves to other brokers, or goes back.
+"""Decides on AlterPartitionReassignments, which begins and cancels moves of partitions.
 
-The controller decides for each partition by itself. While a partition moves, its replicas are those that it keeps and gets, then those that
-it loses. The move ends once every added replica is in sync. The controller copies no bytes: the brokers fetch. KIP-455, KIP-860.
+The controller decides on each partition separately (KIP-455, KIP-860). During a move the replicas
+are the staying and added ones, followed by the removed ones. The move ends once every added replica
+is in sync. The controller copies no records, because the added replicas fetch them.
 
-Invariants: replicas leave only when all that were added are in sync (``partition_change`` ends a move inside any later change); a move that
-is taken back leaves the replicas that were there before it, and is refused where none of them is in sync, unless the topic allows unclean
-elections.
+Invariants: replicas are removed only once all added ones are in sync (``partition_change`` ends a
+move inside any later change). A cancelled move restores the previous replicas. The cancellation is
+refused if none of them is in sync, unless the topic allows unclean elections.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,7 +79,10 @@ def _check_factor(partition: PartitionRegistration, target: Sequence[NodeId], *,
 
 
 def _moved(partition: PartitionRegistration, wanted: tuple[NodeId, ...]) -> Target:
-    """Return the begin of a move. One that is under way already goes on with the replicas that it adds, where they are still wanted."""
+    """Return the target that begins a move.
+
+    A move under way continues with those of its added replicas that are still wanted.
+    """
     removing = tuple(sorted(set(partition.replicas) - set(wanted)))
     adding = tuple(sorted(node_id for node_id in wanted if node_id not in partition.replicas or node_id in partition.adding_replicas))
     return unchanged(partition, replicas=(*wanted, *removing), adding=adding, removing=removing)
@@ -99,7 +103,7 @@ def _reverted(partition: PartitionRegistration, named: str, *, is_unclean_allowe
 
 
 def list_partition_reassignments(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    """Return the reassignments that are under way, of the requested partitions.
+    """Return the reassignments under way, of the requested partitions.
 
     Partitions that do not exist are left out.
     """

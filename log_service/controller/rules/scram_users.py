@@ -1,10 +1,11 @@
-"""AlterUserScramCredentials: the passwords of users, salted by the client before they are sent.
+"""Decides on AlterUserScramCredentials: passwords of users, salted by the client (KIP-554).
 
-The controller decides on each user of a request by itself. A user that is named more than once is refused, with the first complaint that
-there is about it. All that is accepted is written at once. KIP-554.
+The controller decides on each user of a request separately. A repeated user is refused, with the
+first error about it. All accepted changes are written in one batch.
 
-Invariants: what is written are a salt, keys of the mechanism's length, and iterations within the bounds. A salted password is never
-written, because it would log in as the user. An empty salt and a salted password of another length are refused, which Apache Kafka takes.
+Invariants: a written credential has a salt, keys of the mechanism's length, and iterations within
+the bounds. A salted password is never written, because it would suffice to log in as the user. An
+empty salt and a salted password of another length are refused, although Apache Kafka accepts them.
 """
 
 from collections.abc import Mapping
@@ -36,10 +37,10 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 def alter_scram_users(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> tuple[list[MetadataRecord], AlterUserScramCredentialsResponse]:
-    """Decide on every user of the request; each has one result.
+    """Decide on every user of the request. Each has one result.
 
     Raises:
-        KafkaError: UNSUPPORTED_VERSION, nodes of the cluster's metadata.version could not read the records.
+        KafkaError: UNSUPPORTED_VERSION, the cluster's metadata.version has no such records.
     """
     level = image.features.get(METADATA_VERSION, 0)
     if level < FIRST_LEVEL:

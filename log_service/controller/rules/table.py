@@ -1,11 +1,11 @@
-"""THE table of what the controller decides: one row for each message that it takes.
+"""THE table of the controller's rules: one row for each message that it decides on.
 
-A row says which rule decides. The rules are plain functions in the other modules of this package; a row only passes them what they ask for.
-A message that is not here is not the controller's; a heartbeat of a broker is, but the controller itself passes it to its rule, with what
-it knows of the broker's session.
+A row names a rule, which is a plain function of another module of this package, and passes it the
+arguments that it needs. A message without a row is not decided by the controller. The exception is
+BrokerHeartbeat, which ``controller`` passes to its rule together with the broker's session.
 
-Rules about brokers and topics are imported with the node. The others are imported, with their messages, when they are first asked: a node
-starts and serves without most of them.
+Rules about brokers and topics are imported with the node. The others are imported, with their
+messages, on first use, because a node starts and serves without most of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,11 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """The controller's view of its node. ``static_texts`` are the keys of its file, by name.
+    """The controller's view of its node. ``static_texts`` has the keys of its properties file by
+    name.
 
-    ``leader_balance_interval_ms`` is how often partitions go back to their preferred leaders, ``unclean_election_interval_ms`` how often
-    partitions without a leader get one uncleanly where their topics allow it; None is never. ``death_grace_ms`` is for how long a broker
-    whose connection has ended has to refuse others until it counts as dead; 0 or less: its session alone decides.
+    ``leader_balance_interval_ms``: interval at which partitions return to their preferred leaders.
+    ``unclean_election_interval_ms``: interval at which partitions without a leader get an unclean
+    leader, if their topics allow it. None: never. ``death_grace_ms``: how long a broker whose
+    connection ended must refuse new connections before it counts as dead. With 0 or less, only the
+    session decides.
     """
 
     node_id: NodeId
@@ -58,8 +61,8 @@ class ControllerConfig:
 class Surroundings:
     """The arguments of rules beside the metadata.
 
-    The node's configuration, new ids, whether a broker has a live session, which brokers are only presumed to be there, and who pays for
-    partitions that are created and deleted.
+    They are the node's configuration, new ids, the brokers with a live session, the brokers that
+    are only presumed alive, and the quota that pays for created and deleted partitions.
     """
 
     config: ControllerConfig
@@ -92,7 +95,7 @@ Decided = tuple[Sequence[MetadataRecord], Message]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row. ``decide`` raises KafkaError where the request is refused as a whole."""
+    """One row. ``decide`` raises KafkaError if the request is refused as a whole."""
 
     decide: Callable[[MetadataImage, Any, Surroundings], Decided]
 
@@ -104,12 +107,15 @@ def _imported(module: str, name: str) -> Callable[..., Any]:
 
 
 def _on_demand(module: str, name: str, pick: Callable[[Surroundings], tuple[Any, ...]] = lambda _: ()) -> Rule:
-    """Return the row of a rule that is imported when it is first asked. ``pick`` returns what it asks for beside metadata and request."""
+    """Return the row of a rule that is imported on first use.
+
+    ``pick`` returns the rule's arguments beside metadata and request.
+    """
     return Rule(lambda image, request, around: _imported(module, name)(image, request, *pick(around)))
 
 
 def _on_partitions(module: str, name: str) -> Rule:
-    """Return the row of a rule that changes partitions, and is imported when it is first asked."""
+    """Return the row of a rule that changes partitions. It is imported on first use."""
     return Rule(lambda image, request, around: _imported(module, name)(around.partitions(image), request))
 
 
@@ -131,7 +137,7 @@ def _for_configs(around: Surroundings) -> tuple[Mapping[str, str], Caller | None
 
 
 def _on_tokens(name: str) -> Rule:
-    """Return the row of a rule about delegation tokens, which is imported when it is first asked."""
+    """Return the row of a rule about delegation tokens. It is imported on first use."""
 
     def decide(image: MetadataImage, request: Any, around: Surroundings) -> Decided:
         assert around.caller is not None, "clients alone ask for tokens"

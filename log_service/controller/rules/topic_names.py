@@ -1,7 +1,7 @@
-"""Whether a new topic may have its name.
+"""Decides whether a new topic may have its name.
 
-Decides by Kafka's rules: the name is one that a topic can have, and no two names differ only in dots and underscores, because metrics write
-both as an underscore.
+Kafka's rules apply: the name is valid, and no two names differ only in dots and underscores,
+because metrics write both as an underscore.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -10,7 +10,7 @@ from log_service.metadata.image import TopicsImage, colliding_key
 
 
 def validate_topic_name(name: str) -> None:
-    """Check a name by itself.
+    """Check that a name is valid, without regard to other topics.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION.
@@ -21,17 +21,14 @@ def validate_topic_name(name: str) -> None:
 
 
 class TakenNames:
-    """Names of topics by the key on which they collide.
-
-    They exist, or the same request has just created them.
-    """
+    """Names of existing topics, and of topics created by the same request, by collision key."""
 
     def __init__(self, topics: TopicsImage) -> None:
         self._existing = topics.by_colliding_key
         self._created: dict[str, str] = {}
 
     def collision(self, name: str) -> str | None:
-        """Return the topic that ``name`` collides with, None where there is none."""
+        """Return the topic that ``name`` collides with, or None."""
         key = colliding_key(name)
         if key is None:
             return None

@@ -1,10 +1,11 @@
-"""Topics: creating and deleting them.
+"""Decides on CreateTopics and DeleteTopics.
 
-The controller decides on each topic of a request by itself: a topic that is refused has a result with an error and no records. Ids of new
-topics are an argument, because a rule draws none.
+The controller decides on each topic of a request separately. A refused topic has a result with an
+error, and no records. The ids of new topics are an argument, because a rule draws no random
+numbers.
 
-Invariants: a decision sees the image it was handed and what it decided before in the same request; with ``validate_only`` the results are
-the same and there are no records.
+Invariants: a decision sees the metadata image and the earlier decisions of the same request. With
+``validate_only`` the results are the same, but there are no records.
 """
 
 from collections import Counter
@@ -49,10 +50,10 @@ ChargePartitions = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
-    """The arguments of decisions about topics beside the image. They are defaults, the file's
-    texts, new ids, and the quota that pays.
+    """The arguments of rules about topics, beside the metadata.
 
-    ``charge`` counts new partitions against the client's quota; it raises THROTTLING_QUOTA_EXCEEDED where that is used up (KIP-599).
+    They are defaults, the properties file, new ids and the quota. ``charge`` charges new partitions
+    to the client's quota. It raises THROTTLING_QUOTA_EXCEEDED if the quota is used up (KIP-599).
     """
 
     defaults: TopicDefaults
@@ -166,7 +167,7 @@ def _placed(image: MetadataImage, topic: CreatableTopic, defaults: TopicDefaults
 
 
 def registered(image: MetadataImage, replicas: Sequence[NodeId], index: int) -> PartitionRegistration:
-    """Return a new partition on those brokers.
+    """Return a new partition on the given brokers.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT, none of them is active.
@@ -203,7 +204,8 @@ def validated_replicas(image: MetadataImage, broker_ids: Sequence[int], index: i
     """Return the brokers of a manual assignment.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT, there are none, one is repeated or not registered, or there are not ``factor`` of them.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, there are none, one is repeated or not registered,
+            or there are not ``factor`` of them.
     """
     if not broker_ids:
         fault = "has no brokers"
@@ -234,7 +236,7 @@ def _described(image: MetadataImage, texts: Mapping[str, str], static_texts: Map
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, charge: ChargePartitions
 ) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
-    """Decide on every topic of the request, named or by id; older versions name them in ``topic_names``."""
+    """Decide on every topic of the request. Old versions name topics in ``topic_names``."""
     records: list[MetadataRecord] = []
     results: list[DeletableTopicResult] = []
     for states in _by_topic(image, [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]):
@@ -252,7 +254,7 @@ def delete_topics(
 
 
 def _by_topic(image: MetadataImage, states: Sequence[DeleteTopicState]) -> list[list[DeleteTopicState]]:
-    """Return the states of a request by the topic that they mean, by what they say where there is none."""
+    """Return the entries of a request by topic. An entry without an existing topic has its own key."""
     grouped: dict[object, list[DeleteTopicState]] = {}
     for state in states:
         topic = _find(image, state)

@@ -14,8 +14,8 @@ diverging epoch (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 1
 node endpoints (KIP-951); 17 directory id (KIP-853); 18 high watermark (KIP-1166).
 
 A follower (a request with a replica id) reads up to the log end offset, and waits for appends
-instead of the high watermark. ``replica_fetch`` decides on its checks and on the effects of its
-fetch.
+instead of the high watermark. ``replica`` decides on the checks of such a request and on its
+effects.
 
 A partition of a topic that the client may not read is TOPIC_AUTHORIZATION_FAILED, also in a session
 that named it before.

@@ -27,14 +27,14 @@ PARTITIONS_PER_TURN = 1_000
 
 
 def fetch_in_turns(reads: PartitionReads, deadline_ms: int) -> Deferred:
-    """Promise the response to a fetch of which the first partitions were read."""
+    """Return the deferred response to a fetch whose first partitions are read."""
     deferred = reads.call.defer()
     reads.call.route.start_task(_Work(reads, deferred).run, deadline_ms)
     return deferred
 
 
 def respond_in_turns(reads: PartitionReads, deferred: Deferred) -> None:
-    """Respond to a fetch that has waited, and of which the first partitions were read again."""
+    """Respond to a fetch after its wait, whose first partitions are read again."""
     reads.call.route.start_task(_Work(reads, deferred).run, None)
 
 

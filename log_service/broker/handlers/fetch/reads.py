@@ -394,7 +394,7 @@ def _is_readable(node: Node, access: Access, target: FetchTarget, partition: Par
 
 
 def _is_quiet(partition: Partition, target: FetchTarget, isolation: Isolation) -> bool:
-    """Return whether a session's consumer is up to date with the partition, as it mostly is."""
+    """Return whether a consumer of a session has read the partition to its end, as most have."""
     state = partition.state
     return (
         target.sent_high_watermark == state.high_watermark

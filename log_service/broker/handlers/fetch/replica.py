@@ -43,7 +43,7 @@ class FetchingReplica:
     def is_quiet(self, partition: Partition, target: FetchTarget) -> bool:
         """Note a fetch that needs no response, and return whether it is one.
 
-        Its follower has all of the partition and knows its offsets.
+        A fetch needs no response if its follower has the whole log and knows the leader's offsets.
         """
         state = partition.state
         if (
@@ -92,7 +92,8 @@ class FetchingReplica:
     def is_held_back(self, partition: Partition) -> bool:
         """Return whether the throttle withholds records from the follower now.
 
-        It does if the follower is out of sync, and throttled partitions have exceeded their rate.
+        Records are withheld if the follower is out of sync and throttled partitions exceed their
+        rate.
         """
         throttle = self._throttle
         return (

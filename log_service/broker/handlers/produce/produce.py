@@ -15,8 +15,8 @@ per record (KIP-467); 9 flexible; 10 current leader (KIP-951); 12 implicit trans
 (KIP-890); 13 topic ids instead of names (KIP-516). Versions 0-2 are advertised and refused
 (KAFKA-18659).
 
-``transactional_produce`` handles requests with a transactional id, ``plain_produce`` all others.
-This module has their common parts.
+``transactional`` handles requests with a transactional id, ``plain`` all others. This module has
+their common parts.
 """
 
 from collections.abc import Callable
@@ -279,9 +279,10 @@ def each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 @dataclass(slots=True, kw_only=True)
 class Terms:
-    """The parts of a request that apply to all of its partitions.
+    """The fields of a request that apply to all of its partitions.
 
-    It has slots, because they are read for each partition and faster than the fields of a tuple.
+    The class has slots, because its fields are read for each partition and slots are faster than a
+    tuple.
     """
 
     acks: int
@@ -335,10 +336,11 @@ def append_batch(
     now_ms: int,
     room: TurnRoom,
 ) -> Outcome:
-    """Append one partition's batch. It is not announced yet, and not always safe.
+    """Append one partition's batch. The caller announces the append, and waits for it if acks
+    require.
 
     Raises:
-        NoRoomError: it takes longer than the rest of the turn. Nothing was done.
+        NoRoomError: the append takes longer than the rest of the turn. Nothing was done.
     """
     room.take_work(UNITS_PER_BATCH)
     partition: Partition | None = None

@@ -180,8 +180,8 @@ def validated_ranges(batches: Iterable[Any], *, has_renewal: bool, is_renewing: 
     """Return the acknowledged ranges of a partition's batches, in the order of their offsets.
 
     Raises:
-        KafkaError: INVALID_REQUEST, the batches are inconsistent, or renew a lock in a request that
-            is not for that.
+        KafkaError: INVALID_REQUEST, the batches are inconsistent, or renew a lock although the
+            request does not set IsRenewAck.
     """
     last_type = AcknowledgeType.RENEW if has_renewal else AcknowledgeType.REJECT
     ranges = []

@@ -136,7 +136,7 @@ def _checked(request: ShareFetchRequest, version: int) -> AcquireMode:
 def _refuse_later(node: Node, call: Call, error: KafkaError, wait_ms: int) -> Deferred:
     """Refuse a session after the time that a fetch would have waited.
 
-    Its client would ask again at once otherwise.
+    Otherwise the client would send the next request at once.
     """
     deferred = call.defer()
     if wait_ms <= 0:
@@ -314,9 +314,10 @@ def _response_bytes(fetch: _Fetch, fetched: list[Fetched]) -> int:
 
 
 def _told(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, PartitionData]:
-    """Return the results of all partitions, or in later responses of those with changes.
+    """Return the results of a response.
 
-    The first response of a session has all partitions.
+    The first response of a session has all partitions. Later ones have only partitions with
+    changes.
     """
     context = fetch.context
     found: dict[SharedPartition, PartitionData] = {where: _failed(where, error) for where, error in fetch.errors.items()}

@@ -1,4 +1,4 @@
-"""APIs of share groups, or queues (KIP-932): heartbeat, description and offsets.
+"""APIs of share groups (KIP-932): heartbeat, description, and changes of offsets.
 
 ShareGroupHeartbeat (76, version 1), ShareGroupDescribe (77, 1), AlterShareGroupOffsets (91, 0) and
 DeleteShareGroupOffsets (92, 0).
@@ -62,7 +62,7 @@ def handle_alter_share_group_offsets(
 def handle_delete_share_group_offsets(
     node: Node, call: Call, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse | Deferred:
-    """Delete whole topics from an empty group."""
+    """Delete the offsets of whole topics in an empty group."""
     if not has_share_groups(node.image().features):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
