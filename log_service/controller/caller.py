@@ -17,7 +17,7 @@ class Caller:
     is_token_authenticated: bool = False
     """Whether the principal logged in with a delegation token (KIP-48)."""
     is_at_broker: bool = False
-    """Whether a broker took the request and checks the rules of its own files.
+    """Whether the request came through a broker, which has checked it against its own files.
 
-    Otherwise it came directly to a controller's listener.
+    Otherwise it came to a listener of the controller directly.
     """

@@ -320,10 +320,9 @@ class Controller:
     def _is_silent(self, broker: BrokerRegistration, now_ms: int) -> bool:
         """Whether a broker's session has ended.
 
-        It never has for this process, whose broker may be busy.
-
-        A broker of this node that this controller has had no heartbeat from is the previous
-        process. Its session does end.
+        The session of this process's own broker never ends, because the process may only be busy.
+        If this controller has had no heartbeat from the broker of this node, the session belongs to
+        the previous process. That session does end.
         """
         session = self._sessions.get(broker.node_id, broker.epoch)
         is_here = broker.node_id == self._config.node_id and session.contact_ms is not None and not session.is_presumed

@@ -140,7 +140,7 @@ async def _probe_one(env: NodeEnv, endpoint: Endpoint) -> Finding:
 
 
 def _question(endpoint: Endpoint) -> bytes:
-    """Return bytes to which a process that listens there responds."""
+    """Return bytes that a listening broker responds to."""
     if endpoint.security_protocol in TLS_NUMBERS:
         from log_service.rpc.hello import client_hello  # noqa: PLC0415 - few clusters probe, and fewer with TLS
 

@@ -244,9 +244,9 @@ def _decides(
 
 
 def _refused_heartbeat(error: KafkaError) -> HeartbeatResponse:
-    """Report no error while the group is loading, as Kafka does.
+    """Return a response without an error while the group is loading, as Kafka does.
 
-    The member then does not look for another coordinator.
+    An error would make the member look for another coordinator.
     """
     is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else api_error(error))

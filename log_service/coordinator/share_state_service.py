@@ -192,7 +192,9 @@ def parse_coordinator_key(text: str) -> ShareKey:
 
 
 def _delete_needless(coordinator_log: CoordinatorLog, announcement: NeedlessRecords) -> None:
-    """Delete records that no state needs any more. The next announcement retries a failure."""
+    """Delete the records that no state needs any more. A failure is retried with the next
+    announcement.
+    """
     try:
         coordinator_log.delete_records(announcement.end_offset)
     except (KafkaError, StorageError, OSError) as error:

@@ -356,9 +356,11 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     def _ask_patiently(
         self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse, patience_ms: int | None = None
     ) -> None:
-        """Ask, and wait if the previous transaction of the id is ending.
+        """Have the shard of an id decide, and try again if the id's previous transaction is about
+        to end.
 
-        The default wait is ``end_patience_ms`` of the configuration, as for a client's request.
+        ``patience_ms`` bounds the wait. Without it, the bound is ``end_patience_ms`` of the
+        configuration, as for a client's request.
         """
         waits_ms = self._config.end_patience_ms if patience_ms is None else patience_ms
         self._waiting.ask(transactional_id, lambda hear: self._ask(transactional_id, decide, hear, refuse), on_reply, waits_ms)
@@ -371,7 +373,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
 
 def _unheard(_outcome: object) -> None:
-    """Ignore a response that no one waits for."""
+    """Ignore a response that no caller waits for."""
 
 
 def _decides(

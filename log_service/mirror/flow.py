@@ -27,11 +27,11 @@ from log_service.mirror.transfer import FlowClients, Transfer
 
 CLIENT_ID = "tidelog-mirror"
 MAX_REQUEST_BYTES = 64 << 20
-"""A record is as large as the source let it be; whether the target takes it, the target's topic says."""
+"""Limit of the mirror's own producer. It is high, because the target's topics set their own limits."""
 BATCH_BYTES = 256 << 10
 FETCH_BYTES = 8 << 20
 FEW_RECORDS = 1_000
-"""After fewer records than that the next transaction waits for the commit interval, so that it has more."""
+"""After fewer records, the next transaction waits for the commit interval to collect more."""
 
 Say = Callable[[str], None]
 

@@ -14,7 +14,7 @@ from log_service.mirror.progress import Progress, decode
 from log_service.records.batch import iterate_headers, iterate_records
 
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
-"""Small segments, so that compaction keeps what a start has to read below some tens of megabytes."""
+"""The segments are small, so that compaction limits a start to reading some tens of megabytes."""
 
 
 async def create_offsets_topic(target: Admin, topic: str, replication_factor: int) -> None:

@@ -23,7 +23,10 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 
 MAX_RUNS = 129
-"""Two for each power of two of the distance from the end, of which an offset of 63 bits has 64, and the last one. Thirty are usual."""
+"""Two for each power of two of the distance from the end, and the last run.
+
+An offset of 63 bits has 64 such distances. Thirty runs are usual.
+"""
 
 
 class Run(NamedTuple):

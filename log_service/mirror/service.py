@@ -24,7 +24,7 @@ from log_service.mirror.settings import FlowSettings, MirrorSettings
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
 HEALTHY_AFTER_S = 60.0
 HUNG_AFTER_MS = 300_000
-"""Longer than a transaction may take with all its retries."""
+"""Longer than any transaction with all its retries."""
 BEAT_S = 2.0
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from log_service.mirror.topic_plan import TopicChanges, mirrored_topics, missing
 AGAIN_S = 2
 """Pause before the next refresh after a first failure or a ``doubt``."""
 CLUSTERS = ""
-"""What could not be done where a cluster cannot be asked at all; no topic has that name."""
+"""Stands for the failed item if a request to a cluster failed. No topic has this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ from log_service.mirror.settings import FlowSettings
 from log_service.mirror.topic_keeper import MirroredTopic
 
 MAX_RECORDS = 10_000
-"""Of one transaction."""
+"""Most records of one transaction."""
 POLL_MS = 500
 
 

@@ -30,7 +30,7 @@ from log_service.protocol.messages.alter_partition import (
 from log_service.protocol.stored.metadata_records import MetadataRecord
 
 ANY_EPOCH = -1
-"""What a leader says of a follower that it has not heard of since it leads, and of all in version 2."""
+"""The epoch of a follower without a fetch since its leader was elected, and of all in version 2."""
 
 
 def alter_partition(partitions: Partitions, request: AlterPartitionRequest) -> tuple[list[MetadataRecord], AlterPartitionResponse]:

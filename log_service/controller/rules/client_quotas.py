@@ -29,17 +29,20 @@ from log_service.protocol.stored.metadata_records import ClientQuotaRecord, Enti
 from log_service.quota.entities import CLIENT_ID, IP, USER, QuotaKey
 
 TOLERANCE = 1e-6
-"""By so much a whole number may be off."""
+"""Permitted difference from a whole number."""
 MAX_INT = 2**31 - 1
 MAX_LONG = 2.0**63
-"""So many bytes per second are the most: Apache Kafka keeps them in 64 bits."""
+"""Upper bound of bytes per second, which Apache Kafka stores in 64 bits."""
 
 FRACTIONS = frozenset({QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE})
 OF_CLIENTS = frozenset(QuotaKey) - {QuotaKey.CONNECTION_CREATION_RATE}
 OF_ADDRESSES = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 
 Parts = tuple[tuple[str, str | None], ...]
-"""An entity as a request names it, sorted by its types; the name of a default is None. Of a type that is named twice the last counts."""
+"""An entity of a request: its names sorted by type.
+
+The name of a default is None. The last name of a repeated type counts.
+"""
 
 
 def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> tuple[list[MetadataRecord], AlterClientQuotasResponse]:

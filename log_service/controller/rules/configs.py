@@ -53,7 +53,7 @@ from log_service.protocol.stored.metadata_records import ClearElrRecord, ConfigR
 MAX_VALUE_BYTES = 2**15 - 1
 
 ResourceResponse = TypeVar("ResourceResponse")
-"""The part of a response about one resource: AlterConfigs and IncrementalAlterConfigs have a class each."""
+"""The result of one resource. Each of the two APIs has its own class."""
 
 
 class Operation(IntEnum):

@@ -124,7 +124,7 @@ class Partitions:
         self._node_id = node_id
         self._static_texts = static_texts
         self._changed: dict[tuple[str, int], tuple[PartitionRegistration, PartitionChangeRecord]] = {}
-        """By name and index; each as it was, and its last change: few are looked at again."""
+        """By topic name and index: the partition before the decision, and its last change."""
         self._policies: dict[str, PartitionPolicy] = {}
 
     def __repr__(self) -> str:

@@ -72,9 +72,9 @@ class Surroundings:
     presumed: frozenset[NodeId] = frozenset()
     wall_ms: int = 0
     caller: Caller | None = None
-    """The client that asks, None where a node asks for itself."""
+    """The client that sent the request, None for a node's own request."""
     token_index: "Callable[[], TokenIndex | None]" = lambda: None
-    """Returns the delegation tokens by their HMACs, None where the cluster has no secret for them."""
+    """Returns the delegation tokens by HMAC. None: the cluster has no secret for tokens."""
 
     def partitions(self, image: MetadataImage) -> Partitions:
         """Return the partitions of a decision on ``image``."""

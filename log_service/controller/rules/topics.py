@@ -45,7 +45,10 @@ UNSET = -1
 
 
 ChargePartitions = Callable[[int], None]
-"""Counts partitions that are created or deleted against their client's quota. Raises KafkaError THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+"""Charges created or deleted partitions to the client's quota.
+
+Raises KafkaError THROTTLING_QUOTA_EXCEEDED (KIP-599).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
