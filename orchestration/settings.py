@@ -21,7 +21,7 @@ from log_service.cluster_plans.health import DISK_FULL_PERCENT
 from log_service.common.secrets import SecretText
 from orchestration.offsets.byte_limits import DEFAULT_RECORD_BYTES, DEFAULT_RUN_BYTES, ByteLimits
 
-DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
+DEFAULT_BROKER_PORT = 9092
 DEFAULT_DATA_DIRECTORY = ".tidelog"
 DEFAULT_SPARK_MASTER = "local[*]"
 DEFAULT_SPARK_DRIVER_MEMORY = "2g"
@@ -102,7 +102,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     given = os.environ if environ is None else environ
     base = Path(given.get("TIDELOG_DATA") or DEFAULT_DATA_DIRECTORY).expanduser().absolute()
     return Settings(
-        bootstrap_servers=_text(given, "TIDELOG_BOOTSTRAP_SERVERS", DEFAULT_BOOTSTRAP_SERVERS),
+        bootstrap_servers=_text(given, "TIDELOG_BOOTSTRAP_SERVERS", _own_broker(given)),
         data_directory=base,
         lake_root=_path(given, "TIDELOG_LAKE", base / "lake"),
         warehouse_directory=_path(given, "TIDELOG_WAREHOUSE", base / "warehouse"),
@@ -197,6 +197,15 @@ def named_in_environment(name: str, value: str) -> Iterator[None]:
 
 def _text(given: Mapping[str, str], name: str, default: str) -> str:
     return given.get(name) or default
+
+
+def _own_broker(given: Mapping[str, str]) -> str:
+    """Return the address of the broker that ``tidelog up`` starts with these settings.
+
+    Port 0 stands for a free port, which only a running installation knows.
+    """
+    port = _whole_number(given, "TIDELOG_BROKER_PORT", DEFAULT_BROKER_PORT, at_least=0, at_most=65_535)
+    return f"127.0.0.1:{port or DEFAULT_BROKER_PORT}"
 
 
 def _own_database(given: Mapping[str, str], base: Path) -> str:

@@ -69,6 +69,7 @@ class FailingAssets:
                 if entry.dagster_event is not None
             ]
             steps = [event for event in events if event.is_step_failure]
-            why = reason_among(steps, next((event.message for event in events if not event.is_step_failure), None))
+            message = next((event.message for event in events if not event.is_step_failure), None)
             for key in failed_assets(selected, [event.step_key or "" for event in steps]):
-                self._reasons[key] = why
+                own = [event for event in steps if event.step_key == key.to_python_identifier()]
+                self._reasons[key] = reason_among(own or steps, message)

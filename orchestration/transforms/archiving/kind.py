@@ -67,7 +67,7 @@ class ArchivingKind(Kind):
         return (
             f"{self.name} is the archive of the topic {self.spec.name}: it holds each record as it was, so that there is no replay into "
             "it. To have it built anew of what the log still holds, move the table's folder in the lake away: the next run begins at the "
-            "log start"
+            "log start. Records that only the archive holds are gone then"
         )
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:  # noqa: ARG002 - a Kind

@@ -117,7 +117,7 @@ def spark_aggregate(
     *,
     topic: TopicSpec,
     by: str | Sequence[str],
-    aggregates: Sequence[Aggregate],
+    aggregates: Aggregate | Sequence[Aggregate],
     name: str | None = None,
     rules: Rule | Sequence[Rule] = (),
     suite: Suite = NO_SUITE,
@@ -137,7 +137,7 @@ def spark_aggregate(
     The function gets the same columns as the function of a table (``spark_table``). It returns rows
     with the columns ``by``, the aggregated columns, and ``_topic_id, _partition, _offset``.
     ``aggregates`` are made with ``count``, ``total``, ``smallest`` and ``largest`` of
-    ``orchestration.rows.aggregates``. Each run merges its rows into the groups that they touch, and
+    ``orchestration.rows.aggregates``. A single one needs no list. Each run merges its rows into the groups that they touch, and
     the offsets move in the same commit. So each record counts once, whenever a run is killed. Rules
     and suite see the rows before they are aggregated. ``max_failed`` is as for a table.
 
@@ -151,7 +151,7 @@ def spark_aggregate(
             topic=topic,
             function=function,
             aggregate_by=names_of(by),
-            aggregates=tuple(aggregates),
+            aggregates=(aggregates,) if isinstance(aggregates, Aggregate) else tuple(aggregates),
             rules=rules_of(rules),
             suite=suite,
             minimum_interval_s=minimum_interval_s,

@@ -42,6 +42,15 @@ def test_empty_variables_are_the_default() -> None:
     assert load_settings({"TIDELOG_RECORDS_PER_RUN": "", "TIDELOG_SPARK_REMOTE": ""}) == load_settings({})
 
 
+def test_the_broker_is_the_one_whose_port_the_project_says() -> None:
+    """A command beside an installation that was stopped asked whatever listened on the default port."""
+    assert load_settings({}).bootstrap_servers == "127.0.0.1:9092"
+    assert load_settings({"TIDELOG_BROKER_PORT": "19492"}).bootstrap_servers == "127.0.0.1:19492"
+    assert load_settings({"TIDELOG_BROKER_PORT": "0"}).bootstrap_servers == "127.0.0.1:9092"
+    named = {"TIDELOG_BROKER_PORT": "19492", "TIDELOG_BOOTSTRAP_SERVERS": "kafka:9092"}
+    assert load_settings(named).bootstrap_servers == "kafka:9092"
+
+
 @pytest.mark.parametrize("value", ["many", "0", "-3", "1.5"])
 def test_a_value_that_cannot_be_used_names_its_variable(value: str) -> None:
     with pytest.raises(SettingsError, match=f"TIDELOG_RECORDS_PER_RUN is '{value}': it has to be a whole number, at least 1"):

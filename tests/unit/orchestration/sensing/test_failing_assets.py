@@ -62,6 +62,11 @@ def test_the_first_line_of_another_error_is_the_reason_and_what_went_well_beside
     assert FailingAssets(instance).look(KNOWN) == ["invoices failed in its last run: ZeroDivisionError: division by zero"]
 
 
+def test_each_of_two_assets_that_fail_in_one_run_has_its_own_reason(instance: dg.DagsterInstance) -> None:
+    run(instance, orders, invoices, broken=("orders", "invoices"))
+    assert FailingAssets(instance).look(KNOWN) == ["invoices failed in its last run: ZeroDivisionError: division by zero", TOLD]
+
+
 def test_what_failed_before_the_process_started_is_told_unless_the_project_has_it_no_more(instance: dg.DagsterInstance) -> None:
     run(instance, orders, broken=("orders",))
     assert FailingAssets(instance).look(KNOWN) == [TOLD]

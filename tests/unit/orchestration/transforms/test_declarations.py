@@ -39,7 +39,7 @@ table = spark_table(topic=ORDERS, name="declared_orders")(rows)
 def test_a_single_column_is_one_name_and_not_its_letters() -> None:
     spark_table(topic=ORDERS, name="unique_one", unique_by="order_id")(rows)
     spark_table(topic=ORDERS, name="latest_one", latest_by="order_id")(rows)
-    spark_aggregate(topic=ORDERS, name="grouped_one", by="order_id", aggregates=[count("orders")])(rows)
+    spark_aggregate(topic=ORDERS, name="grouped_one", by="order_id", aggregates=count("orders"))(rows)
     spark_duckdb_table(topic=ORDERS, name="kept_one", key="order_id")(rows)
     spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="joined_one")(rows)
     assert declared_as(LakeKind, "unique_one").table.unique_by == ("order_id",)
