@@ -37,7 +37,13 @@ class OffsetsParameter(click.ParamType[Bounds]):
 
 @click.command()
 @click.argument("table")
-@click.option("--offsets", type=OffsetsParameter(), multiple=True, metavar="P:START-END", help="A range of a partition; may be repeated. It adds to a span of time.")
+@click.option(
+    "--offsets",
+    type=OffsetsParameter(),
+    multiple=True,
+    metavar="P:START-END",
+    help="A range of a partition; may be repeated. It adds to a span of time.",
+)
 @click.option("--from", "from_ms", type=TimeParameter(), metavar="TIME", help="From this time of records on.")
 @click.option("--to", "to_ms", type=TimeParameter(), metavar="TIME", help="Up to this time of records, exclusive.")
 @click.option("--everything", is_flag=True, help="All that the table has committed and that log or archive holds.")

@@ -62,6 +62,8 @@ UNJUDGED_TICKS = 4
 
 They last two minutes, longer than a restart of brokers or an election of leaders.
 """
+INTERRUPTED = "cannot schedule new futures after"
+"""Part of the error of a tick whose process was stopped: Python's executors raise it."""
 LOG_SERVICE = "the log service"
 WATCHDOG = "watchdog"
 
@@ -311,14 +313,17 @@ def ticks_of(instance: dg.DagsterInstance, state: InstigatorState) -> list[TickS
 
 
 def seen(tick: InstigatorTick) -> TickSeen:
-    """Return a tick with the first line of its error."""
+    """Return a tick with the first line of its error.
+
+    A tick that was interrupted because its process was stopped did not fail.
+    """
     error = tick.tick_data.error
     cause = (error.cause or error) if error is not None else None
     why = cause.message.strip().splitlines()[0][:500] if cause is not None and cause.message.strip() else "no reason was given"
     return TickSeen(
         tick_id=int(tick.tick_id),
         started_s=tick.timestamp,
-        is_failed=tick.status is TickStatus.FAILURE,
+        is_failed=tick.status is TickStatus.FAILURE and INTERRUPTED not in why,
         is_running=tick.status is TickStatus.STARTED,
         why=why,
     )

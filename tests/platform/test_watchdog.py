@@ -290,7 +290,14 @@ def test_a_lake_that_cannot_be_listed_is_told_once_and_forgets_no_shape(world: W
     assert [alert.text for alert in alerts] == ["the lake could not be read: the folder may not be read"]
 
 
-def add_tick(world: World, status: TickStatus, started_s: float, sensor: str = "new_records", location: str = "tidelog") -> None:
+def add_tick(
+    world: World,
+    status: TickStatus,
+    started_s: float,
+    sensor: str = "new_records",
+    location: str = "tidelog",
+    message: str = "no such table\nand more",
+) -> None:
     origin = RemoteInstigatorOrigin(
         RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin(location), repository_name="__repository__"),
         sensor,
@@ -299,7 +306,7 @@ def add_tick(world: World, status: TickStatus, started_s: float, sensor: str = "
     state = InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.RUNNING, SensorInstigatorData())
     if world.instance.get_instigator_state(state.instigator_origin_id, selector) is None:
         world.instance.add_instigator_state(state)
-    error = SerializableErrorInfo("no such table\nand more", [], "ValueError") if status is TickStatus.FAILURE else None
+    error = SerializableErrorInfo(message, [], "ValueError") if status is TickStatus.FAILURE else None
     world.instance.create_tick(
         TickData(
             instigator_origin_id=state.instigator_origin_id,
@@ -311,6 +318,14 @@ def add_tick(world: World, status: TickStatus, started_s: float, sensor: str = "
             selector_id=selector,
         )
     )
+
+
+def test_a_tick_that_was_interrupted_by_the_end_of_its_process_is_no_failure(world: World) -> None:
+    """Ctrl-C of an installation was told as a failing sensor at its next start."""
+    watchdog = Watchdog(world)
+    add_tick(world, TickStatus.FAILURE, time.time(), message="RuntimeError: cannot schedule new futures after shutdown\n")
+    watchdog.tick()
+    assert watchdog.alerts == []
 
 
 def test_a_sensor_that_fails_is_told_once_for_each_failure_that_counts(world: World) -> None:
