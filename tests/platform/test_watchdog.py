@@ -296,6 +296,7 @@ def add_tick(
     started_s: float,
     sensor: str = "new_records",
     location: str = "tidelog",
+    *,
     message: str = "no such table\nand more",
 ) -> None:
     origin = RemoteInstigatorOrigin(
