@@ -14,6 +14,8 @@ import psutil
 from tests.helpers.ports import is_free
 
 PATIENCE_S = 120.0
+FIRST_EPHEMERAL_PORT = 32_768
+"""The first port that Linux gives to connections and to servers that name none. Any process may get it."""
 
 
 def free_port_for(count: int, begin: int = 21_000) -> int:
@@ -21,6 +23,7 @@ def free_port_for(count: int, begin: int = 21_000) -> int:
 
     Tests that run at the same time look from different ports ``begin`` on: a port that was found is not held.
     """
+    assert begin + 4_000 < FIRST_EPHEMERAL_PORT, f"other processes may get ports above {begin}"
     for first in range(begin, begin + 2_000, 10):
         ports = [first + step + above for step in range(count) for above in (0, 1000, 2000)]
         if all(is_free(port) for port in ports):

@@ -147,7 +147,7 @@ def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_three_nodes_speak_tls_with_each_other(tmp_path: Path) -> None:
-    port = free_port_for(3, 31_000)
+    port = free_port_for(3, 28_000)
     with installation(tmp_path, port, "--secure", "--brokers", "3") as data:
         operator = data / "security" / "clients" / "operator.properties"
         servers = f"127.0.0.1:{port}"
