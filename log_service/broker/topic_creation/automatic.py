@@ -13,7 +13,7 @@ the cluster has too few brokers for that, the broker logs it, and clients try ag
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import trio
@@ -138,11 +138,11 @@ class TopicCreation:
             "segment.bytes": str(groups.offsets_topic_segment_bytes),
             "compression.type": "producer",
         }
-        return CreatableTopic(
-            name=GROUP_METADATA_TOPIC,
-            num_partitions=groups.offsets_topic_partitions,
-            replication_factor=groups.lone_offsets_topic_replication_factor if is_alone else groups.offsets_topic_replication_factor,
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        return _internal_topic(
+            GROUP_METADATA_TOPIC,
+            groups.offsets_topic_partitions,
+            groups.lone_offsets_topic_replication_factor if is_alone else groups.offsets_topic_replication_factor,
+            configs,
         )
 
     def _transactions_topic(self) -> CreatableTopic:
@@ -155,11 +155,11 @@ class TopicCreation:
             "segment.bytes": str(transactions.state_log_segment_bytes),
             "unclean.leader.election.enable": "false",
         }
-        return CreatableTopic(
-            name=TRANSACTION_STATE_TOPIC,
-            num_partitions=transactions.state_log_partitions,
-            replication_factor=transactions.lone_state_log_replication_factor if is_alone else transactions.state_log_replication_factor,
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        return _internal_topic(
+            TRANSACTION_STATE_TOPIC,
+            transactions.state_log_partitions,
+            transactions.lone_state_log_replication_factor if is_alone else transactions.state_log_replication_factor,
+            configs,
         )
 
     def _share_states_topic(self) -> CreatableTopic:
@@ -172,12 +172,21 @@ class TopicCreation:
             "retention.ms": "-1",
             "segment.bytes": str(states.topic_segment_bytes),
         }
-        return CreatableTopic(
-            name=SHARE_GROUP_STATE_TOPIC,
-            num_partitions=states.topic_partitions,
-            replication_factor=states.lone_topic_replication_factor if is_alone else states.topic_replication_factor,
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        return _internal_topic(
+            SHARE_GROUP_STATE_TOPIC,
+            states.topic_partitions,
+            states.lone_topic_replication_factor if is_alone else states.topic_replication_factor,
+            configs,
         )
+
+
+def _internal_topic(name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
 
 
 _FACTOR_KEYS = {
