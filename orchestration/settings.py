@@ -18,10 +18,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from log_service.cluster_plans.health import DISK_FULL_PERCENT
+from log_service.common.listeners import DEFAULT_BROKER_PORT
 from log_service.common.secrets import SecretText
 from orchestration.offsets.byte_limits import DEFAULT_RECORD_BYTES, DEFAULT_RUN_BYTES, ByteLimits
 
-DEFAULT_BROKER_PORT = 9092
 DEFAULT_DATA_DIRECTORY = ".tidelog"
 DEFAULT_SPARK_MASTER = "local[*]"
 DEFAULT_SPARK_DRIVER_MEMORY = "2g"

@@ -20,13 +20,14 @@ import click
 
 from log_service.cli.times import as_time
 from log_service.common.errors import ConfigError
+from log_service.common.listeners import DEFAULT_BROKER_PORT
 from log_service.common.log_lines import escaped, escaped_lines
 
 LEAST_CUT = 8
 COMMAND_CONFIG = "tidelog.command_config"
 """The key under which click keeps the file of ``--command-config`` while a command runs."""
 
-DEFAULT_SERVERS = "127.0.0.1:9092"
+DEFAULT_SERVERS = f"127.0.0.1:{DEFAULT_BROKER_PORT}"
 DEFAULT_DATA, DATA_SETTING = ".tidelog", "TIDELOG_DATA"
 """The directory of a ``tidelog up``, and the environment variable that names another."""
 

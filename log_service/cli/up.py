@@ -16,6 +16,7 @@ from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import data_option, key_values
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError, first_error
+from log_service.common.listeners import DEFAULT_BROKER_PORT
 from log_service.common.stop_signals import StopWishes
 from log_service.config.definition import unknown_keys_warning
 from log_service.config.describe import broker_key
@@ -78,7 +79,7 @@ def read_project_settings(_context: click.Context, _parameter: click.Parameter, 
 )  # fmt: skip
 @click.option("--secure", is_flag=True, help="Encrypt and authorize: a local authority, certificates, ACLs. Later starts keep it.")
 @click.option(
-    "--broker-port", type=PORT, metavar="PORT", default=9092, show_default=True, envvar=PORT_SETTINGS[0], show_envvar=True,
+    "--broker-port", type=PORT, metavar="PORT", default=DEFAULT_BROKER_PORT, show_default=True, envvar=PORT_SETTINGS[0], show_envvar=True,
     help="Where Kafka clients connect.",
 )  # fmt: skip
 @click.option(

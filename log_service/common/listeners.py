@@ -13,6 +13,8 @@ from log_service.common.addresses import Address, unmapped
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENING = "0A"
+DEFAULT_BROKER_PORT = 9092
+"""Kafka's port: where a broker listens, and where clients look for it, if no other is named."""
 
 
 def strangers_at(host: str, port: int) -> frozenset[int]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Unpack
 
+from log_service.common.listeners import DEFAULT_BROKER_PORT
 from log_service.config.accepted_keys import ACCEPTED_KEYS
 from log_service.config.authorizer_keys import AUTHORIZER_KEYS
 from log_service.config.broker_log_keys import BROKER_LOG_KEYS
@@ -46,7 +47,7 @@ from log_service.config.tls_keys import TLS_KEYS
 HIGH = Importance.HIGH
 FOREVER_IDLE_MS = 2**62
 MAX_BYTES_IN_FLIGHT = 512 << 20
-DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
+DEFAULT_LISTENERS = f"PLAINTEXT://127.0.0.1:{DEFAULT_BROKER_PORT}"
 DEFAULT_LISTENER_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT"
 
 
