@@ -1,4 +1,7 @@
-"""What holds for every test. No example of Hypothesis is slow by a clock: the machine may be busy."""
+"""Settings and hooks of every test.
+
+No example of Hypothesis is slow by a clock, because the machine may be busy.
+"""
 
 import gc
 import logging
@@ -69,7 +72,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only a long run repeats, let several workers begin with the modules that take long, and one have all of Spark's."""
+    """Select and order the tests of a run.
+
+    Tests that only repeat others belong to a long run. Workers begin with the modules that take long,
+    and one worker has all modules of Spark.
+    """
     kept = {item.nodeid for item in items if IS_WHOLE or item.get_closest_marker("repeats") is None}
     if config.getoption("one_case"):
         kept = one_case(item.nodeid for item in items if item.nodeid in kept)

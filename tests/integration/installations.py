@@ -19,7 +19,9 @@ FIRST_EPHEMERAL_PORT = 32_768
 
 
 def free_port_for(count: int, begin: int = 21_000) -> int:
-    """Return a port from which on so many are free, for brokers, their controllers a thousand above, and logins above these.
+    """Return the first of ``count`` free ports in a row, for brokers.
+
+    The ports one and two thousand above are free as well, for controllers and logins.
 
     Tests that run at the same time look from different ports ``begin`` on: a port that was found is not held.
     """
