@@ -21,7 +21,7 @@ on one line do not import each other. ``.venv/bin/lint-imports`` checks this.
 - ``broker``: builds a node from the packages above and handles its requests. ``client``: producers,
   consumers and admin clients.
 - ``cluster_operations``: operators' work on a running cluster. ``mirror``: copies topics from one
-  cluster into another. Both use the client.
+  cluster into another. ``http``: services that speak HTTP. All three use the client.
 - ``supervisor``: starts, watches and stops the processes of an installation.
 - ``cli``: the ``tidelog`` command.
 """

@@ -1,0 +1,12 @@
+"""The schema registry: named, versioned schemas with ids, served by Confluent's REST API.
+
+State is the compacted topic ``_schemas`` in Confluent's record format, so that a registry of
+Confluent or Karapace can take the topic over, and this one theirs. Every instance reads the whole
+topic and answers reads. One instance writes, and the others forward writes to it.
+
+The rooms, from the bottom up:
+
+- ``languages``: Avro, JSON Schema and Protobuf. Each parses, prints and compares schemas.
+
+Sources: Confluent's REST API and record format as of version 8.
+"""

@@ -1,0 +1,8 @@
+"""Schema languages. Each parses text, prints it in canonical form, and compares two schemas.
+
+- ``language``: the protocol that each language implements, and its values.
+- ``limits``: bounds on the size, nesting and work of a schema, so that hostile text stays cheap.
+- ``avro``, ``json_schema``, ``protobuf``: the languages. They do not import each other.
+
+All of it is plain functions over values. Nothing here reads a file, a clock or a network.
+"""

@@ -1,0 +1,85 @@
+"""The protocol of a schema language, and the values that pass through it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, Self
+
+
+class SchemaType(StrEnum):
+    """The name of a language in requests and records. A schema without a type is Avro."""
+
+    AVRO = "AVRO"
+    JSON = "JSON"
+    PROTOBUF = "PROTOBUF"
+
+
+class InvalidSchemaError(Exception):
+    """A text is no valid schema. The message names the line, or the path inside the schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSchema:
+    """A schema that another one refers to, by the name in the reference.
+
+    Avro: a full name of a type. JSON Schema: a ``$ref``. Protobuf: the path of an import.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One reason why a reader's schema cannot read a writer's data.
+
+    ``kind`` is Confluent's name, for instance ``READER_FIELD_MISSING_DEFAULT_VALUE``. ``path`` is
+    the place in the schema. ``text`` is the whole line that a verbose answer lists.
+    """
+
+    kind: str
+    path: str
+    text: str
+
+
+class ParsedSchema(Protocol):
+    """One valid schema with its references."""
+
+    @property
+    def schema_type(self) -> SchemaType:
+        """The language."""
+
+    @property
+    def canonical(self) -> str:
+        """The text that is stored and answered."""
+
+    def normalized(self) -> str:
+        """Return the text in its normal form. Schemas of one meaning have one normal form."""
+
+    def formatted(self, form: str) -> str:
+        """Return the text in a form that a client asks for, such as ``resolved``.
+
+        An unknown form returns the canonical text, as Confluent does.
+        """
+
+    def differences(self, writer: Self) -> list[Difference]:
+        """Return why this schema cannot read what ``writer`` wrote. Empty: it can."""
+
+
+class Language(Protocol):
+    """One schema language. It is a stateless object."""
+
+    @property
+    def schema_type(self) -> SchemaType:
+        """The name in requests and records."""
+
+    def parse(self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True) -> ParsedSchema:
+        """Return the schema.
+
+        ``dependencies`` has each schema that is referred to, also indirectly, once. A schema comes
+        after those that it refers to. ``is_new`` asks for the checks that hold for new schemas
+        alone: an old record of the topic may have passed a laxer registry.
+
+        Raises:
+            InvalidSchemaError: the text is no schema of this language, or is over a bound.
+        """
