@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Any, Protocol
 
 
 class SchemaType(StrEnum):
@@ -62,8 +62,15 @@ class ParsedSchema(Protocol):
         An unknown form returns the canonical text, as Confluent does.
         """
 
-    def differences(self, writer: Self) -> list[Difference]:
-        """Return why this schema cannot read what ``writer`` wrote. Empty: it can."""
+    def differences(self, writer: Any, *, is_lenient: bool = False) -> list[Difference]:
+        """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
+
+        ``is_lenient`` accepts added and removed properties of open JSON objects. Other languages
+        have one policy alone.
+
+        Raises:
+            InvalidSchemaError: the comparison takes more steps than its budget has.
+        """
 
 
 class Language(Protocol):

@@ -1,0 +1,65 @@
+"""Endpoints that compare a schema with versions of a subject, without registering it."""
+
+from collections.abc import Sequence
+
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.api.bodies import flag, json_response
+from log_service.http.schema_registry.api.names import valid_subject_of
+from log_service.http.schema_registry.api.subjects import read_schema
+from log_service.http.schema_registry.decisions.compatibility import incompatibilities
+from log_service.http.schema_registry.decisions.lookup import canonical, read_version, version_of
+from log_service.http.schema_registry.registry import Registry
+from log_service.http.schema_registry.values import LATEST_VERSION, RegisteredSchema
+from log_service.http.server.values import HttpRequest, HttpResponse
+
+
+class CompatibilityEndpoints:
+    """Compares schemas with one version of a subject, or with those that its level names."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._state = registry.state
+        self._parser = registry.parser
+
+    async def check_version(self, request: HttpRequest) -> HttpResponse:
+        """Compare the schema of the body with one version."""
+        subject = valid_subject_of(request, self._state)
+        version = read_version(request.path_values["version"])
+        found = version_of(self._state, subject, version, is_deleted_included=False)
+        if found is None and version != LATEST_VERSION:
+            if not self._state.versions(subject):
+                raise errors.subject_not_found(subject)
+            raise errors.version_not_found(version)
+        return await self._check(request, subject, [] if found is None else [found])
+
+    async def check_all(self, request: HttpRequest) -> HttpResponse:
+        """Compare the schema of the body with all versions that the level names."""
+        subject = valid_subject_of(request, self._state)
+        return await self._check(request, subject, self._state.versions(subject))
+
+    async def _check(self, request: HttpRequest, subject: str, earlier: Sequence[RegisteredSchema]) -> HttpResponse:
+        content, _ = read_schema(request)
+        is_verbose = flag(request, "verbose")
+
+        def reasons() -> list[str]:
+            wanted = canonical(
+                self._parser,
+                subject,
+                content,
+                is_new=True,
+                is_normalized=flag(request, "normalize"),
+            )
+            parsed = self._parser.parse(wanted, subject, is_new=False)
+            settings = self._state.settings(subject)
+            return incompatibilities(self._parser, settings, wanted, parsed, earlier)
+
+        try:
+            if not content.text.strip():
+                raise errors.RegistryError(errors.INVALID_SCHEMA, "Empty schema")
+            found = await self._registry.think(content, reasons)
+        except errors.RegistryError as error:
+            if not is_verbose or error.code != errors.INVALID_SCHEMA:
+                raise
+            found = [error.text]
+        answer: dict[str, object] = {"is_compatible": not found}
+        return json_response(request, answer | ({"messages": found} if is_verbose else {}))

@@ -1,0 +1,88 @@
+"""Finds out which subject, scope or version a request is about.
+
+A path below ``/contexts/{context}`` puts subjects without a context into that one.
+"""
+
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.state import RegistryState
+from log_service.http.schema_registry.subjects import (
+    ANY_CONTEXT,
+    DEFAULT_CONTEXT,
+    Subject,
+    is_valid_subject,
+    normal_context,
+    normal_subject,
+    within,
+)
+from log_service.http.server.values import HttpRequest
+
+
+def context_scope(request: HttpRequest) -> str:
+    """Return the context of the path as a scope, empty for the default context.
+
+    Raises:
+        RegistryError: it is no name of a context.
+    """
+    text = request.path_values.get("context")
+    if text is None:
+        return ""
+    try:
+        return Subject(normal_context(text), "").scope
+    except ValueError as error:
+        raise errors.invalid_subject(text) from error
+
+
+def subject_of(request: HttpRequest, state: RegistryState | None = None) -> str:
+    """Return the subject of the path in its context.
+
+    With a state, an alias gives way to its subject.
+
+    Raises:
+        RegistryError: the context is no name of a context.
+    """
+    subject = within(request.path_values["subject"], context_scope(request))
+    return subject if state is None else state.aliased(subject)
+
+
+def valid_subject_of(request: HttpRequest, state: RegistryState) -> str:
+    """Return a subject that schemas may be registered under.
+
+    Raises:
+        RegistryError: it is empty, reserved, or has control characters.
+    """
+    subject = subject_of(request, state)
+    if not is_valid_subject(subject):
+        raise errors.invalid_subject(subject)
+    return subject
+
+
+def scope_of_request(request: HttpRequest) -> str:
+    """Return the scope of a request for settings or modes: a subject, a context, or everything.
+
+    Raises:
+        RegistryError: it has control characters.
+    """
+    scope = subject_of(request) if "subject" in request.path_values else context_scope(request)
+    if not is_valid_subject(scope, is_scope_allowed=True):
+        raise errors.invalid_subject(scope)
+    return scope
+
+
+def asked_subject(request: HttpRequest, state: RegistryState) -> str | None:
+    """Return the subject of the query, or the context of the path, or None."""
+    text = request.query_value("subject")
+    if text:
+        return state.aliased(within(text, context_scope(request)))
+    return context_scope(request) or None
+
+
+def subjects_with_prefix(request: HttpRequest, state: RegistryState) -> list[str]:
+    """Return the sorted subjects that ``subjectPrefix`` asks for, of all contexts by default."""
+    prefix = request.query_value("subjectPrefix") or context_scope(request) or ANY_CONTEXT
+    if prefix.startswith(ANY_CONTEXT):
+        name = prefix.removeprefix(ANY_CONTEXT)
+        return [each for each in state.subjects if Subject.parse(each).name.startswith(name)]
+    wanted = Subject.parse(prefix)
+    if wanted.context != DEFAULT_CONTEXT:
+        return [each for each in state.subjects if each.startswith(str(wanted))]
+    return [each for each in state.subjects if each.startswith(normal_subject(prefix))]

@@ -1,0 +1,116 @@
+"""Endpoints of settings, modes and contexts."""
+
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.api.bodies import (
+    flag,
+    json_response,
+    page,
+    read_object,
+    unprocessable,
+)
+from log_service.http.schema_registry.api.names import context_scope, scope_of_request
+from log_service.http.schema_registry.decisions.deletion import delete_context
+from log_service.http.schema_registry.decisions.scope_changes import (
+    change_mode,
+    change_settings,
+    remove_mode,
+    remove_settings,
+)
+from log_service.http.schema_registry.entities import (
+    SETTINGS_FIELDS,
+    BadFieldError,
+    read_settings,
+    settings_json,
+)
+from log_service.http.schema_registry.registry import Registry
+from log_service.http.schema_registry.rule_checks import check_rule_set
+from log_service.http.schema_registry.subjects import context_of
+from log_service.http.schema_registry.values import Mode, Settings
+from log_service.http.server.values import HttpRequest, HttpResponse
+
+REQUEST_FIELDS = (*SETTINGS_FIELDS.values(), "compatibility")
+
+
+class ScopeEndpoints:
+    """Reads and changes settings and modes of subjects and contexts, and lists contexts."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._state = registry.state
+
+    async def get_settings(self, request: HttpRequest) -> HttpResponse:
+        """Return a scope's settings."""
+        scope = scope_of_request(request)
+        if not scope or flag(request, "defaultToGlobal"):
+            return json_response(request, settings_json(self._state.settings(scope)))
+        own = self._state.own_settings(scope)
+        if own is None:
+            raise errors.no_subject_compatibility(scope)
+        return json_response(request, settings_json(own))
+
+    async def put_settings(self, request: HttpRequest) -> HttpResponse:
+        """Change a scope's settings, and return what the request asked for."""
+        scope, wanted = scope_of_request(request), _read_settings(request)
+        await self._registry.write(lambda: change_settings(self._state, scope, wanted))
+        shown = settings_json(wanted)
+        if "compatibilityLevel" in shown:
+            shown = {"compatibility": shown.pop("compatibilityLevel")} | shown
+        return json_response(request, shown)
+
+    async def delete_settings(self, request: HttpRequest) -> HttpResponse:
+        """Remove a scope's settings, and return those that it had."""
+        scope = scope_of_request(request)
+        removed = await self._registry.write(lambda: remove_settings(self._state, scope))
+        return json_response(request, settings_json(removed))
+
+    async def get_mode(self, request: HttpRequest) -> HttpResponse:
+        """Return a scope's mode."""
+        scope = scope_of_request(request)
+        own = self._state.own_mode(scope)
+        if scope and own is None and not flag(request, "defaultToGlobal"):
+            raise errors.no_subject_mode(scope)
+        return json_response(request, {"mode": self._state.mode(scope).value})
+
+    async def put_mode(self, request: HttpRequest) -> HttpResponse:
+        """Set a scope's mode."""
+        scope = scope_of_request(request)
+        fields = read_object(request, ("mode",))
+        try:
+            mode = Mode(str(fields.get("mode")).upper())
+        except ValueError as error:
+            raise errors.invalid_mode() from error
+        if mode is Mode.FORWARD and scope:
+            raise errors.not_permitted("Forward mode only set on global level")
+        await self._registry.write(lambda: change_mode(self._state, scope, mode, is_forced=flag(request, "force")))
+        return json_response(request, {"mode": mode.value})
+
+    async def delete_mode(self, request: HttpRequest) -> HttpResponse:
+        """Remove a scope's mode, and return the mode that it had."""
+        scope = scope_of_request(request)
+        removed = await self._registry.write(lambda: remove_mode(self._state, scope, is_recursive=flag(request, "recursive")))
+        return json_response(request, {"mode": removed.value})
+
+    async def list_contexts(self, request: HttpRequest) -> HttpResponse:
+        """Return the names of contexts."""
+        prefix = request.query_value("contextPrefix") or ""
+        found = [each for each in self._state.contexts if each.startswith(prefix)]
+        return json_response(request, page(request, found))
+
+    async def delete_context(self, request: HttpRequest) -> HttpResponse:
+        """Remove an empty context."""
+        context = context_of(context_scope(request))
+        await self._registry.write(lambda: delete_context(self._state, context))
+        return HttpResponse(status=204)
+
+
+def _read_settings(request: HttpRequest) -> Settings:
+    fields = read_object(request, REQUEST_FIELDS)
+    try:
+        wanted = read_settings(fields)
+    except BadFieldError as error:
+        if "compatibility level" in str(error):
+            raise errors.invalid_compatibility() from error
+        raise unprocessable(error) from error
+    check_rule_set(wanted.default_rule_set)
+    check_rule_set(wanted.override_rule_set)
+    return wanted

@@ -1,0 +1,226 @@
+"""Endpoints of subjects and their versions."""
+
+from typing import Any
+
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.api.bodies import (
+    flag,
+    is_new_client,
+    json_response,
+    page,
+    read_object,
+    schema_json,
+    schema_text,
+    text_response,
+    unprocessable,
+)
+from log_service.http.schema_registry.api.names import (
+    subject_of,
+    subjects_with_prefix,
+    valid_subject_of,
+)
+from log_service.http.schema_registry.decisions.deletion import delete_subject, delete_version
+from log_service.http.schema_registry.decisions.lookup import (
+    find_content,
+    find_metadata,
+    find_version,
+    read_version,
+)
+from log_service.http.schema_registry.decisions.registration import Registration, register
+from log_service.http.schema_registry.entities import BadFieldError, content_json, read_content
+from log_service.http.schema_registry.registry import Registry
+from log_service.http.schema_registry.rule_checks import check_rule_set
+from log_service.http.schema_registry.values import (
+    NEW_SCHEMA_ID,
+    NEW_VERSION,
+    RegisteredSchema,
+    SchemaContent,
+)
+from log_service.http.server.values import HttpRequest, HttpResponse
+
+CONTENT_FIELDS = ("schema", "schemaType", "references", "metadata", "ruleSet")
+REQUEST_FIELDS = (
+    *CONTENT_FIELDS,
+    "id",
+    "version",
+    "subject",
+    "guid",
+    "ts",
+    "deleted",
+    "schemaTagsToAdd",
+    "schemaTagsToRemove",
+    "propagateSchemaTags",
+)
+INLINE_TAG_FIELDS = ("schemaTagsToAdd", "schemaTagsToRemove")
+
+
+class SubjectEndpoints:
+    """Lists, looks up, registers and deletes versions of subjects."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._state = registry.state
+        self._parser = registry.parser
+
+    async def list_subjects(self, request: HttpRequest) -> HttpResponse:
+        """Return the names of subjects."""
+        names = subjects_with_prefix(request, self._state)
+        if flag(request, "deletedOnly"):
+            found = [each for each in names if not self._state.versions(each)]
+        elif flag(request, "deleted"):
+            found = names
+        else:
+            found = [each for each in names if self._state.versions(each)]
+        return json_response(request, page(request, found))
+
+    async def look_up(self, request: HttpRequest) -> HttpResponse:
+        """Return the version that has the schema of the body."""
+        subject = valid_subject_of(request, self._state)
+        content, _ = read_schema(request)
+        found = await self._registry.think(
+            content,
+            lambda: find_content(
+                self._state,
+                self._parser,
+                subject,
+                content,
+                is_normalized=flag(request, "normalize"),
+                is_deleted_included=flag(request, "deleted"),
+            ),
+        )
+        return json_response(request, schema_json(request, self._parser, found))
+
+    async def find_by_metadata(self, request: HttpRequest) -> HttpResponse:
+        """Return the newest version whose metadata has all pairs of key and value."""
+        subject = subject_of(request, self._state)
+        keys = [value for name, value in request.query if name == "key"]
+        values = [value for name, value in request.query if name == "value"]
+        wanted = dict(zip(keys, values, strict=False))
+        found = find_metadata(self._state, subject, wanted, is_deleted_included=flag(request, "deleted"))
+        return json_response(request, schema_json(request, self._parser, found))
+
+    async def delete_subject(self, request: HttpRequest) -> HttpResponse:
+        """Delete all versions of a subject, and return their numbers."""
+        subject = subject_of(request, self._state)
+        versions = await self._registry.write(lambda: delete_subject(self._state, subject, is_permanent=flag(request, "permanent")))
+        return json_response(request, versions)
+
+    async def list_versions(self, request: HttpRequest) -> HttpResponse:
+        """Return the numbers of a subject's versions."""
+        subject = subject_of(request, self._state)
+        is_negative = flag(request, "deletedAsNegative")
+        is_all = flag(request, "deleted") or flag(request, "deletedOnly") or is_negative
+        if not self._state.versions(subject, is_deleted=None if is_all else False):
+            raise errors.subject_not_found(subject)
+        wanted = True if flag(request, "deletedOnly") else None if is_all else False
+        versions = self._state.versions(subject, is_deleted=wanted)
+        numbers = [-each.version if is_negative and each.is_deleted else each.version for each in versions]
+        return json_response(request, page(request, numbers))
+
+    async def get_version(self, request: HttpRequest) -> HttpResponse:
+        """Return one version of a subject."""
+        return json_response(request, schema_json(request, self._parser, self._version(request)))
+
+    async def get_text(self, request: HttpRequest) -> HttpResponse:
+        """Return the text of one version alone."""
+        return text_response(request, schema_text(request, self._parser, self._version(request)))
+
+    async def list_referrers(self, request: HttpRequest) -> HttpResponse:
+        """Return the ids of the schemas that refer to a version."""
+        version = read_version(request.path_values["version"])
+        subject = subject_of(request, self._state)
+        found = find_version(self._state, subject, version, is_deleted_included=True)
+        referrers = self._state.referrers(found.subject, found.version)
+        return json_response(request, page(request, sorted({each.schema_id for each in referrers})))
+
+    async def delete_version(self, request: HttpRequest) -> HttpResponse:
+        """Delete one version, and return its number."""
+        version = read_version(request.path_values["version"])
+        subject = subject_of(request, self._state)
+        deleted = await self._registry.write(lambda: delete_version(self._state, subject, version, is_permanent=flag(request, "permanent")))
+        return json_response(request, deleted)
+
+    async def register(self, request: HttpRequest) -> HttpResponse:
+        """Register the schema of the body, and return its id."""
+        subject = valid_subject_of(request, self._state)
+        content, fields = read_schema(request)
+        if any(fields.get(name) for name in INLINE_TAG_FIELDS):
+            text = "Tags inside the text of a schema cannot be edited here: send the whole text."
+            raise errors.RegistryError(errors.UNPROCESSABLE, text)
+        wanted = Registration(
+            subject=subject,
+            content=content,
+            schema_id=_whole(fields, "id", NEW_SCHEMA_ID),
+            version=_whole(fields, "version", NEW_VERSION),
+            is_normalized=flag(request, "normalize"),
+            is_forced=flag(request, "force"),
+        )
+        found = await self._registered_before(wanted)
+        if found is None:
+            response = await self._registry.forwarded(request)
+            if response is not None:
+                return response
+            found = await self._registry.write(lambda: register(self._state, self._parser, wanted), content)
+        return json_response(request, self._registration_json(request, found))
+
+    async def _registered_before(self, wanted: Registration) -> RegisteredSchema | None:
+        """Return the version that has the content already, which needs no write."""
+        settings = self._state.settings(wanted.subject)
+        if wanted.version != NEW_VERSION or settings.has_defaults_or_overrides:
+            return None
+        try:
+            found = await self._registry.think(
+                wanted.content,
+                lambda: find_content(
+                    self._state,
+                    self._parser,
+                    wanted.subject,
+                    wanted.content,
+                    is_normalized=wanted.is_normalized,
+                ),
+            )
+        except errors.RegistryError:
+            return None
+        is_same = found.subject == wanted.subject
+        return found if is_same and wanted.schema_id in {NEW_SCHEMA_ID, found.schema_id} else None
+
+    def _registration_json(self, request: HttpRequest, found: RegisteredSchema) -> dict[str, Any]:
+        if not is_new_client(request):
+            return {"id": found.schema_id}
+        head = {"id": found.schema_id, "version": found.version, "guid": found.guid}
+        body = content_json(found.content) | {"schema": schema_text(request, self._parser, found)}
+        return head | body
+
+    def _version(self, request: HttpRequest) -> RegisteredSchema:
+        return find_version(
+            self._state,
+            subject_of(request, self._state),
+            read_version(request.path_values["version"]),
+            is_deleted_included=flag(request, "deleted"),
+        )
+
+
+def read_schema(request: HttpRequest) -> tuple[SchemaContent, dict[str, Any]]:
+    """Return the schema of a body, and all its fields.
+
+    Raises:
+        RegistryError: a field is unknown or of the wrong type, or a rule is no rule.
+    """
+    fields = read_object(request, REQUEST_FIELDS)
+    try:
+        content = read_content(fields)
+    except BadFieldError as error:
+        if str(error).startswith("Invalid schema type"):
+            raise errors.RegistryError(errors.INVALID_SCHEMA, str(error)) from error
+        raise unprocessable(error) from error
+    check_rule_set(content.rule_set)
+    return content, fields
+
+
+def _whole(fields: dict[str, Any], name: str, default: int) -> int:
+    value = fields.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**31:
+        raise errors.RegistryError(errors.UNPROCESSABLE, f"{name} has to be a number of 32 bits.")
+    return max(value, default)

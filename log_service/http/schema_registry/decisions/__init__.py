@@ -1,0 +1,12 @@
+"""Decisions of the registry, as plain functions over its state.
+
+A decision that changes something returns the records to write and the answer for the client. The
+caller writes them, reads them back, and only then answers.
+
+- ``decision``: the value that a changing decision returns.
+- ``compatibility``: compares a schema with earlier versions of its subject.
+- ``registration``: gives a schema its version and its id.
+- ``lookup``: finds registered schemas.
+- ``deletion``: removes versions, subjects and contexts.
+- ``scope_changes``: changes settings and modes of subjects and contexts.
+"""

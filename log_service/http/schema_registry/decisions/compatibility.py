@@ -1,0 +1,67 @@
+"""Compares a schema with earlier versions of its subject, as the subject's settings ask for."""
+
+from collections.abc import Sequence
+
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.languages.language import InvalidSchemaError, ParsedSchema
+from log_service.http.schema_registry.parsing import SchemaParser
+from log_service.http.schema_registry.values import (
+    CompatibilityLevel,
+    RegisteredSchema,
+    SchemaContent,
+    Settings,
+)
+
+OTHER_TYPE = "Incompatible because of different schema type"
+
+
+def incompatibilities(
+    parser: SchemaParser,
+    settings: Settings,
+    content: SchemaContent,
+    parsed: ParsedSchema,
+    earlier: Sequence[RegisteredSchema],
+) -> list[str]:
+    """Return why a schema breaks its level, in the lines of a verbose answer. Empty: it does not.
+
+    ``earlier`` has the live versions, oldest first. The first version that breaks the level ends
+    the comparison, beginning with the newest.
+
+    Raises:
+        RegistryError: an earlier schema cannot be parsed, or the comparison is over its bound.
+    """
+    level = settings.compatibility_level or CompatibilityLevel.BACKWARD
+    if level is CompatibilityLevel.NONE:
+        return []
+    compared = list(reversed(_of_same_group(settings.compatibility_group, content, earlier)))
+    for old in compared if level.is_transitive else compared[:1]:
+        reasons = _reasons(level, parsed, parser.registered(old), settings.compatibility_policy)
+        if reasons:
+            scope = f"{{validateFields: '{str(bool(settings.validate_fields)).lower()}', compatibility: '{level}'}}"
+            shown = [f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.content.text}'}}"]
+            return [*reasons, *shown, scope]
+    return []
+
+
+def _reasons(level: CompatibilityLevel, new: ParsedSchema, old: ParsedSchema, policy: str | None) -> list[str]:
+    if new.schema_type is not old.schema_type:
+        return [OTHER_TYPE]
+    is_lenient = (policy or "").upper() == "LENIENT"
+    try:
+        backward = new.differences(old, is_lenient=is_lenient) if level.is_backward else []
+        forward = old.differences(new, is_lenient=is_lenient) if level.is_forward else []
+    except InvalidSchemaError as error:
+        raise errors.invalid_schema(new.schema_type.value, str(error)) from error
+    return [difference.text for difference in [*backward, *forward]]
+
+
+def _of_same_group(group: str | None, content: SchemaContent, earlier: Sequence[RegisteredSchema]) -> list[RegisteredSchema]:
+    """Return the versions whose metadata has the same value of the group's property."""
+    if group is None:
+        return list(earlier)
+    own = _property(content, group)
+    return [each for each in earlier if _property(each.content, group) == own]
+
+
+def _property(content: SchemaContent, name: str) -> str | None:
+    return None if content.metadata is None else content.metadata.properties.get(name)

@@ -1,0 +1,16 @@
+"""The value that a changing decision returns."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from log_service.http.schema_registry.records import RegistryRecord
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Generic[T]):
+    """Records to write as one batch, and the answer once they are read back."""
+
+    records: tuple[RegistryRecord, ...] = ()
+    answer: T

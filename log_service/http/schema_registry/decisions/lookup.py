@@ -1,0 +1,222 @@
+"""Finds registered schemas by subject, id, guid or content.
+
+A name in the default context that is not found there is looked for in every other context.
+"""
+
+from dataclasses import replace
+
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.parsing import SchemaParser
+from log_service.http.schema_registry.state import RegistryState
+from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, Subject
+from log_service.http.schema_registry.values import (
+    CONFLUENT_VERSION,
+    LATEST_VERSION,
+    MAX_VERSION,
+    Metadata,
+    RegisteredSchema,
+    SchemaContent,
+)
+
+
+def read_version(text: str) -> int:
+    """Return the number of a version in a path. ``latest`` is ``LATEST_VERSION``.
+
+    Raises:
+        RegistryError: it is no version.
+    """
+    if text in {"latest", "-1"}:
+        return LATEST_VERSION
+    is_number = text.isascii() and text.isdigit() and len(text) <= 10
+    if not is_number or not 1 <= int(text) <= MAX_VERSION:
+        raise errors.invalid_version(text)
+    return int(text)
+
+
+def candidates(state: RegistryState, subject: str) -> list[str]:
+    """Return the subject, and its name in other contexts if it has none of its own."""
+    parsed = Subject.parse(subject)
+    if parsed.context != DEFAULT_CONTEXT:
+        return [subject]
+    return [str(Subject(context, parsed.name)) for context in state.contexts]
+
+
+def version_of(state: RegistryState, subject: str, version: int, *, is_deleted_included: bool) -> RegisteredSchema | None:
+    """Return one version of exactly this subject, or None."""
+    if version == LATEST_VERSION:
+        return state.latest(subject)
+    found = state.version(subject, version)
+    return None if found is None or (found.is_deleted and not is_deleted_included) else found
+
+
+def find_version(state: RegistryState, subject: str, version: int, *, is_deleted_included: bool = False) -> RegisteredSchema:
+    """Return one version of a subject, also from another context.
+
+    Raises:
+        RegistryError: there is no such subject or version.
+    """
+    for name in candidates(state, subject):
+        found = version_of(state, name, version, is_deleted_included=is_deleted_included)
+        if found is not None:
+            return found
+    if not state.has_subjects(subject, is_deleted_included=is_deleted_included):
+        raise errors.subject_not_found(subject)
+    raise errors.version_not_found(version)
+
+
+def find_users_of_id(state: RegistryState, schema_id: int, subject: str | None) -> list[RegisteredSchema]:
+    """Return the versions that have an id, those of the asked-for subject first.
+
+    Raises:
+        RegistryError: no context that counts has the id.
+    """
+    parsed = Subject.parse(subject or "")
+    contexts = [parsed.context] if parsed.context != DEFAULT_CONTEXT else state.contexts
+    users = {context: state.users_of_id(context, schema_id) for context in contexts}
+    if parsed.name:
+        for context in contexts:
+            named = str(Subject(context, parsed.name))
+            if any(each.subject == named for each in users[context]):
+                return sorted(users[context], key=lambda each: each.subject != named)
+        if parsed.context == DEFAULT_CONTEXT and users[DEFAULT_CONTEXT]:
+            return users[DEFAULT_CONTEXT]
+        raise errors.schema_not_found(schema_id)
+    found = users[parsed.context]
+    if not found:
+        raise errors.schema_not_found(schema_id)
+    return found
+
+
+def find_guid(state: RegistryState, guid: str) -> list[tuple[str, int]]:
+    """Return contexts and ids of a guid.
+
+    Raises:
+        RegistryError: no context has it.
+    """
+    ids = [(context, state.id_of_guid(context, guid.lower())) for context in state.contexts]
+    found = [(context, schema_id) for context, schema_id in ids if schema_id is not None]
+    if not found:
+        raise errors.schema_not_found(guid)
+    return found
+
+
+def find_content(
+    state: RegistryState,
+    parser: SchemaParser,
+    subject: str,
+    content: SchemaContent,
+    *,
+    is_normalized: bool = False,
+    is_deleted_included: bool = False,
+) -> RegisteredSchema:
+    """Return the version of a subject that has the content.
+
+    A second try takes metadata and rules of the latest version, as registering does.
+
+    Raises:
+        RegistryError: the schema is invalid, or no version has it.
+    """
+    for name in candidates(state, subject):
+        for wanted in [content, _completed(state, name, content)]:
+            found = _version_with(
+                state,
+                parser,
+                name,
+                wanted,
+                is_normalized=is_normalized or bool(state.settings(name).normalize),
+                is_deleted_included=is_deleted_included,
+            )
+            if found is not None:
+                return found
+    if not state.has_subjects(subject, is_deleted_included=is_deleted_included):
+        raise errors.subject_not_found(subject)
+    raise errors.schema_not_found()
+
+
+def find_metadata(state: RegistryState, subject: str, wanted: dict[str, str], *, is_deleted_included: bool) -> RegisteredSchema:
+    """Return the newest version whose metadata has all the wanted properties.
+
+    Raises:
+        RegistryError: there is no such subject or version.
+    """
+    versions = state.versions(subject, is_deleted=None if is_deleted_included else False)
+    for each in reversed(versions):
+        properties = {} if each.content.metadata is None else each.content.metadata.properties
+        if wanted.items() <= properties.items():
+            return each
+    if not versions:
+        raise errors.subject_not_found(subject)
+    raise errors.schema_not_found()
+
+
+def canonical(parser: SchemaParser, subject: str, content: SchemaContent, *, is_new: bool, is_normalized: bool) -> SchemaContent:
+    """Return a content with its text in canonical form and with numbered references.
+
+    Raises:
+        RegistryError: the schema is invalid.
+    """
+    references = parser.with_versions(content.references, subject)
+    numbered = replace(content, references=references)
+    parsed = parser.parse(numbered, subject, is_new=is_new)
+    if not is_normalized:
+        return replace(numbered, text=parsed.canonical)
+    ordered = sorted(references, key=lambda each: (each.subject, each.version, each.name))
+    return replace(numbered, text=parsed.normalized(), references=tuple(ordered))
+
+
+def is_same_schema(parser: SchemaParser, content: SchemaContent, registered: RegisteredSchema) -> bool:
+    """Return whether a content is the registered one in all that counts.
+
+    It may lack the number of the version in its metadata, and it may have the text of its
+    references inside.
+    """
+    known = registered.content
+    if content.schema_type is not known.schema_type or content.rule_set != known.rule_set:
+        return False
+    if _without_version(content.metadata) != _without_version(known.metadata):
+        return False
+    if (content.text, content.references) == (known.text, known.references):
+        return True
+    if content.references or not known.references:
+        return False
+    own = parser.parse(content, registered.subject, is_new=False)
+    return own.formatted("resolved") == parser.registered(registered).formatted("resolved")
+
+
+def _version_with(
+    state: RegistryState,
+    parser: SchemaParser,
+    subject: str,
+    content: SchemaContent,
+    *,
+    is_normalized: bool,
+    is_deleted_included: bool,
+) -> RegisteredSchema | None:
+    versions = state.versions(subject, is_deleted=None if is_deleted_included else False)
+    if not versions or not content.text.strip():
+        if content.text.strip():
+            canonical(parser, subject, content, is_new=False, is_normalized=is_normalized)
+        return None
+    wanted = canonical(parser, subject, content, is_new=False, is_normalized=is_normalized)
+    exact = [each for each in versions if each.content == wanted]
+    loose = (each for each in reversed(versions) if is_same_schema(parser, wanted, each))
+    return exact[-1] if exact else next(loose, None)
+
+
+def _completed(state: RegistryState, subject: str, content: SchemaContent) -> SchemaContent:
+    latest = state.latest(subject)
+    if latest is None:
+        return content
+    return replace(
+        content,
+        metadata=content.metadata or latest.content.metadata,
+        rule_set=content.rule_set or latest.content.rule_set,
+    )
+
+
+def _without_version(metadata: Metadata | None) -> Metadata | None:
+    if metadata is None or CONFLUENT_VERSION not in metadata.properties:
+        return metadata
+    left = {name: value for name, value in metadata.properties.items() if name != CONFLUENT_VERSION}
+    rest = replace(metadata, properties=left)
+    return rest if rest.as_json() else None

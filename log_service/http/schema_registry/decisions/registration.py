@@ -1,0 +1,188 @@
+"""Gives a schema its version under a subject and its id in the subject's context.
+
+A content that the context knows keeps its id. A content that the subject knows keeps its version.
+Source: the order of Confluent's registry.
+"""
+
+from dataclasses import dataclass, replace
+
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.decisions.compatibility import incompatibilities
+from log_service.http.schema_registry.decisions.decision import Decision
+from log_service.http.schema_registry.decisions.lookup import canonical, is_same_schema
+from log_service.http.schema_registry.parsing import SchemaParser
+from log_service.http.schema_registry.records import (
+    RegistryRecord,
+    StoredSchema,
+    context_record,
+    schema_record,
+)
+from log_service.http.schema_registry.state import RegistryState
+from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, context_of, scope_of
+from log_service.http.schema_registry.values import (
+    CONFLUENT_VERSION,
+    NEW_SCHEMA_ID,
+    NEW_VERSION,
+    Metadata,
+    Mode,
+    RegisteredSchema,
+    RuleSet,
+    SchemaContent,
+    Settings,
+    guid_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A request to register a schema.
+
+    ``schema_id`` and ``version`` are given while importing. ``is_forced`` skips the comparison
+    with earlier versions.
+    """
+
+    subject: str
+    content: SchemaContent
+    schema_id: int = NEW_SCHEMA_ID
+    version: int = NEW_VERSION
+    is_normalized: bool = False
+    is_forced: bool = False
+
+
+def register(state: RegistryState, parser: SchemaParser, wanted: Registration) -> Decision[RegisteredSchema]:
+    """Return the records that register a schema, and the registered schema.
+
+    Raises:
+        RegistryError: the mode forbids it, the schema is invalid or incompatible, or its id or
+            version is taken.
+    """
+    subject, settings, mode = wanted.subject, state.settings(wanted.subject), state.mode(wanted.subject)
+    _check_mode(subject, mode, wanted.schema_id)
+    live = state.versions(subject)
+    new_version = max((each.version for each in state.versions(subject, is_deleted=None)), default=0) + 1
+    content = wanted.content
+    if not mode.is_importing:
+        content = completed(settings, content, live[-1] if live else None, wanted.version, new_version)
+    if not content.text.strip():
+        raise errors.RegistryError(errors.INVALID_SCHEMA, "Empty schema")
+    content = canonical(
+        parser,
+        subject,
+        content,
+        is_new=wanted.schema_id == NEW_SCHEMA_ID,
+        is_normalized=wanted.is_normalized or bool(settings.normalize),
+    )
+    known = _known_version(parser, live, content, wanted)
+    if known is not None:
+        return Decision(answer=known)
+    if not mode.is_importing and not wanted.is_forced:
+        parsed = parser.parse(content, subject, is_new=False)
+        reasons = incompatibilities(parser, settings, content, parsed, live)
+        if reasons:
+            raise errors.incompatible(subject, reasons)
+    version = _version(wanted.version, new_version, mode)
+    schema_id = _schema_id(state, subject, content, wanted.schema_id)
+    return _registered(state, subject, version, schema_id, content)
+
+
+def completed(
+    settings: Settings,
+    content: SchemaContent,
+    previous: RegisteredSchema | None,
+    asked_version: int,
+    new_version: int | None,
+) -> SchemaContent:
+    """Return a content with what it takes from the previous version and from the settings.
+
+    An empty text takes the previous one. Metadata and rules lie between defaults and overrides.
+    """
+    if not content.text.strip() and previous is not None:
+        taken = previous.content
+        content = replace(content, schema_type=taken.schema_type, text=taken.text, references=taken.references)
+    older = None if previous is None else previous.content
+    metadata = content.metadata or (older.metadata if older else None)
+    metadata = _merged(settings.default_metadata, metadata, settings.override_metadata)
+    rule_set = content.rule_set or (older.rule_set if older else None)
+    rule_set = _merged_rules(settings.default_rule_set, rule_set, settings.override_rule_set)
+    has_version = metadata is not None and CONFLUENT_VERSION in metadata.properties
+    if new_version is not None and (asked_version != NEW_VERSION or has_version):
+        numbered = Metadata.of(properties={CONFLUENT_VERSION: str(new_version)})
+        metadata = numbered if metadata is None else metadata.merged(numbered)
+    return replace(content, metadata=metadata, rule_set=rule_set)
+
+
+def _check_mode(subject: str, mode: Mode, schema_id: int) -> None:
+    where = f"Subject {subject} in context {context_of(subject)}"
+    if mode.is_read_only:
+        raise errors.not_permitted(f"{where} is in read-only mode")
+    if schema_id != NEW_SCHEMA_ID and not mode.is_importing:
+        raise errors.not_permitted(f"{where} is not in import mode")
+    if schema_id == NEW_SCHEMA_ID and mode is not Mode.READWRITE:
+        raise errors.not_permitted(f"{where} is not in read-write mode")
+
+
+def _known_version(
+    parser: SchemaParser, live: list[RegisteredSchema], content: SchemaContent, wanted: Registration
+) -> RegisteredSchema | None:
+    if wanted.version != NEW_VERSION:
+        return None
+    exact = [each for each in live if each.content == content]
+    loose = [each for each in live if is_same_schema(parser, content, each)]
+    for each in [*reversed(exact), *reversed(loose)]:
+        if wanted.schema_id in {NEW_SCHEMA_ID, each.schema_id}:
+            return each
+    return None
+
+
+def _version(asked: int, new: int, mode: Mode) -> int:
+    if asked <= NEW_VERSION:
+        return new
+    if asked != new and mode is not Mode.IMPORT:
+        text = "Version is not one more than previous version"
+        raise errors.RegistryError(errors.INVALID_SCHEMA, text)
+    return asked
+
+
+def _schema_id(state: RegistryState, subject: str, content: SchemaContent, asked: int) -> int:
+    context = context_of(subject)
+    if asked == NEW_SCHEMA_ID:
+        known = state.id_of_guid(context, guid_of(content))
+        if known is not None and state.content_of_id(context, known) == content:
+            return known
+        return state.highest_ids.get(context, 0) + 1
+    taken = state.content_of_id(context, asked)
+    if taken is not None and taken != content:
+        text = f"Overwrite new schema with id {asked} in context {scope_of(subject)} is not permitted."
+        raise errors.not_permitted(text)
+    return asked
+
+
+def _registered(state: RegistryState, subject: str, version: int, schema_id: int, content: SchemaContent) -> Decision[RegisteredSchema]:
+    records: list[RegistryRecord] = []
+    context = context_of(subject)
+    if context not in state.contexts and context != DEFAULT_CONTEXT:
+        records.append(context_record(context))
+    records += [
+        RegistryRecord(key=key)
+        for key in state.versions_with_id(subject, schema_id)
+        if key.version < version and not state.referrers(subject, key.version)
+    ]
+    stored = StoredSchema(subject=subject, version=version, schema_id=schema_id, content=content)
+    answer = RegisteredSchema(subject=subject, version=version, schema_id=schema_id, content=content, guid=guid_of(content))
+    return Decision(records=(*records, schema_record(stored)), answer=answer)
+
+
+def _merged(default: Metadata | None, own: Metadata | None, override: Metadata | None) -> Metadata | None:
+    found = [each for each in (default, own, override) if each is not None]
+    merged = found[0] if found else None
+    for each in found[1:]:
+        merged = each if merged is None else merged.merged(each)
+    return merged
+
+
+def _merged_rules(default: RuleSet | None, own: RuleSet | None, override: RuleSet | None) -> RuleSet | None:
+    found = [each for each in (default, own, override) if each is not None]
+    merged = found[0] if found else None
+    for each in found[1:]:
+        merged = each if merged is None else merged.merged(each)
+    return merged

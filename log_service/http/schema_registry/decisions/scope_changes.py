@@ -1,0 +1,81 @@
+"""Changes settings and modes of subjects, of contexts and of the whole registry."""
+
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.decisions.decision import Decision
+from log_service.http.schema_registry.decisions.deletion import check_writable
+from log_service.http.schema_registry.records import (
+    RegistryRecord,
+    clear_subject_record,
+    mode_record,
+    noop_record,
+    schema_key,
+    settings_record,
+)
+from log_service.http.schema_registry.state import RegistryState
+from log_service.http.schema_registry.values import Mode, Settings
+
+
+def change_settings(state: RegistryState, scope: str, wanted: Settings) -> Decision[Settings]:
+    """Return the record of a scope's settings: the wanted ones over those it has.
+
+    Raises:
+        RegistryError: the scope is read-only.
+    """
+    check_writable(state, scope)
+    own = state.own_settings(scope) or Settings()
+    return Decision(records=(settings_record(scope, wanted.over(own)),), answer=wanted)
+
+
+def remove_settings(state: RegistryState, scope: str) -> Decision[Settings]:
+    """Return the record that removes a scope's settings, and the settings that it had.
+
+    Raises:
+        RegistryError: the scope has none, or is read-only.
+    """
+    own = state.own_settings(scope)
+    if own is None and scope:
+        raise errors.subject_not_found(scope)
+    check_writable(state, scope)
+    return Decision(records=(settings_record(scope, None),), answer=own or state.settings(scope))
+
+
+def change_mode(state: RegistryState, scope: str, mode: Mode, *, is_forced: bool) -> Decision[Mode]:
+    """Return the records that set a scope's mode.
+
+    A scope that begins to import must be empty. Its soft-deleted versions are removed then.
+
+    Raises:
+        RegistryError: live versions are there, or soft-deleted ones are referred to.
+    """
+    records: list[RegistryRecord] = []
+    if mode is Mode.IMPORT and state.mode(scope) is not Mode.IMPORT and not is_forced:
+        if state.has_subjects(scope, is_deleted_included=False):
+            raise errors.not_permitted("Cannot import since found existing subjects")
+        records = _cleared(state, scope)
+    return Decision(records=(*records, mode_record(scope, mode)), answer=mode)
+
+
+def remove_mode(state: RegistryState, scope: str, *, is_recursive: bool) -> Decision[Mode]:
+    """Return the records that remove a scope's mode, and the mode that it had.
+
+    ``is_recursive`` also removes the modes of the scope's subjects.
+
+    Raises:
+        RegistryError: the scope has no mode.
+    """
+    own = state.own_mode(scope)
+    if own is None:
+        raise errors.subject_not_found(scope)
+    inner = [each for each in sorted(state.subjects_in(scope)) if each != scope] if is_recursive else []
+    scopes = [scope, *(each for each in inner if state.own_mode(each) is not None)]
+    return Decision(records=tuple(mode_record(each, None) for each in scopes), answer=own)
+
+
+def _cleared(state: RegistryState, scope: str) -> list[RegistryRecord]:
+    removed: list[RegistryRecord] = []
+    for subject in sorted(state.subjects_in(scope)):
+        for each in state.versions(subject, is_deleted=True):
+            if state.referrers(subject, each.version):
+                raise errors.reference_exists(subject, each.version)
+            removed.append(RegistryRecord(key=schema_key(subject, each.version)))
+    return [*removed, clear_subject_record(scope), noop_record(state.highest_ids)]

@@ -1,0 +1,244 @@
+"""JSON objects of the API and of the topic, and the values that they stand for.
+
+Requests and records name the same things in the same way, so both are read here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from log_service.http.schema_registry.languages.language import SchemaType
+from log_service.http.schema_registry.values import (
+    CompatibilityLevel,
+    Metadata,
+    Reference,
+    Rule,
+    RuleSet,
+    SchemaContent,
+    Settings,
+)
+
+T = TypeVar("T")
+
+
+class BadFieldError(ValueError):
+    """A field has another type or value than it may have. The message names the field."""
+
+
+RULE_FIELDS = {
+    "name": "name",
+    "doc": "doc",
+    "kind": "kind",
+    "mode": "mode",
+    "type": "type",
+    "expr": "expr",
+    "onSuccess": "on_success",
+    "onFailure": "on_failure",
+}
+
+
+def content_json(content: SchemaContent) -> dict[str, Any]:
+    """Return a schema's content. Avro's type and empty parts are left out."""
+    whole = {
+        "schemaType": None if content.schema_type is SchemaType.AVRO else content.schema_type.value,
+        "references": [reference.as_json() for reference in content.references] or None,
+        "metadata": None if content.metadata is None else content.metadata.as_json(),
+        "ruleSet": None if content.rule_set is None else content.rule_set.as_json(),
+        "schema": content.text,
+    }
+    return {name: part for name, part in whole.items() if part is not None}
+
+
+def read_content(fields: Mapping[str, Any]) -> SchemaContent:
+    """Return the content of a schema.
+
+    Raises:
+        BadFieldError: a field has another type than it should have.
+    """
+    return SchemaContent(
+        schema_type=read_schema_type(fields.get("schemaType")),
+        text=_text(fields, "schema") or "",
+        references=tuple(_list(fields, "references", read_reference)),
+        metadata=_optional(fields, "metadata", read_metadata),
+        rule_set=_optional(fields, "ruleSet", read_rule_set),
+    )
+
+
+def read_schema_type(name: object) -> SchemaType:
+    """Return the language of that name. None is Avro.
+
+    Raises:
+        BadFieldError: there is no such language.
+    """
+    try:
+        return SchemaType.AVRO if name is None else SchemaType(str(name))
+    except ValueError:
+        raise BadFieldError(f"Invalid schema type {name}") from None
+
+
+def read_reference(fields: object) -> Reference:
+    """Return a reference.
+
+    Raises:
+        BadFieldError: a part is missing or has another type.
+    """
+    found = _mapping(fields, "references")
+    version = found.get("version")
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise BadFieldError(f"references: the version has to be a number, and is {version!r}")
+    return Reference(name=_text(found, "name") or "", subject=_text(found, "subject") or "", version=version)
+
+
+def read_metadata(fields: object) -> Metadata:
+    """Return metadata.
+
+    Raises:
+        BadFieldError: a part has another type.
+    """
+    found = _mapping(fields, "metadata")
+    tags = _mapping(found.get("tags") or {}, "metadata.tags")
+    properties = _mapping(found.get("properties") or {}, "metadata.properties")
+    return Metadata.of(
+        tags={path: _texts(names, "metadata.tags") for path, names in tags.items()},
+        properties=_strings(properties, "metadata.properties"),
+        sensitive=_texts(found.get("sensitive") or [], "metadata.sensitive"),
+    )
+
+
+def read_rule_set(fields: object) -> RuleSet:
+    """Return a rule set.
+
+    Raises:
+        BadFieldError: a part has another type.
+    """
+    found = _mapping(fields, "ruleSet")
+    return RuleSet(
+        migration_rules=tuple(_list(found, "migrationRules", read_rule)),
+        domain_rules=tuple(_list(found, "domainRules", read_rule)),
+        encoding_rules=tuple(_list(found, "encodingRules", read_rule)),
+        enable_at=_text(found, "enableAt"),
+    )
+
+
+def read_rule(fields: object) -> Rule:
+    """Return a rule.
+
+    Raises:
+        BadFieldError: a part has another type.
+    """
+    found = _mapping(fields, "ruleSet")
+    texts = {ours: _text(found, theirs) for theirs, ours in RULE_FIELDS.items()}
+    known: dict[str, Any] = {name: text for name, text in texts.items() if text is not None}
+    return Rule(
+        **known,
+        tags=tuple(sorted(set(_texts(found.get("tags") or [], "ruleSet.tags")))),
+        params=dict(sorted(_strings(_mapping(found.get("params") or {}, "params"), "params").items())),
+        disabled=bool(found.get("disabled", False)),
+    )
+
+
+def settings_json(settings: Settings) -> dict[str, Any]:
+    """Return settings under the names of the topic and of responses. Unset ones are left out."""
+    found = dict(settings.set_fields())
+    return {theirs: _plain(found[ours]) for ours, theirs in SETTINGS_FIELDS.items() if ours in found}
+
+
+def read_settings(fields: Mapping[str, Any]) -> Settings:
+    """Return settings. ``compatibility`` of requests is ``compatibilityLevel`` of records.
+
+    Raises:
+        BadFieldError: a part has another type, or the level is unknown.
+    """
+    level = fields.get("compatibilityLevel") or fields.get("compatibility")
+    return Settings(
+        alias=_text(fields, "alias"),
+        normalize=_flag(fields, "normalize"),
+        validate_fields=_flag(fields, "validateFields"),
+        validate_names=_flag(fields, "validateNames"),
+        compatibility_level=None if level is None else read_level(level),
+        compatibility_policy=_text(fields, "compatibilityPolicy"),
+        compatibility_group=_text(fields, "compatibilityGroup"),
+        default_metadata=_optional(fields, "defaultMetadata", read_metadata),
+        override_metadata=_optional(fields, "overrideMetadata", read_metadata),
+        default_rule_set=_optional(fields, "defaultRuleSet", read_rule_set),
+        override_rule_set=_optional(fields, "overrideRuleSet", read_rule_set),
+    )
+
+
+def read_level(name: object) -> CompatibilityLevel:
+    """Return the compatibility level of that name. Case does not matter.
+
+    Raises:
+        BadFieldError: there is no such level.
+    """
+    try:
+        return CompatibilityLevel(str(name).upper())
+    except ValueError:
+        raise BadFieldError(f"there is no compatibility level {name!r:.60}") from None
+
+
+SETTINGS_FIELDS = {
+    "alias": "alias",
+    "normalize": "normalize",
+    "validate_fields": "validateFields",
+    "validate_names": "validateNames",
+    "compatibility_level": "compatibilityLevel",
+    "compatibility_policy": "compatibilityPolicy",
+    "compatibility_group": "compatibilityGroup",
+    "default_metadata": "defaultMetadata",
+    "override_metadata": "overrideMetadata",
+    "default_rule_set": "defaultRuleSet",
+    "override_rule_set": "overrideRuleSet",
+}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Metadata | RuleSet):
+        return value.as_json()
+    return value.value if isinstance(value, CompatibilityLevel) else value
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadFieldError(f"{name} has to be a text, and is {value!r:.60}")
+    return value
+
+
+def _flag(fields: Mapping[str, Any], name: str) -> bool | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise BadFieldError(f"{name} has to be true or false, and is {value!r:.60}")
+    return value
+
+
+def _mapping(value: object, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadFieldError(f"{name} has to be an object, and is {value!r:.60}")
+    return value
+
+
+def _strings(fields: Mapping[str, Any], name: str) -> dict[str, str]:
+    for key, value in fields.items():
+        if not isinstance(value, str):
+            raise BadFieldError(f"{name}.{key} has to be a text, and is {value!r:.60}")
+    return dict(fields)
+
+
+def _texts(value: object, name: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise BadFieldError(f"{name} has to be a list of texts, and is {value!r:.60}")
+    return value
+
+
+def _list(fields: Mapping[str, Any], name: str, read: Callable[[object], T]) -> list[T]:
+    found = fields.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise BadFieldError(f"{name} has to be a list, and is {found!r:.60}")
+    return [read(each) for each in found]
+
+
+def _optional(fields: Mapping[str, Any], name: str, read: Callable[[object], T]) -> T | None:
+    found = fields.get(name)
+    return None if found is None else read(found)

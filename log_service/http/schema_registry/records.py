@@ -1,0 +1,242 @@
+"""Records of the topic ``_schemas``: their keys and values as JSON, in Confluent's format.
+
+The order of a key's properties counts, because compaction compares bytes. A key of another order
+is understood, and ``RegistryKey.encode`` always writes the present one.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from log_service.http.schema_registry.entities import (
+    content_json,
+    read_content,
+    read_settings,
+    settings_json,
+)
+from log_service.http.schema_registry.values import Mode, SchemaContent, Settings, guid_of
+
+TENANT = "default"
+
+
+class KeyType(StrEnum):
+    """The kinds of records."""
+
+    SCHEMA = "SCHEMA"
+    CONFIG = "CONFIG"
+    MODE = "MODE"
+    DELETE_SUBJECT = "DELETE_SUBJECT"
+    CLEAR_SUBJECT = "CLEAR_SUBJECT"
+    CONTEXT = "CONTEXT"
+    NOOP = "NOOP"
+
+
+class UnreadableRecordError(Exception):
+    """A record of the topic cannot be understood. It is skipped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryKey:
+    """The key of a record. ``subject`` is empty in records of the whole registry."""
+
+    key_type: KeyType
+    subject: str = ""
+    version: int = 0
+    context: str = ""
+
+    def encode(self) -> bytes:
+        """Return the bytes that Confluent's registry writes for this key."""
+        fields: dict[str, Any] = {"keytype": self.key_type.value}
+        if self.key_type is KeyType.CONTEXT:
+            fields |= {"tenant": TENANT, "context": self.context}
+        elif self.subject:
+            fields["subject"] = self.subject
+        if self.key_type is KeyType.SCHEMA:
+            fields["version"] = self.version
+        return compact_json(fields | {"magic": int(self.key_type is KeyType.SCHEMA)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSchema:
+    """The value of a SCHEMA record."""
+
+    subject: str
+    version: int
+    schema_id: int
+    content: SchemaContent
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryRecord:
+    """One record to write. A value of None removes the key for good."""
+
+    key: RegistryKey
+    value: bytes | None = None
+
+
+def compact_json(value: object) -> bytes:
+    """Return JSON without spaces, with text outside ASCII as it is."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def schema_key(subject: str, version: int) -> RegistryKey:
+    """Return the key of one version."""
+    return RegistryKey(key_type=KeyType.SCHEMA, subject=subject, version=version)
+
+
+def schema_record(stored: StoredSchema) -> RegistryRecord:
+    """Return the record of one version."""
+    head = {"subject": stored.subject, "version": stored.version, "id": stored.schema_id}
+    body = content_json(stored.content)
+    text = body.pop("schema")
+    value = {**head, "guid": guid_of(stored.content), **body, "schema": text, "deleted": stored.is_deleted}
+    return RegistryRecord(key=schema_key(stored.subject, stored.version), value=compact_json(value))
+
+
+def settings_record(subject: str, settings: Settings | None) -> RegistryRecord:
+    """Return the record of a scope's settings. None removes them."""
+    key = RegistryKey(key_type=KeyType.CONFIG, subject=subject)
+    if settings is None:
+        return RegistryRecord(key=key)
+    return RegistryRecord(key=key, value=compact_json(_scoped(subject) | settings_json(settings)))
+
+
+def mode_record(subject: str, mode: Mode | None) -> RegistryRecord:
+    """Return the record of a scope's mode. None removes it."""
+    key = RegistryKey(key_type=KeyType.MODE, subject=subject)
+    value = None if mode is None else compact_json(_scoped(subject) | {"mode": mode.value})
+    return RegistryRecord(key=key, value=value)
+
+
+def delete_subject_record(subject: str, version: int) -> RegistryRecord:
+    """Return the record that soft-deletes versions 1 to ``version``."""
+    key = RegistryKey(key_type=KeyType.DELETE_SUBJECT, subject=subject)
+    return RegistryRecord(key=key, value=compact_json({"subject": subject, "version": version}))
+
+
+def clear_subject_record(subject: str) -> RegistryRecord:
+    """Return the record that forgets the soft-deleted versions of a scope."""
+    key = RegistryKey(key_type=KeyType.CLEAR_SUBJECT, subject=subject)
+    return RegistryRecord(key=key, value=compact_json(_scoped(subject)))
+
+
+def context_record(context: str, *, is_removed: bool = False) -> RegistryRecord:
+    """Return the record that makes a context known, or removes it."""
+    key = RegistryKey(key_type=KeyType.CONTEXT, context=context)
+    value = None if is_removed else compact_json({"tenant": TENANT, "context": context})
+    return RegistryRecord(key=key, value=value)
+
+
+def noop_record(highest_ids: Mapping[str, int]) -> RegistryRecord:
+    """Return the record that changes nothing.
+
+    It also carries the highest id of each context, because ids of removed schemas must not come
+    again. Confluent's registry does not read the value.
+    """
+    return RegistryRecord(
+        key=RegistryKey(key_type=KeyType.NOOP),
+        value=compact_json({"highestIds": dict(sorted(highest_ids.items()))}),
+    )
+
+
+def read_key(key: bytes | None) -> RegistryKey:
+    """Return a record's key.
+
+    Raises:
+        UnreadableRecordError: it is no key of a registry.
+    """
+    fields = _object(key, "key")
+    try:
+        return RegistryKey(
+            key_type=KeyType(fields["keytype"]),
+            subject=str(fields.get("subject") or ""),
+            version=int(fields.get("version") or 0),
+            context=str(fields.get("context") or ""),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise UnreadableRecordError(f"the key is of no known kind: {error}") from error
+
+
+def read_stored_schema(value: bytes) -> StoredSchema:
+    """Return the value of a SCHEMA record.
+
+    Raises:
+        UnreadableRecordError: it is not such a value.
+    """
+    fields = _object(value, "value")
+    try:
+        return StoredSchema(
+            subject=str(fields["subject"]),
+            version=int(fields["version"]),
+            schema_id=int(fields["id"]),
+            content=read_content(fields),
+            is_deleted=bool(fields.get("deleted", False)),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise UnreadableRecordError(f"the value is no schema: {error}") from error
+
+
+def read_stored_settings(value: bytes) -> Settings:
+    """Return the value of a CONFIG record.
+
+    Raises:
+        UnreadableRecordError: it is not such a value.
+    """
+    try:
+        return read_settings(_object(value, "value"))
+    except (ValueError, TypeError) as error:
+        raise UnreadableRecordError(f"the value is no settings: {error}") from error
+
+
+def read_stored_mode(value: bytes) -> Mode:
+    """Return the value of a MODE record.
+
+    Raises:
+        UnreadableRecordError: it is not such a value.
+    """
+    try:
+        return Mode(str(_object(value, "value").get("mode")))
+    except ValueError as error:
+        raise UnreadableRecordError(f"the value is no mode: {error}") from error
+
+
+def read_deleted_version(value: bytes) -> int:
+    """Return up to which version a DELETE_SUBJECT record deletes.
+
+    Raises:
+        UnreadableRecordError: it is not such a value.
+    """
+    version = _object(value, "value").get("version")
+    if not isinstance(version, int):
+        raise UnreadableRecordError("the value has no version")
+    return version
+
+
+def read_highest_ids(value: bytes | None) -> dict[str, int]:
+    """Return the highest ids that a NOOP record carries. Those of other registries carry none."""
+    try:
+        found = _object(value, "value").get("highestIds")
+    except UnreadableRecordError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {str(context): highest for context, highest in found.items() if isinstance(highest, int)}
+
+
+def _scoped(subject: str) -> dict[str, Any]:
+    return {"subject": subject} if subject else {}
+
+
+def _object(content: bytes | None, what: str) -> dict[str, Any]:
+    if content is None:
+        raise UnreadableRecordError(f"the {what} is missing")
+    try:
+        fields = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableRecordError(f"the {what} is no JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise UnreadableRecordError(f"the {what} is no JSON object")
+    return fields

@@ -1,0 +1,174 @@
+"""One registry: its state, and the way of a change into the topic.
+
+A change waits for its turn, reads the topic to its end, decides, writes, and reads its own records
+back. Only then it is answered. Invariant: a decision sees every record that was written before.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import trio
+
+from log_service.common.errors import KafkaError
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.decisions.decision import Decision
+from log_service.http.schema_registry.log.errors import (
+    OutcomeUnknown,
+    ReadTimedOut,
+    RecordsTooLarge,
+    SchemasLogError,
+    Superseded,
+)
+from log_service.http.schema_registry.parsing import SchemaParser
+from log_service.http.schema_registry.records import noop_record
+from log_service.http.schema_registry.state import RegistryState
+from log_service.http.schema_registry.state_keeper import StateKeeper
+from log_service.http.schema_registry.values import SchemaContent
+from log_service.http.server.values import HttpRequest, HttpResponse
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WRITE_TIMEOUT_MS = 30_000
+LONG_TEXT = 8 << 10
+"""Schemas from this number of characters on are parsed in another thread."""
+FORWARDED = "x-forward"
+"""Header of a request that another instance forwarded."""
+
+
+class WritableLog(Protocol):
+    """The topic, as a writer uses it."""
+
+    async def prepare_write(self, timeout_ms: int) -> None:
+        """Read to the end, as the only writer."""
+
+    async def write(self, records: list[tuple[bytes, bytes | None]], timeout_ms: int) -> int:
+        """Append a batch, and return the offset of its last record."""
+
+    async def read_to(self, offset: int, timeout_ms: int) -> None:
+        """Wait until the state has the record at an offset."""
+
+
+Forward = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryIdentity:
+    """The Kafka cluster that holds the topic, and the group of registries that share it."""
+
+    cluster_id: str
+    group: str
+
+
+class Registry:
+    """Answers requests from the state, and changes it through the topic."""
+
+    def __init__(self, keeper: StateKeeper, log: WritableLog, forward: Forward, identity: RegistryIdentity) -> None:
+        self._keeper = keeper
+        self._log = log
+        self._forward = forward
+        self._turn = trio.Lock()
+        self._loaded = trio.Event()
+        self.identity = identity
+        self.is_writer = False
+        self.parser = SchemaParser(lambda: keeper.state)
+
+    def __repr__(self) -> str:
+        return f"<Registry {self.state!r} is_writer={self.is_writer}>"
+
+    @property
+    def state(self) -> RegistryState:
+        """The state of all records that were read."""
+        return self._keeper.state
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the topic was read to its end once."""
+        return self._loaded.is_set()
+
+    def note_loaded(self) -> None:
+        """Answer requests from now on."""
+        self._loaded.set()
+
+    async def require_loaded(self, timeout_s: float = 10) -> None:
+        """Wait until the topic was read to its end once.
+
+        Raises:
+            RegistryError: it takes too long.
+        """
+        with trio.move_on_after(timeout_s):
+            await self._loaded.wait()
+        if not self._loaded.is_set():
+            text = "The registry is still reading its topic: try again in a moment"
+            raise errors.RegistryError(503, text)
+
+    async def forwarded(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the writing instance's response to a change, or None if this one writes.
+
+        Raises:
+            RegistryError: no instance writes now, or it cannot be reached.
+        """
+        if self.is_writer:
+            return None
+        if request.headers.get(FORWARDED, "").lower() == "true":
+            text = "Leader not known. This instance does not write, and the request was forwarded"
+            raise errors.RegistryError(errors.UNKNOWN_LEADER, text)
+        return await self._forward(request)
+
+    async def think(self, content: SchemaContent | None, decide: Callable[[], T]) -> T:
+        """Return the result of a computation over the state. Long schemas go to another thread."""
+        if content is not None and len(content.text) >= LONG_TEXT:
+            return await self._keeper.read_elsewhere(decide)
+        return decide()
+
+    async def write(self, decide: Callable[[], Decision[T]], content: SchemaContent | None = None) -> T:
+        """Decide a change over the newest state, write it, and return its answer.
+
+        It goes on when its client leaves, so that the writer knows what became of the records.
+
+        Raises:
+            RegistryError: the decision refuses, or the topic cannot be written.
+        """
+        with trio.CancelScope(shield=True):
+            async with self._turn:
+                try:
+                    await self._log.prepare_write(WRITE_TIMEOUT_MS)
+                    await self._keeper.settled()
+                    decision = await self.think(content, decide)
+                    if decision.records:
+                        await self._append(decision)
+                except (SchemasLogError, KafkaError) as error:
+                    raise store_failure(error) from error
+                return decision.answer
+
+    async def keep_highest_ids(self) -> None:
+        """Write the highest ids again, because a new writer's first record replaces the last ones.
+
+        Raises:
+            RegistryError: the topic cannot be written.
+        """
+        await self.write(lambda: Decision(records=(noop_record(self.state.highest_ids),), answer=None))
+
+    async def _append(self, decision: Decision[T]) -> None:
+        lines = self.state.encoded(list(decision.records))
+        offset = await self._log.write(lines, WRITE_TIMEOUT_MS)
+        await self._log.read_to(offset, WRITE_TIMEOUT_MS)
+        await self._keeper.settled()
+
+
+def store_failure(error: SchemasLogError | KafkaError) -> errors.RegistryError:
+    """Return the refusal of a change that the topic did not take, or perhaps did not."""
+    if isinstance(error, RecordsTooLarge):
+        return errors.schema_too_large(f"The schema is too large for the topic: {error}")
+    if isinstance(error, Superseded):
+        return errors.RegistryError(errors.UNKNOWN_LEADER, f"Leader not known: {error}")
+    if isinstance(error, OutcomeUnknown):
+        text = f"The change may or may not be written, look before you try again: {error}"
+        return errors.RegistryError(errors.OPERATION_TIMEOUT, text)
+    if isinstance(error, ReadTimedOut):
+        text = f"The topic could not be read in time: {error}"
+        return errors.RegistryError(errors.OPERATION_TIMEOUT, text)
+    return errors.RegistryError(errors.STORE_FAILED, f"The topic could not be written: {error}")

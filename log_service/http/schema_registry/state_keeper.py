@@ -1,0 +1,106 @@
+"""Applies the topic's records to the state, one after the other.
+
+A record that cannot be understood is skipped with a warning that names its offset. While a
+decision reads the state in another thread, records wait. Invariant: the state changes on the event
+loop alone, and never while somebody reads it elsewhere.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import trio
+
+from log_service.http.schema_registry.records import UnreadableRecordError
+from log_service.http.schema_registry.state import RegistryState
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TopicRecord(Protocol):
+    """One record of the topic."""
+
+    @property
+    def offset(self) -> int:
+        """Its offset."""
+
+    @property
+    def timestamp_ms(self) -> int:
+        """Its time."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value."""
+
+
+class StateKeeper:
+    """Owns a registry's state."""
+
+    def __init__(self) -> None:
+        self.state = RegistryState()
+        self.unreadable_count = 0
+        self._waiting: deque[TopicRecord | None] = deque()
+        self._reader_count = 0
+        self._settled = trio.Event()
+        self._settled.set()
+
+    def __repr__(self) -> str:
+        return f"<StateKeeper {self.state!r} waiting={len(self._waiting)}>"
+
+    def begin_anew(self) -> None:
+        """Forget all records. The first record of the topic comes next."""
+        self._take(None)
+
+    def apply(self, record: TopicRecord) -> None:
+        """Take the next record."""
+        self._take(record)
+
+    async def settled(self) -> None:
+        """Wait until no record waits for a reader of the state."""
+        while self._waiting:
+            await self._settled.wait()
+
+    async def read_elsewhere(self, read: Callable[[], T]) -> T:
+        """Run a long computation over the state in another thread, and return its result.
+
+        The computation goes on when the caller is cancelled, because no thread can be stopped.
+        Records wait for it all the same.
+        """
+        await self.settled()
+        self._reader_count += 1
+        try:
+            return await trio.to_thread.run_sync(read)
+        finally:
+            self._reader_count -= 1
+            self._drain()
+
+    def _take(self, record: TopicRecord | None) -> None:
+        self._waiting.append(record)
+        if self._reader_count:
+            self._settled = trio.Event() if self._settled.is_set() else self._settled
+        else:
+            self._drain()
+
+    def _drain(self) -> None:
+        if self._reader_count:
+            return
+        while self._waiting:
+            self._replay(self._waiting.popleft())
+        self._settled.set()
+
+    def _replay(self, record: TopicRecord | None) -> None:
+        if record is None:
+            self.state.clear()
+            return
+        try:
+            self.state.replay(record.key, record.value, timestamp_ms=record.timestamp_ms)
+        except UnreadableRecordError as error:
+            self.unreadable_count += 1
+            logger.warning("The record at offset %d is left out: %s", record.offset, error)
