@@ -44,8 +44,10 @@ class SchemaParser:
         """Return the parsed schema.
 
         Raises:
-            RegistryError: the text is invalid, too large, or refers to something that is missing.
+            RegistryError: the text is empty, invalid or too large, or refers to something missing.
         """
+        if not content.text.strip():
+            raise errors.RegistryError(errors.INVALID_SCHEMA, "Empty schema")
         try:
             dependencies = self._dependencies(content.references, subject, is_new=is_new)
             return self._parse(content, tuple(dependencies), is_new=is_new)

@@ -13,6 +13,7 @@ import trio
 
 from log_service.common.errors import KafkaError
 from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.authorization import Access, open_access
 from log_service.http.schema_registry.decisions.decision import Decision
 from log_service.http.schema_registry.log.errors import (
     OutcomeUnknown,
@@ -66,13 +67,21 @@ class RegistryIdentity:
 class Registry:
     """Answers requests from the state, and changes it through the topic."""
 
-    def __init__(self, keeper: StateKeeper, log: WritableLog, forward: Forward, identity: RegistryIdentity) -> None:
+    def __init__(
+        self,
+        keeper: StateKeeper,
+        log: WritableLog,
+        forward: Forward,
+        identity: RegistryIdentity,
+        access: Access = open_access,
+    ) -> None:
         self._keeper = keeper
         self._log = log
         self._forward = forward
         self._turn = trio.Lock()
         self._loaded = trio.Event()
         self.identity = identity
+        self.access = access
         self.is_writer = False
         self.parser = SchemaParser(lambda: keeper.state)
 
@@ -142,7 +151,7 @@ class Registry:
                         await self._append(decision)
                 except (SchemasLogError, KafkaError) as error:
                     raise store_failure(error) from error
-                return decision.answer
+        return decision.answer
 
     async def keep_highest_ids(self) -> None:
         """Write the highest ids again, because a new writer's first record replaces the last ones.

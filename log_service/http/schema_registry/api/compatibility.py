@@ -54,8 +54,6 @@ class CompatibilityEndpoints:
             return incompatibilities(self._parser, settings, wanted, parsed, earlier)
 
         try:
-            if not content.text.strip():
-                raise errors.RegistryError(errors.INVALID_SCHEMA, "Empty schema")
             found = await self._registry.think(content, reasons)
         except errors.RegistryError as error:
             if not is_verbose or error.code != errors.INVALID_SCHEMA:

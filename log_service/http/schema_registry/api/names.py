@@ -4,6 +4,8 @@ A path below ``/contexts/{context}`` puts subjects without a context into that o
 """
 
 from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.authorization import Need, may
+from log_service.http.schema_registry.registry import Registry
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.subjects import (
     ANY_CONTEXT,
@@ -76,8 +78,16 @@ def asked_subject(request: HttpRequest, state: RegistryState) -> str | None:
     return context_scope(request) or None
 
 
-def subjects_with_prefix(request: HttpRequest, state: RegistryState) -> list[str]:
-    """Return the sorted subjects that ``subjectPrefix`` asks for, of all contexts by default."""
+def readable_subjects(request: HttpRequest, registry: Registry) -> list[str]:
+    """Return the sorted subjects that ``subjectPrefix`` asks for, of all contexts by default.
+
+    Subjects that the principal may not read are left out.
+    """
+    names = _subjects_with_prefix(request, registry.state)
+    return [each for each in names if may(registry.access, request, Need.READ, each)]
+
+
+def _subjects_with_prefix(request: HttpRequest, state: RegistryState) -> list[str]:
     prefix = request.query_value("subjectPrefix") or context_scope(request) or ANY_CONTEXT
     if prefix.startswith(ANY_CONTEXT):
         name = prefix.removeprefix(ANY_CONTEXT)

@@ -13,7 +13,8 @@ from log_service.http.schema_registry.api.bodies import (
     text_response,
     whole_number,
 )
-from log_service.http.schema_registry.api.names import asked_subject, subjects_with_prefix
+from log_service.http.schema_registry.api.names import asked_subject, readable_subjects
+from log_service.http.schema_registry.authorization import Need, may, require
 from log_service.http.schema_registry.decisions.lookup import find_guid, find_users_of_id
 from log_service.http.schema_registry.languages.known import LANGUAGES
 from log_service.http.schema_registry.registry import Registry
@@ -29,6 +30,7 @@ class SchemaEndpoints:
     """Finds schemas by id and guid, and lists them."""
 
     def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._state = registry.state
         self._parser = registry.parser
 
@@ -36,7 +38,7 @@ class SchemaEndpoints:
         """Return versions of the subjects with a prefix."""
         is_deleted = None if flag(request, "deleted") else False
         found: list[RegisteredSchema] = []
-        for subject in subjects_with_prefix(request, self._state):
+        for subject in readable_subjects(request, self._registry):
             versions = self._state.versions(subject, is_deleted=is_deleted)
             found += versions[-1:] if flag(request, "latestOnly") else versions
         rule_type = request.query_value("ruleType")
@@ -77,7 +79,7 @@ class SchemaEndpoints:
     async def get_by_guid(self, request: HttpRequest) -> HttpResponse:
         """Return the schema of a guid."""
         context, schema_id = find_guid(self._state, request.path_values["guid"])[0]
-        found = self._state.users_of_id(context, schema_id)[0]
+        found = self._readable(request, self._state.users_of_id(context, schema_id))[0]
         return json_response(request, body_json(request, self._parser, found))
 
     async def list_ids_of_guid(self, request: HttpRequest) -> HttpResponse:
@@ -88,7 +90,20 @@ class SchemaEndpoints:
 
     def _by_id(self, request: HttpRequest) -> list[RegisteredSchema]:
         schema_id = whole_number(request.path_values["id"])
-        return find_users_of_id(self._state, schema_id, asked_subject(request, self._state))
+        users = find_users_of_id(self._state, schema_id, asked_subject(request, self._state))
+        return self._readable(request, users)
+
+    def _readable(self, request: HttpRequest, users: list[RegisteredSchema]) -> list[RegisteredSchema]:
+        """Return the versions that the principal may read.
+
+        Raises:
+            RegistryError: it may read none of them.
+        """
+        access = self._registry.access
+        found = [each for each in users if may(access, request, Need.READ, each.subject)]
+        if not found:
+            require(access, request, Need.READ, users[0].subject)
+        return found
 
     def _shown_users(self, request: HttpRequest) -> list[RegisteredSchema]:
         is_all = flag(request, "deleted")

@@ -15,8 +15,8 @@ from log_service.http.schema_registry.api.bodies import (
     unprocessable,
 )
 from log_service.http.schema_registry.api.names import (
+    readable_subjects,
     subject_of,
-    subjects_with_prefix,
     valid_subject_of,
 )
 from log_service.http.schema_registry.decisions.deletion import delete_subject, delete_version
@@ -64,7 +64,7 @@ class SubjectEndpoints:
 
     async def list_subjects(self, request: HttpRequest) -> HttpResponse:
         """Return the names of subjects."""
-        names = subjects_with_prefix(request, self._state)
+        names = readable_subjects(request, self._registry)
         if flag(request, "deletedOnly"):
             found = [each for each in names if not self._state.versions(each)]
         elif flag(request, "deleted"):

@@ -63,8 +63,6 @@ def register(state: RegistryState, parser: SchemaParser, wanted: Registration) -
     content = wanted.content
     if not mode.is_importing:
         content = completed(settings, content, live[-1] if live else None, wanted.version, new_version)
-    if not content.text.strip():
-        raise errors.RegistryError(errors.INVALID_SCHEMA, "Empty schema")
     content = canonical(
         parser,
         subject,
