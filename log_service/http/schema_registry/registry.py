@@ -58,10 +58,14 @@ Forward = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryIdentity:
-    """The Kafka cluster that holds the topic, and the group of registries that share it."""
+    """The Kafka cluster that holds the topic, and the group of registries that share it.
+
+    ``is_mode_mutable`` says whether clients may change modes.
+    """
 
     cluster_id: str
     group: str
+    is_mode_mutable: bool = True
 
 
 class Registry:

@@ -46,7 +46,8 @@ SubjectVersion = tuple[str, int]
 class RegistryState:
     """Subjects, ids, settings and modes of a registry."""
 
-    def __init__(self) -> None:
+    def __init__(self, defaults: Settings = DEFAULT_SETTINGS) -> None:
+        self._defaults = defaults
         self._subjects: dict[str, dict[int, RegisteredSchema]] = {}
         self._users_of_id: dict[str, dict[int, dict[str, int]]] = {}
         self._id_of_guid: dict[str, dict[str, int]] = {}
@@ -250,7 +251,7 @@ class RegistryState:
 
     def settings(self, subject: str) -> Settings:
         """Return a subject's settings: its own over those of its context and of all contexts."""
-        found = DEFAULT_SETTINGS
+        found = self._defaults
         for scope in _scopes(subject):
             found = self._settings.get(scope, Settings()).over(found)
         return found

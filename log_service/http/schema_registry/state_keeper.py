@@ -14,6 +14,7 @@ import trio
 
 from log_service.http.schema_registry.records import UnreadableRecordError
 from log_service.http.schema_registry.state import RegistryState
+from log_service.http.schema_registry.values import DEFAULT_SETTINGS, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +44,8 @@ class TopicRecord(Protocol):
 class StateKeeper:
     """Owns a registry's state."""
 
-    def __init__(self) -> None:
-        self.state = RegistryState()
+    def __init__(self, defaults: Settings = DEFAULT_SETTINGS) -> None:
+        self.state = RegistryState(defaults)
         self.unreadable_count = 0
         self._waiting: deque[TopicRecord | None] = deque()
         self._reader_count = 0

@@ -73,6 +73,7 @@ class ScopeEndpoints:
 
     async def put_mode(self, request: HttpRequest) -> HttpResponse:
         """Set a scope's mode."""
+        self._require_mutable_modes()
         scope = scope_of_request(request)
         fields = read_object(request, ("mode",))
         try:
@@ -86,9 +87,14 @@ class ScopeEndpoints:
 
     async def delete_mode(self, request: HttpRequest) -> HttpResponse:
         """Remove a scope's mode, and return the mode that it had."""
+        self._require_mutable_modes()
         scope = scope_of_request(request)
         removed = await self._registry.write(lambda: remove_mode(self._state, scope, is_recursive=flag(request, "recursive")))
         return json_response(request, {"mode": removed.value})
+
+    def _require_mutable_modes(self) -> None:
+        if not self._registry.identity.is_mode_mutable:
+            raise errors.not_permitted("Mode changes are not allowed")
 
     async def list_contexts(self, request: HttpRequest) -> HttpResponse:
         """Return the names of contexts."""
