@@ -36,8 +36,6 @@ T = TypeVar("T")
 WRITE_TIMEOUT_MS = 30_000
 LONG_TEXT = 8 << 10
 """Schemas from this number of characters on are parsed in another thread."""
-FORWARDED = "x-forward"
-"""Header of a request that another instance forwarded."""
 
 
 class WritableLog(Protocol):
@@ -53,7 +51,17 @@ class WritableLog(Protocol):
         """Wait until the state has the record at an offset."""
 
 
-Forward = Callable[[HttpRequest], Awaitable[HttpResponse]]
+Forward = Callable[[HttpRequest], Awaitable[HttpResponse | None]]
+"""Sends a change to the instance that writes. None: this one writes now."""
+
+
+async def no_forward(_request: HttpRequest) -> HttpResponse | None:
+    """Refuse, because no other instance is known.
+
+    Raises:
+        RegistryError: always.
+    """
+    raise errors.RegistryError(errors.UNKNOWN_LEADER, "Leader not known.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,18 +83,17 @@ class Registry:
         self,
         keeper: StateKeeper,
         log: WritableLog,
-        forward: Forward,
         identity: RegistryIdentity,
         access: Access = open_access,
     ) -> None:
         self._keeper = keeper
         self._log = log
-        self._forward = forward
         self._turn = trio.Lock()
         self._loaded = trio.Event()
         self.identity = identity
         self.access = access
         self.is_writer = False
+        self.forward: Forward = no_forward
         self.parser = SchemaParser(lambda: keeper.state)
 
     def __repr__(self) -> str:
@@ -124,12 +131,7 @@ class Registry:
         Raises:
             RegistryError: no instance writes now, or it cannot be reached.
         """
-        if self.is_writer:
-            return None
-        if request.headers.get(FORWARDED, "").lower() == "true":
-            text = "Leader not known. This instance does not write, and the request was forwarded"
-            raise errors.RegistryError(errors.UNKNOWN_LEADER, text)
-        return await self._forward(request)
+        return None if self.is_writer else await self.forward(request)
 
     async def think(self, content: SchemaContent | None, decide: Callable[[], T]) -> T:
         """Return the result of a computation over the state. Long schemas go to another thread."""
@@ -154,6 +156,7 @@ class Registry:
                     if decision.records:
                         await self._append(decision)
                 except (SchemasLogError, KafkaError) as error:
+                    self.is_writer = self.is_writer and not isinstance(error, Superseded)
                     raise store_failure(error) from error
         return decision.answer
 

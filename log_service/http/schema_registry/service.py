@@ -1,0 +1,155 @@
+"""One instance of the registry: it reads the topic, takes part in the election, and serves.
+
+Every instance answers reads. The elected one takes the topic over and writes. Others forward
+changes to it. Invariant: ``is_writer`` is set only after this instance took the topic over.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import trio
+
+from log_service.client.admin.admin import Admin
+from log_service.client.connections.env import real_env
+from log_service.common.env import Env, Listener
+from log_service.common.errors import KafkaError
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.api.routes import registry_service
+from log_service.http.schema_registry.election.elector import ElectionSettings, Elector, Leadership
+from log_service.http.schema_registry.election.protocol import RegistryInstance
+from log_service.http.schema_registry.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderUnknown, tls_of
+from log_service.http.schema_registry.log.errors import SchemasLogError
+from log_service.http.schema_registry.log.schemas_log import LogSettings, SchemasLog
+from log_service.http.schema_registry.registry import Registry, RegistryIdentity
+from log_service.http.schema_registry.settings import RegistrySettings
+from log_service.http.schema_registry.state_keeper import StateKeeper
+from log_service.http.schema_registry.values import Settings
+from log_service.http.server.server import HttpServer, bind
+from log_service.http.server.values import HttpRequest, HttpResponse
+
+logger = logging.getLogger(__name__)
+
+LOAD_TIMEOUT_MS = 300_000
+TAKE_OVER_TIMEOUT_MS = 30_000
+LEADER_PATIENCE_S = 10.0
+"""So long a change waits for an instance that writes, because elections take a moment."""
+RETRY_S = 1.0
+
+Say = Callable[[str], None]
+
+
+class RegistryService:
+    """One instance. ``say`` is called with lines for a person."""
+
+    def __init__(self, settings: RegistrySettings, *, say: Say, env: Env | None = None) -> None:
+        self._settings = settings
+        self._say = say
+        self._env = env or real_env()
+        self._leadership = Leadership()
+        self._changed = trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[Sequence[Listener]] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until the caller cancels. Started once requests are answered.
+
+        Raises:
+            ConfigError: the topic cannot hold schemas, or an address cannot be listened on.
+            KafkaError: the cluster cannot be reached at the beginning.
+        """
+        settings = self._settings
+        listeners = [await bind(self._env.network, each.host, each.port) for each in settings.listeners]
+        async with (
+            Admin(settings.bootstrap_servers, env=self._env, **settings.client) as admin,
+            Forwarder(tls_of({})) as forwarder,
+            trio.open_nursery() as nursery,
+        ):
+            keeper = StateKeeper(Settings(compatibility_level=settings.level))
+            log = SchemasLog(self._log_settings(), admin, keeper, self._env)
+            cluster = await admin.describe_cluster()
+            identity = RegistryIdentity(
+                cluster_id=cluster.cluster_id or "",
+                group=settings.group,
+                is_mode_mutable=settings.is_mode_mutable,
+            )
+            registry = Registry(keeper, log, identity)
+            registry.forward = partial(self._forward, forwarder, registry)
+            await nursery.start(log.run)
+            elector = Elector(self._election(), admin)
+            nursery.start_soon(elector.run)
+            nursery.start_soon(self._load, log, registry)
+            nursery.start_soon(self._follow, elector, log, registry)
+            service = registry_service(registry)
+            for listener in listeners:
+                await nursery.start(HttpServer(listener, service, self._env.clock).run)
+            self._say(f"schema registry at {', '.join(map(str, settings.listeners))}")
+            task_status.started(listeners)
+
+    def _log_settings(self) -> LogSettings:
+        settings = self._settings
+        return LogSettings(
+            bootstrap_servers=settings.bootstrap_servers,
+            topic=settings.topic,
+            replication_factor=settings.replication_factor,
+            client=settings.client,
+        )
+
+    def _election(self) -> ElectionSettings:
+        own = self._settings.advertised
+        instance = RegistryInstance(
+            scheme=own.scheme, host=own.host, port=own.port, is_eligible=self._settings.is_eligible
+        )
+        return ElectionSettings(instance=instance, group=self._settings.group)
+
+    async def _load(self, log: SchemasLog, registry: Registry) -> None:
+        while not registry.is_loaded:
+            try:
+                await log.read_to_end(LOAD_TIMEOUT_MS)
+                registry.note_loaded()
+            except SchemasLogError as error:
+                logger.warning("The topic of schemas is not read yet: %s", error)
+
+    async def _follow(self, elector: Elector, log: SchemasLog, registry: Registry) -> None:
+        """Take the topic over whenever this instance is elected, and let go of it otherwise."""
+        await registry.require_loaded(float("inf"))
+        while True:
+            self._leadership = elector.leadership
+            if self._leadership.is_self and not registry.is_writer:
+                await self._take_over(log, registry)
+            elif not self._leadership.is_self and registry.is_writer:
+                registry.is_writer = False
+                log.release()
+            self._changed.set()
+            self._changed = trio.Event()
+            with trio.move_on_after(RETRY_S if self._leadership.is_self else float("inf")):
+                await elector.wait_changed(self._leadership)
+
+    async def _take_over(self, log: SchemasLog, registry: Registry) -> None:
+        try:
+            await log.take_over(TAKE_OVER_TIMEOUT_MS)
+            registry.is_writer = True
+            await registry.keep_highest_ids()
+        except (SchemasLogError, KafkaError, errors.RegistryError) as error:
+            registry.is_writer = False
+            logger.warning("The topic of schemas is not taken over yet: %s", error)
+
+    async def _forward(self, forwarder: Forwarder, registry: Registry, request: HttpRequest) -> HttpResponse | None:
+        """Return the writing instance's response, or None once this instance writes.
+
+        Raises:
+            RegistryError: no instance writes, or it cannot be reached.
+        """
+        with trio.move_on_after(LEADER_PATIENCE_S):
+            while not registry.is_writer and (self._leadership.is_self or self._leadership.leader_url is None):
+                await self._changed.wait()
+        if registry.is_writer:
+            return None
+        if request.headers.get(FORWARD_HEADER.lower(), "").lower() == "true":
+            text = "Leader not known. The request was forwarded to this instance, which does not write"
+            raise errors.RegistryError(errors.UNKNOWN_LEADER, text)
+        try:
+            url = None if self._leadership.is_self else self._leadership.leader_url
+            return await forwarder.forward(url, request)
+        except LeaderUnknown as error:
+            raise errors.RegistryError(errors.UNKNOWN_LEADER, f"Leader not known. {error}") from error
+        except ForwardingFailed as error:
+            raise errors.RegistryError(errors.FORWARDING_FAILED, str(error)) from error
