@@ -7,6 +7,7 @@ topic and answers reads. One instance writes, and the others forward writes to i
 The rooms, from the bottom up:
 
 - ``languages``: Avro, JSON Schema and Protobuf. Each parses, prints and compares schemas.
+- ``log``: reads and writes the topic. Brokers refuse a writer that another one superseded.
 
 Sources: Confluent's REST API and record format as of version 8.
 """
