@@ -25,9 +25,9 @@ class HttpRequest:
     method: str
     path: str
     query: tuple[tuple[str, str], ...] = ()
-    headers: Mapping[str, str] = EMPTY
+    headers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     body: bytes = b""
-    path_values: Mapping[str, str] = EMPTY
+    path_values: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     principal: str = ANONYMOUS
     peer: str = ""
 
