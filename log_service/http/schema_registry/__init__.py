@@ -8,6 +8,7 @@ The rooms, from the bottom up:
 
 - ``languages``: Avro, JSON Schema and Protobuf. Each parses, prints and compares schemas.
 - ``log``: reads and writes the topic. Brokers refuse a writer that another one superseded.
+- ``election``: elects the instance that writes. ``forwarding``: sends the writes of others to it.
 
 Sources: Confluent's REST API and record format as of version 8.
 """

@@ -4,7 +4,7 @@ Decides what an instance must have read before it may decide a write. It knows n
 The caller takes over when it leads, and releases the writer when it does not.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,15 +38,33 @@ class LogSettings:
     client: Mapping[str, Any] = field(default_factory=dict)
 
 
-class SchemasLog:
-    """One instance's access to the topic. ``admin`` is open, and may be shared."""
+def _no_value() -> None:
+    """Return the value that other registries write with the key of a first record."""
 
-    def __init__(self, settings: LogSettings, admin: Admin, listener: LogListener, env: Env) -> None:
+
+class SchemasLog:
+    """One instance's access to the topic. ``admin`` is open, and may be shared.
+
+    ``first_value`` returns the value of the first record of a new writer. Each such record has the
+    same key, so that it replaces the one before. It is called once all records are read that are in
+    the log by then. A writer that renews its epoch writes such a record, too.
+    """
+
+    def __init__(
+        self,
+        settings: LogSettings,
+        admin: Admin,
+        listener: LogListener,
+        env: Env,
+        *,
+        first_value: Callable[[], bytes | None] = _no_value,
+    ) -> None:
         self._settings = settings
         self._admin = admin
         self._partition = TopicPartition(settings.topic, 0)
         self._reader = SchemasReader(settings.bootstrap_servers, settings.topic, listener, env, settings.client)
         self._writer = SchemasWriter(admin, settings.topic)
+        self._first_value = first_value
         self._is_taken_over = False
 
     @property
@@ -155,8 +173,9 @@ class SchemasLog:
 
     async def _take_over(self, timeout_ms: int) -> None:
         left_ms = self._admin.cluster.countdown(timeout_ms)
+        await self.read_to_end(left_ms())
         try:
-            offset = await self._writer.take_over(left_ms())
+            offset = await self._writer.take_over(left_ms(), self._first_value())
         except Superseded:
             self._is_taken_over = False
             raise

@@ -40,7 +40,7 @@ from log_service.records.builder import build_batch
 from log_service.rpc.connection import RpcConnection, raise_for
 
 NOOP_KEY = b'{"keytype":"NOOP","magic":0}'
-"""The key of a record that other registries ignore. Its value is null."""
+"""The key of a record that other registries ignore, whatever its value is."""
 ACKS_ALL = -1
 TRANSACTION_TIMEOUT_MS = 60_000
 """Coordinators demand one, although no transaction is opened."""
@@ -120,10 +120,11 @@ class SchemasWriter:
         """Write nothing more until the next ``take_over``. A batch in flight may still arrive."""
         self._is_released, self._identity = True, None
 
-    async def take_over(self, timeout_ms: int) -> int:
+    async def take_over(self, timeout_ms: int, first_value: bytes | None = None) -> int:
         """Supersede every other writer, and return the offset of the first record of this one.
 
-        Every record of an older writer has a lower offset. Read to it before deciding anything.
+        Every record of an older writer has a lower offset. Read to it before deciding anything. The
+        first record has ``NOOP_KEY`` and ``first_value``.
 
         Raises:
             Superseded: a third instance took over meanwhile.
@@ -138,7 +139,7 @@ class SchemasWriter:
             except KafkaError as error:
                 raise NotWritten(f"{self._id}: no producer epoch: {error}") from error
             self._sequence = 0
-            return await self._append(identity, [(NOOP_KEY, None)], left_ms())
+            return await self._append(identity, [(NOOP_KEY, first_value)], left_ms())
 
     async def write(self, records: Iterable[KeyAndValue], timeout_ms: int) -> int:
         """Append records as one batch, all or none, and return the offset of the last.

@@ -1,0 +1,137 @@
+"""Send a write to the instance that leads, and return its response as it came.
+
+Decides which headers go along, and the bounds: one pool of connections, a deadline, and the size of
+a response. A forwarded request says so in a header. The instance that gets it must not forward it
+again. Redirects are not followed, because the login of the client goes along.
+
+A write is sent once. Without a response it is not known whether the leader did it.
+"""
+
+import ssl
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+import trio
+
+from log_service.common.errors import TidelogError
+from log_service.config.client_security import client_security
+from log_service.http.server.values import HttpRequest, HttpResponse
+from log_service.security.tls.contexts import client_context
+
+FORWARD_HEADER = "X-Forward"
+USER_AGENT = "tidelog-schema-registry"
+PASSED_ON = ("authorization", "content-type", "accept")
+"""Headers of the client that the leader needs: its login, and what it sends and wants."""
+
+
+class ForwardingFailed(TidelogError):  # noqa: N818 - it says what happened
+    """The leader cannot be reached, or did not respond in time. The API calls it 50003."""
+
+
+class LeaderUnknown(TidelogError):  # noqa: N818 - it says what is missing
+    """No instance leads, as far as this one knows. The API calls it 50004."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardingLimits:
+    """Bounds of one forwarded request, and of the connections."""
+
+    connect_timeout_s: float = 5.0
+    timeout_s: float = 60.0
+    max_response_bytes: int = 64 << 20
+    max_connections: int = 64
+
+
+def tls_of(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """Return the TLS of connections to a leader with an https URL.
+
+    The settings are the ``ssl_*`` ones of a client. Without any, the system's authorities are
+    trusted.
+
+    Raises:
+        ConfigError: a setting is none of these, or a store cannot be read.
+    """
+    config = client_security({"security_protocol": "SSL", **settings}).tls
+    assert config is not None, "the protocol is SSL"
+    return client_context(config, Path.read_bytes).context
+
+
+class Forwarder:
+    """Forwards requests. ``tls`` is for leaders with an https URL."""
+
+    def __init__(self, tls: ssl.SSLContext, limits: ForwardingLimits | None = None) -> None:
+        self._limits = limits or ForwardingLimits()
+        self._tls = tls
+        self._stack = AsyncExitStack()
+        self._client: httpx.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        limits = self._limits
+        client = httpx.AsyncClient(
+            verify=self._tls,
+            timeout=httpx.Timeout(limits.timeout_s, connect=limits.connect_timeout_s),
+            limits=httpx.Limits(max_connections=limits.max_connections),
+            follow_redirects=False,
+            trust_env=False,
+        )
+        client.headers = httpx.Headers({"User-Agent": USER_AGENT})
+        for name in ("accept", "accept-encoding"):
+            del client.headers[name]
+        self._client = await self._stack.enter_async_context(client)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._client = None
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.connect_timeout_s):
+            await self._stack.aclose()
+
+    async def forward(self, leader_url: str | None, request: HttpRequest) -> HttpResponse:
+        """Return the leader's response to a request, whatever its status is.
+
+        Raises:
+            LeaderUnknown: there is no URL.
+            ForwardingFailed: the leader did not respond in time, or with too many bytes.
+        """
+        if leader_url is None:
+            raise LeaderUnknown("no instance leads, as far as this one knows: try again in a moment")
+        assert self._client is not None, "use it inside 'async with'"
+        try:
+            return await self._exchange(self._client, leader_url, request)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            text = f"the leader {leader_url} did not respond: {str(error) or type(error).__name__}"
+            raise ForwardingFailed(text) from error
+
+    async def _exchange(self, client: httpx.AsyncClient, leader_url: str, request: HttpRequest) -> HttpResponse:
+        limits = self._limits
+        url, body, is_too_large = leader_url.rstrip("/") + target_of(request), bytearray(), False
+        with trio.move_on_after(limits.timeout_s) as exchange:
+            async with client.stream(request.method, url, content=request.body, headers=headers_of(request)) as response:
+                async for piece in response.aiter_bytes():
+                    is_too_large = is_too_large or len(body) + len(piece) > limits.max_response_bytes
+                    if is_too_large:
+                        exchange.cancel()  # ends the loop in its next wait, so that httpx closes all of its iterators
+                    else:
+                        body += piece
+        if is_too_large:
+            raise ForwardingFailed(f"the response of the leader {leader_url} has more than {limits.max_response_bytes} bytes")
+        if exchange.cancelled_caught:
+            raise ForwardingFailed(f"the leader {leader_url} did not respond within {limits.timeout_s:g} s")
+        return HttpResponse(status=response.status_code, body=bytes(body), content_type=response.headers.get("content-type", ""))
+
+
+def headers_of(request: HttpRequest) -> dict[str, str]:
+    """Return the headers of a forwarded request."""
+    passed = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+    return {**passed, FORWARD_HEADER: "true"}
+
+
+def target_of(request: HttpRequest) -> str:
+    """Return path and query as the client sent them. The path is still percent-encoded."""
+    query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in request.query)
+    return f"{request.path}?{query}" if query else request.path
