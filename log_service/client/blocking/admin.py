@@ -4,14 +4,18 @@ from any thread.
 Each method is one call through a ``Portal`` into the thread that runs the admin.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from log_service.client.admin.admin import Admin
 from log_service.client.blocking.calls import Blocking, blocking
 from log_service.client.consumer.range_reader import DEFAULT_MAX_BYTES, RawBatches, read_range
 from log_service.common.types import TopicPartition
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class BlockingAdmin(Blocking[Admin]):
@@ -76,6 +80,14 @@ class BlockingAdmin(Blocking[Admin]):
     renew_delegation_token = blocking(Admin.renew_delegation_token)
     expire_delegation_token = blocking(Admin.expire_delegation_token)
     describe_delegation_tokens = blocking(Admin.describe_delegation_tokens)
+
+    def run(self, function: Callable[Concatenate[Admin, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an async function in the admin's thread, and return its result.
+
+        The function gets the ``Admin`` itself, so that code for trio serves a program with threads,
+        too. Ctrl-C cancels it. Raises its exceptions, and as ``Portal.call``.
+        """
+        return self._portal.call(partial(function, self._client, *args, **kwargs))
 
     def read_range(
         self,
