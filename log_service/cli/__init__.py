@@ -4,7 +4,8 @@
 - ``output``: aligned tables, JSON, errors and exit codes of all commands. ``names``: topics, groups
   and partitions as users type, match and complete them. ``times``, ``record_lines``: times and
   records as text. ``numbers``, ``sizes``, ``node_ids``: numbers, bytes a second and nodes as users
-  type them. ``explain``: errors as sentences. ``connection``: reaching a cluster.
+  type them. ``explain``: errors as sentences. ``connection``: reaching a cluster. ``running``:
+  commands as trio tasks. ``standard_input``: lines and responses that users type or pipe.
 - ``init``: a project; ``project_settings``: its ``.env``.
 - ``up``, ``status``, ``serve``, ``demo``: installations and nodes. ``installation_nodes``,
   ``node_files``: their nodes, from another command. ``storage``: directories before a first start.

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
-from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows, say, tell
+from log_service.cli.connection import cluster_command, open_admin
+from log_service.cli.output import json_option, print_rows, say, tell
+from log_service.cli.standard_input import confirm
 from log_service.client.admin.access import CLUSTER_NAME, OPERATIONS, AclBinding, AclFilter
 from log_service.common.access import OPERATIONS_ON
 from log_service.common.log_lines import escaped
@@ -261,8 +262,8 @@ def shown(found: Sequence[AclBinding]) -> list[dict[str, str]]:
 @acls.command("list", short_help="List ACLs.")
 @acl_options
 @json_option
-@bootstrap_option
-def list_acls(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+@cluster_command
+async def list_acls(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     """List all ACLs, or those of the resources and principals that the options name.
 
     \b
@@ -270,8 +271,8 @@ def list_acls(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     tidelog acls list --topic orders --pattern match      all that bear on orders
     tidelog acls list --allow-principal alice
     """
-    with open_admin(bootstrap_servers) as admin:
-        found = {acl for wanted in filters_of(given) for acl in admin.describe_acls(wanted)}
+    async with open_admin(bootstrap_servers) as admin:
+        found = {acl for wanted in filters_of(given) for acl in await admin.describe_acls(wanted)}
     rows = shown(sorted(found, key=str))
     print_rows(rows, COLUMNS, as_json=as_json, empty="there are no such ACLs; see: tidelog acls add --help", flexible=["name", "principal"])
 
@@ -279,8 +280,8 @@ def list_acls(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
 @acls.command(short_help="Add ACLs.")
 @acl_options
 @json_option
-@bootstrap_option
-def add(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+@cluster_command
+async def add(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     """Allow, or deny, operations on resources. Existing ACLs stay.
 
     \b
@@ -290,8 +291,8 @@ def add(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     tidelog acls add --deny-principal mallory --operation all --topic '*'
     """
     bindings = bindings_of(given)
-    with open_admin(bootstrap_servers) as admin:
-        admin.create_acls(bindings)
+    async with open_admin(bootstrap_servers) as admin:
+        await admin.create_acls(bindings)
     tell("\n".join(str(binding) for binding in bindings), shown(bindings), as_json=as_json)
 
 
@@ -299,8 +300,8 @@ def add(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
 @acl_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-@bootstrap_option
-def remove(*, yes: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+@cluster_command
+async def remove(*, yes: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     """Remove the ACLs of the resources and principals that the options name.
 
     \b
@@ -310,12 +311,12 @@ def remove(*, yes: bool, as_json: bool, bootstrap_servers: str, **given: Any) ->
     wanted = filters_of(given)
     if wanted == [AclFilter()]:
         raise click.UsageError("name which: a resource, a principal or an operation; all ACLs are not removed at once")
-    with open_admin(bootstrap_servers) as admin:
-        found = sorted({acl for each in wanted for acl in admin.describe_acls(each)}, key=str)
+    async with open_admin(bootstrap_servers) as admin:
+        found = sorted({acl for each in wanted for acl in await admin.describe_acls(each)}, key=str)
         if not found:
             raise click.ClickException("there are no such ACLs; see: tidelog acls list")
         if not yes:
             say("\n".join(escaped(str(acl)) for acl in found), err=True)
-            confirm("Remove these?", "nothing was removed")
-        removed = admin.delete_acls(wanted)
+            await confirm("Remove these?", "nothing was removed")
+        removed = await admin.delete_acls(wanted)
     tell("\n".join(f"removed: {acl}" for acl in removed), shown(removed), as_json=as_json)

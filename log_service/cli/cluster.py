@@ -10,12 +10,10 @@ from typing import Any
 import click
 
 from log_service.cli import cluster_moves, cluster_nodes, cluster_roll, cluster_status, cluster_voters
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.node_ids import NODE_ID, node_ids_of
 from log_service.cli.output import (
-    bootstrap_option,
-    confirm,
     counted,
     json_option,
     key_values,
@@ -26,8 +24,9 @@ from log_service.cli.output import (
     tell,
 )
 from log_service.cli.plan_view import told_refusals
+from log_service.cli.standard_input import confirm
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import ElectionType, FeatureUpdate, ItemsFailed, LogDirDescription, UpgradeType
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.membership import no_such_brokers, refuse_unknown_brokers
 from log_service.cluster_operations.reading import active_controller, quorum_of, read_state
 from log_service.cluster_plans.layout import NO_LEADER, PlanRefused
@@ -64,12 +63,12 @@ for _command in (
 
 @cluster.command(short_help="Show the cluster's id and brokers.")
 @json_option
-@bootstrap_option
-def describe(*, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def describe(*, as_json: bool, bootstrap_servers: str) -> None:
     """Show the cluster's id, its active controller and its brokers."""
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.describe_cluster()
-        controller_id = active_controller(admin, found)
+    async with open_admin(bootstrap_servers) as admin:
+        found = await admin.describe_cluster()
+        controller_id = await active_controller(admin, found)
     rows = [
         {
             "node_id": node.node_id,
@@ -97,12 +96,12 @@ def describe(*, as_json: bool, bootstrap_servers: str) -> None:
 @cluster.command("api-versions", short_help="Show which APIs a broker speaks.")
 @broker_option
 @json_option
-@bootstrap_option
-def api_versions(*, node_id: int | None, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def api_versions(*, node_id: int | None, as_json: bool, bootstrap_servers: str) -> None:
     """Show each API that a broker speaks, and in which versions."""
-    with open_admin(bootstrap_servers) as admin:
-        require_broker(admin, node_id)
-        found = admin.describe_api_versions(node_id)
+    async with open_admin(bootstrap_servers) as admin:
+        await require_broker(admin, node_id)
+        found = await admin.describe_api_versions(node_id)
     rows = [{"api": name, "first": first, "last": last} for name, (first, last) in found.items()]
     print_rows(rows, ["api", "first", "last"], as_json=as_json)
 
@@ -114,8 +113,8 @@ def api_versions(*, node_id: int | None, as_json: bool, bootstrap_servers: str) 
 @click.option("--unsafe-downgrade", is_flag=True, help="Let levels go down even where something is lost by it.")
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
-@bootstrap_option
-def features(
+@cluster_command
+async def features(
     *,
     node_id: int | None,
     updates: tuple[str, ...],
@@ -128,14 +127,14 @@ def features(
     """Show the feature levels that a broker supports and the cluster has, or change the latter."""
     upgrade_type = UpgradeType.SAFE_DOWNGRADE if downgrade else UpgradeType.UPGRADE
     wanted = levels_of(updates, UpgradeType.UNSAFE_DOWNGRADE if unsafe_downgrade else upgrade_type)
-    with open_admin(bootstrap_servers) as admin:
-        require_broker(admin, node_id)
+    async with open_admin(bootstrap_servers) as admin:
+        await require_broker(admin, node_id)
         if wanted:
-            admin.update_features(wanted, is_validated_only=dry_run)
+            await admin.update_features(wanted, is_validated_only=dry_run)
             levels = {name: update.level for name, update in wanted.items()}
             tell(f"{'this would be accepted: ' if dry_run else ''}set {', '.join(updates)}", levels, as_json=as_json)
             return
-        found = admin.describe_features(node_id)
+        found = await admin.describe_features(node_id)
     rows = [
         {"feature": name, "first": first, "last": last, "level": found.finalized.get(name)}
         for name, (first, last) in sorted(found.supported.items())
@@ -156,25 +155,24 @@ def levels_of(updates: Sequence[str], upgrade_type: UpgradeType) -> dict[str, Fe
     return {name: FeatureUpdate(level=int(level), upgrade_type=upgrade_type) for name, level in levels.items()}
 
 
-def require_broker(admin: BlockingAdmin, node_id: int | None) -> None:
+async def require_broker(admin: Admin, node_id: int | None) -> None:
     """Refuse a broker that the cluster does not have."""
     if node_id is None:
         return
-    known = sorted(node.node_id for node in admin.describe_cluster().nodes)
+    known = sorted(node.node_id for node in (await admin.describe_cluster()).nodes)
     if node_id not in known:
-        with told_refusals():
-            raise PlanRefused(no_such_brokers(admin, [node_id], known))
+        raise click.ClickException(await no_such_brokers(admin, [node_id], known))
 
 
 @cluster.command(short_help="Show the metadata quorum.")
 @json_option
-@bootstrap_option
-def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
     """Show the leader of the metadata quorum, and how far its voters and observers are."""
     from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - the other commands show no ids of directories
 
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.describe_metadata_quorum()
+    async with open_admin(bootstrap_servers) as admin:
+        found = await admin.describe_metadata_quorum()
     state = quorum_of(found)
     rows: list[dict[str, Any]] = [
         {
@@ -203,16 +201,16 @@ def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
 @broker_option
 @click.option("--replicas", "with_replicas", is_flag=True, help="Show every replica; so do TOPICS, by name or pattern.")
 @json_option
-@bootstrap_option
-def log_dirs(*, names: tuple[str, ...], node_id: int | None, with_replicas: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def log_dirs(*, names: tuple[str, ...], node_id: int | None, with_replicas: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Show the log directories of all brokers, or the replicas in them."""
-    with open_admin(bootstrap_servers) as admin:
-        require_broker(admin, node_id)
-        wanted = set(matching_topics(admin, names, is_internal_included=True)) if names else None
-        found = admin.describe_log_dirs(None if node_id is None else [node_id])
+    async with open_admin(bootstrap_servers) as admin:
+        await require_broker(admin, node_id)
+        wanted = set(await matching_topics(admin, names, is_internal_included=True)) if names else None
+        found = await admin.describe_log_dirs(None if node_id is None else [node_id])
         present = {where.topic for by_path in found.values() for directory in by_path.values() for where in directory.replicas}
         if absent := sorted((wanted or set()) - present):
-            admin.describe_topics(absent)  # refuses those that are not there
+            await admin.describe_topics(absent)  # refuses those that are not there
     directories = [(broker, directory) for broker, by_path in sorted(found.items()) for directory in by_path.values()]
     if with_replicas or names:
         rows = [row for broker, directory in directories for row in replica_rows(broker, directory, wanted)]
@@ -261,11 +259,11 @@ def replica_rows(broker: int, directory: LogDirDescription, wanted: set[str] | N
 @cluster.command(short_help="Show the producers that partitions remember.")
 @click.argument("partitions", nargs=-1, required=True, metavar="TOPIC[:0,2-4]...", shell_complete=complete_topics)
 @json_option
-@bootstrap_option
-def producers(*, partitions: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def producers(*, partitions: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
     """Show the idempotent and transactional producers that partitions remember."""
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.describe_producers(partitions_named(admin, partitions, "TOPIC"))
+    async with open_admin(bootstrap_servers) as admin:
+        found = await admin.describe_producers(await partitions_named(admin, partitions, "TOPIC"))
     rows = [
         {
             "topic": where.topic,
@@ -288,26 +286,26 @@ def producers(*, partitions: tuple[str, ...], as_json: bool, bootstrap_servers: 
 @click.option("--unclean", is_flag=True, help="Elect any replica where there is no leader; records may be lost.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before an unclean election.")
 @json_option
-@bootstrap_option
-def elect(*, partitions: tuple[str, ...], unclean: bool, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def elect(*, partitions: tuple[str, ...], unclean: bool, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Elect the preferred leaders of partitions, or of all that need it."""
     if unclean and not yes:
-        confirm("Elect leaders that may lack records?", "nothing was elected")
+        await confirm("Elect leaders that may lack records?", "nothing was elected")
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-    with open_admin(bootstrap_servers) as admin:
-        wanted = partitions_named(admin, partitions, "TOPIC") if partitions else None
-        elected = elected_of(admin, wanted, kind)
+    async with open_admin(bootstrap_servers) as admin:
+        wanted = await partitions_named(admin, partitions, "TOPIC") if partitions else None
+        elected = await elected_of(admin, wanted, kind)
     rows = [{"topic": where.topic, "partition": where.partition} for where in sorted(elected)]
     print_rows(rows, ["topic", "partition"], as_json=as_json, empty="no election was needed")
 
 
-def elected_of(admin: BlockingAdmin, wanted: Sequence[TopicPartition] | None, kind: ElectionType) -> set[TopicPartition]:
+async def elected_of(admin: Admin, wanted: Sequence[TopicPartition] | None, kind: ElectionType) -> set[TopicPartition]:
     """Elect leaders and return the partitions that got one.
 
     A partition that needs no election is no error to a person.
     """
     try:
-        return set(admin.elect_leaders(wanted, kind))
+        return set(await admin.elect_leaders(wanted, kind))
     except ItemsFailed as error:
         if any(each.code is not ErrorCode.ELECTION_NOT_NEEDED for each in error.errors.values()):
             raise
@@ -319,20 +317,20 @@ def elected_of(admin: BlockingAdmin, wanted: Sequence[TopicPartition] | None, ki
 @click.option("--to", "targets", metavar="1,2,3", help="Move to these brokers, the preferred leader first.")
 @click.option("--cancel", is_flag=True, help="Take moves back.")
 @json_option
-@bootstrap_option
-def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Show the moves of partitions that are under way, begin moves, or cancel them."""
     if (targets is not None or cancel) and not partitions:
         raise click.UsageError("say what to move: TOPIC or TOPIC:0,2-4")
     refuse_both({"--to": targets is not None, "--cancel": cancel})
     brokers = node_ids_of(targets, "--to") if targets is not None else None
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        wanted = partitions_named(admin, partitions, "TOPIC") if partitions else None
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        wanted = await partitions_named(admin, partitions, "TOPIC") if partitions else None
         if wanted is not None and brokers is not None:
-            refuse_fenced_targets(admin, wanted, brokers)
+            await refuse_fenced_targets(admin, wanted, brokers)
         if wanted is not None and (brokers is not None or cancel):
-            admin.alter_partition_reassignments(dict.fromkeys(wanted, brokers))
-        moving = admin.list_partition_reassignments(wanted)
+            await admin.alter_partition_reassignments(dict.fromkeys(wanted, brokers))
+        moving = await admin.list_partition_reassignments(wanted)
     rows = [
         {
             "topic": where.topic,
@@ -347,7 +345,7 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
     print_rows(rows, ["topic", "partition", "replicas", "adding", "removing"], as_json=as_json, empty=nothing)
 
 
-def refuse_fenced_targets(admin: BlockingAdmin, partitions: Sequence[TopicPartition], broker_ids: Sequence[int]) -> None:
+async def refuse_fenced_targets(admin: Admin, partitions: Sequence[TopicPartition], broker_ids: Sequence[int]) -> None:
     """Refuse to move replicas to fenced brokers: those that are down or not ready.
 
     A move there would end only once the brokers are back. A fenced broker that has a replica
@@ -356,8 +354,8 @@ def refuse_fenced_targets(admin: BlockingAdmin, partitions: Sequence[TopicPartit
     Raises:
         PlanRefused: some are fenced. The error names all of them.
     """
-    fenced = {each.node_id for each in admin.describe_brokers() if each.is_fenced}
-    topics = admin.describe_topics(sorted({each.topic for each in partitions})) if fenced.intersection(broker_ids) else {}
+    fenced = {each.node_id for each in await admin.describe_brokers() if each.is_fenced}
+    topics = await admin.describe_topics(sorted({each.topic for each in partitions})) if fenced.intersection(broker_ids) else {}
     waited_for: set[int] = set()
     for where in partitions if topics else ():
         present = topics[where.topic].partitions[where.partition].replicas
@@ -373,18 +371,18 @@ def refuse_fenced_targets(admin: BlockingAdmin, partitions: Sequence[TopicPartit
 @click.argument("node_id", type=NODE_ID)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-@bootstrap_option
-def unregister(*, node_id: int, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def unregister(*, node_id: int, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Unregister broker NODE_ID, which must be gone for good.
 
     A running broker is refused: `tidelog cluster remove` empties it first.
     """
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        layout = read_state(admin).layout
-        refuse_unknown_brokers(admin, layout, [node_id])
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = (await read_state(admin)).layout
+        await refuse_unknown_brokers(admin, layout, [node_id])
         refuse_to_forget(layout, node_id)
         if not yes:
             question = f"Broker {node_id} is down. It has {what_is_on(layout, node_id)}. Forget it?"
-            confirm(question, "nothing was forgotten")
-        admin.unregister_broker(node_id)
+            await confirm(question, "nothing was forgotten")
+        await admin.unregister_broker(node_id)
     tell(f"broker {node_id} is forgotten", {"node_id": node_id}, as_json=as_json)

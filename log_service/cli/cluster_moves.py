@@ -5,31 +5,32 @@ Each planning command shows its plan, and ``--execute`` carries it out. An impos
 refused before anything changes.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import trio
 
 from log_service.cli.cluster_voters import voters_text
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.installation_nodes import nodes_option, refuse_to_stop, require_same_cluster, required_cluster
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.node_ids import NODE_ID, node_ids_of
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import bootstrap_option, counted, json_option, note, print_json, print_rows, sized, tell
+from log_service.cli.output import counted, json_option, note, print_json, print_rows, sized, tell
 from log_service.cli.plan_view import POLL_SECONDS, ProgressLine, plan_options, present, told_refusals
-from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cli.running import in_thread
+from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers
 from log_service.cluster_operations.moving import moves_under_way, remove_throttles, take_back, throttled_brokers, throttled_topics
 from log_service.cluster_operations.reading import read_layout
-from log_service.cluster_operations.removal import emptying, remove_broker
+from log_service.cluster_operations.removal import emptying, forget
 from log_service.cluster_operations.waiting import wait_until_serving
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.execution import PlanProgress
-from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
-from log_service.cluster_plans.plan import Move, Plan
+from log_service.cluster_plans.layout import PlanRefused
+from log_service.cluster_plans.plan import Move
 from log_service.cluster_plans.reassignment_file import plan_of, read
 from log_service.common.types import TopicPartition
 from log_service.supervisor.installation import Installation
@@ -43,16 +44,16 @@ MAX_FILE_BYTES = 64 << 20
 @click.option("--bytes", "by_bytes", is_flag=True, help="Even out bytes, too: to within a tenth of the mean.")
 @plan_options
 @json_option
-@bootstrap_option
-def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
+@cluster_command
+async def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
     """Plan an even spread of replicas and leaders over brokers and racks.
 
     The plan has the fewest copies.
     """
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        layout = read_layout(admin)
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = await read_layout(admin)
         plan = plans.rebalance(layout, throttle_bytes=throttle_bytes, byte_tolerance=BYTE_TOLERANCE if by_bytes else None)
-        present(admin, layout, plan, as_json=as_json, nothing="replicas and leaders are even already", **how)
+        await present(admin, layout, plan, as_json=as_json, nothing="replicas and leaders are even already", **how)
 
 
 @click.command(short_help="Give new brokers their share.")
@@ -65,8 +66,8 @@ def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool, boot
 @nodes_option
 @plan_options
 @json_option
-@bootstrap_option
-def add(
+@cluster_command
+async def add(
     *,
     broker_ids: tuple[int, ...],
     internal_factor: int,
@@ -83,21 +84,21 @@ def add(
     """
     if start and broker_ids:
         raise click.UsageError("--start starts a broker with the next id: it excludes ID")
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        layout = read_layout(admin)
-        refuse_unknown_brokers(admin, layout, broker_ids)
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = await read_layout(admin)
+        await refuse_unknown_brokers(admin, layout, broker_ids)
         if start:
             nodes = required_cluster(data)
-            require_same_cluster(data, admin.describe_cluster().cluster_id)
+            require_same_cluster(data, (await admin.describe_cluster()).cluster_id)
             if how["execute"] and not how["dry_run"]:
                 note("one more broker starts")
-                started = Installation(data).start_one_more()
-                wait_until_serving(admin, started, note)
+                started = await Installation(data).start_one_more()
+                await wait_until_serving(admin, started, note)
                 note(f"broker {started} has joined")
-                layout = read_layout(admin)
+                layout = await read_layout(admin)
             else:
                 layout = layout.with_one_more(nodes.next_node_id, nodes.rack or None)
-        present(
+        await present(
             admin,
             layout,
             plans.join(layout, broker_ids, internal_factor, throttle_bytes=throttle_bytes),
@@ -111,17 +112,19 @@ def add(
 @click.argument("broker_ids", nargs=-1, required=True, type=NODE_ID, metavar="ID...")
 @plan_options
 @json_option
-@bootstrap_option
-def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
+@cluster_command
+async def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
     """Plan to move all replicas off brokers ID to the others.
 
     A broker that is down is emptied, too. The copies come from the replicas that are left.
     """
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        layout = read_layout(admin)
-        refuse_unknown_brokers(admin, layout, broker_ids)
-        with emptying(admin, layout, broker_ids, throttle_bytes=throttle_bytes, is_carried_out=_is_carried_out(how), say=note) as found:
-            present(admin, found.layout, found.plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = await read_layout(admin)
+        await refuse_unknown_brokers(admin, layout, broker_ids)
+        async with emptying(
+            admin, layout, broker_ids, throttle_bytes=throttle_bytes, is_carried_out=_is_carried_out(how), say=note
+        ) as found:
+            await present(admin, found.layout, found.plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
 
 
 @click.command(short_help="Empty a broker and have the cluster forget it.")
@@ -129,8 +132,8 @@ def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: b
 @nodes_option
 @plan_options
 @json_option
-@bootstrap_option
-def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
+@cluster_command
+async def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
     """Plan to move all replicas off broker ID. --execute also removes the broker from the cluster.
 
     With --execute the node leaves the quorum, is stopped, and is unregistered. The command stops a
@@ -138,32 +141,25 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
     because it would register again. The command says when it can be stopped. Call the command again
     to unregister it.
     """
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        layout = read_layout(admin)
-        is_ours = Installation(data).runs(admin.describe_cluster().cluster_id, broker_id)
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = await read_layout(admin)
+        is_ours = Installation(data).runs((await admin.describe_cluster()).cluster_id, broker_id)
         if is_ours:
             refuse_to_stop(data, broker_id)
-        voter_ids = refuse_removal(admin, layout, broker_id)
+        voter_ids = await refuse_removal(admin, layout, broker_id)
 
-        def stop(node_id: int) -> None:
+        async def stop(node_id: int) -> None:
             note(f"broker {node_id} stops")
-            Installation(data).stop_for_good(node_id)
+            await Installation(data).stop_for_good(node_id)
 
-        def carry_out(seen: ClusterLayout, plan: Plan) -> bool:
+        is_carried_out, said = _is_carried_out(how), ""
+        async with emptying(admin, layout, [broker_id], throttle_bytes=throttle_bytes, is_carried_out=is_carried_out, say=note) as found:
             if voter_ids and not as_json:
                 click.echo(f"it also leaves the metadata quorum: {voters_text(voter_ids, set(voter_ids) - {broker_id})}")
-            return present(admin, seen, plan, as_json=as_json, nothing=f"broker {broker_id} is empty", **how)
-
-        said = remove_broker(
-            admin,
-            layout,
-            broker_id,
-            throttle_bytes=throttle_bytes,
-            is_carried_out=_is_carried_out(how),
-            carry_out=carry_out,
-            stop=stop if is_ours else None,
-            say=note,
-        )
+            nothing = f"broker {broker_id} is empty"
+            is_empty = await present(admin, found.layout, found.plan, as_json=as_json, nothing=nothing, **how)
+            if is_empty and is_carried_out:
+                said = await forget(admin, broker_id, stop if is_ours else None, found.cordon, note)
     if said and not as_json:
         click.echo(said)
 
@@ -186,8 +182,8 @@ def cluster_topics() -> None:
 )
 @plan_options
 @json_option
-@bootstrap_option
-def plan_topics(
+@cluster_command
+async def plan_topics(
     *,
     names: tuple[str, ...],
     replication_factor: int | None,
@@ -214,18 +210,18 @@ def plan_topics(
     if names and not replication_factor and not broker_list:
         raise click.UsageError("say what they are to have: --replication-factor or --brokers")
     brokers = node_ids_of(broker_list, "--brokers") if broker_list else []
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        file = read(_text_of(path), str(path)) if path is not None else None
-        layout = read_layout(admin)
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        file = read(await in_thread(_text_of, path), str(path)) if path is not None else None
+        layout = await read_layout(admin)
         if file is not None:
             plan = plan_of(file, layout, throttle_bytes=throttle_bytes)
         else:
-            refuse_unknown_brokers(admin, layout, brokers)
-            wanted = matching_topics(admin, names, is_internal_included=True)
+            await refuse_unknown_brokers(admin, layout, brokers)
+            wanted = await matching_topics(admin, names, is_internal_included=True)
             plan = plans.change_topics(
                 layout, wanted, replication_factor=replication_factor, brokers=brokers, throttle_bytes=throttle_bytes
             )
-        present(admin, layout, plan, as_json=as_json, nothing="the replicas are like that already", **how)
+        await present(admin, layout, plan, as_json=as_json, nothing="the replicas are like that already", **how)
 
 
 def _text_of(path: Path) -> str:
@@ -263,19 +259,19 @@ COLUMNS = ["topic", "partition", "from", "to", "copied", "of"]
 @click.option("--once", is_flag=True, help="Tell how far they are, and do not wait.")
 @click.option("--keep-throttle", is_flag=True, help="Leave throttles of replication as they are at the end.")
 @json_option
-@bootstrap_option
-def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Follow the moves that are under way, by whatever tool began them.
 
     Once no move is left, the command removes the throttles of replication.
     """
-    with open_admin(bootstrap_servers) as admin:
-        moving = moves_under_way(admin)
+    async with open_admin(bootstrap_servers) as admin:
+        moving = await moves_under_way(admin)
         if once:
             print_rows(_rows(moving), COLUMNS, as_json=as_json, empty="nothing moves", flexible=["topic"])
             return
-        followed = follow(admin, moving)
-        removed = {"brokers": [], "topics": []} if keep_throttle else lift_throttles(admin)
+        followed = await follow(admin, moving)
+        removed = {"brokers": [], "topics": []} if keep_throttle else await lift_throttles(admin)
     told = f"{counted(followed, 'move')} complete" if followed else "nothing moves"
     if removed["brokers"] or removed["topics"]:
         told += "; throttles are taken away from " + " and ".join(
@@ -289,7 +285,7 @@ def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_servers: 
     tell(told, {"completed": followed, "throttles_removed": removed}, as_json=as_json)
 
 
-def follow(admin: BlockingAdmin, moving: Sequence[tuple[Move, int]]) -> int:
+async def follow(admin: Admin, moving: Sequence[tuple[Move, int]]) -> int:
     """Wait until nothing moves any more, and return the number of moves seen."""
     line = ProgressLine()
     seen: dict[TopicPartition, int] = {}
@@ -305,38 +301,38 @@ def follow(admin: BlockingAdmin, moving: Sequence[tuple[Move, int]]) -> int:
                 total_bytes=sum(seen.values()),
             )
         )
-        time.sleep(POLL_SECONDS)
-        moving = moves_under_way(admin)
+        await trio.sleep(POLL_SECONDS)
+        moving = await moves_under_way(admin)
     if seen:
         line.close()
     return len(seen)
 
 
-def lift_throttles(admin: BlockingAdmin) -> dict[str, list[Any]]:
+async def lift_throttles(admin: Admin) -> dict[str, list[Any]]:
     """Remove the throttles that moves left on brokers and topics, and return where they were."""
-    brokers = throttled_brokers(admin, [node.node_id for node in admin.describe_cluster().nodes])
-    topics = throttled_topics(admin, [topic.name for topic in admin.list_topics(is_internal_included=True)])
-    remove_throttles(admin, brokers=brokers, topics=topics)
+    brokers = await throttled_brokers(admin, [node.node_id for node in (await admin.describe_cluster()).nodes])
+    topics = await throttled_topics(admin, [topic.name for topic in await admin.list_topics(is_internal_included=True)])
+    await remove_throttles(admin, brokers=brokers, topics=topics)
     return {"brokers": brokers, "topics": topics}
 
 
 @click.command(short_help="Put back what is under way.")
 @click.argument("names", nargs=-1, metavar="[TOPIC[:0,2-4]...]", shell_complete=complete_topics)
 @json_option
-@bootstrap_option
-def cancel(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def cancel(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
     """Cancel all moves that are under way, or those of some topics.
 
     Added replicas are dropped, and the partition is where it was. Once no move is left, the command
     removes the throttles of replication. A complete move is not put back: --write-back of the
     command that began it writes the plan for that.
     """
-    with open_admin(bootstrap_servers) as admin:
-        wanted = partitions_named(admin, names, "TOPIC") if names else None
-        moving = [move for move, _ in moves_under_way(admin, wanted)]
-        back = take_back(admin, [move.where for move in moving]) if moving else set()
-        if not admin.list_partition_reassignments():
-            lift_throttles(admin)
+    async with open_admin(bootstrap_servers) as admin:
+        wanted = await partitions_named(admin, names, "TOPIC") if names else None
+        moving = [move for move, _ in await moves_under_way(admin, wanted)]
+        back = await take_back(admin, [move.where for move in moving]) if moving else set()
+        if not await admin.list_partition_reassignments():
+            await lift_throttles(admin)
     rows = [
         {"topic": move.where.topic, "partition": move.where.partition, "back_on": list(move.before)}
         for move in moving

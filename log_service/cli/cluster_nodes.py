@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.installation_nodes import nodes_option, require_same_cluster, required_cluster
 from log_service.cli.node_ids import NODE_ID
-from log_service.cli.output import bootstrap_option, counted, json_option, note, tell
+from log_service.cli.output import counted, json_option, note, tell
 from log_service.cluster_operations.reading import read_state
 from log_service.cluster_operations.waiting import wait_until_serving
 from log_service.cluster_plans.rolling import obstacles_to_stay_down, single_replicas
@@ -27,8 +27,8 @@ from log_service.supervisor.nodes import NodeSpec
 @click.option("--force", is_flag=True, help="Stop it even where the cluster cannot be without it.")
 @nodes_option
 @json_option
-@bootstrap_option
-def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_servers: str) -> None:
     """Stop node ID of the tidelog up on --data, until tidelog cluster start ID.
 
     Other nodes lead its partitions first. The command refuses to stop a node that the cluster
@@ -37,15 +37,15 @@ def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_serv
     name = require_node(data, node_id).name
     if any(component.name == name and component.state == "stopped" for component in supervisor_state.read(data)):
         raise click.ClickException(f"node {node_id} is stopped already; to start it: tidelog cluster start {node_id}")
-    with open_admin(bootstrap_servers) as admin:
-        state = read_state(admin)
+    async with open_admin(bootstrap_servers) as admin:
+        state = await read_state(admin)
     require_same_cluster(data, state.cluster_id)
     why = obstacles_to_stay_down(state.layout, state.quorum, node_id)
     if why and not force:
         raise click.ClickException(f"node {node_id} is not stopped: {'; '.join(why)}. --force stops it all the same")
     alone = len(single_replicas(state.layout, node_id))
     note(f"node {node_id} stops; others lead its partitions first")
-    Installation(data).hold(node_id)
+    await Installation(data).hold(node_id)
     text = f"node {node_id} is stopped until: tidelog cluster start {node_id}"
     if alone:
         text += f"\n{counted(alone, 'partition')} with a single replica {'is' if alone == 1 else 'are'} offline until then"
@@ -56,14 +56,14 @@ def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_serv
 @click.argument("node_id", type=NODE_ID, metavar="ID")
 @nodes_option
 @json_option
-@bootstrap_option
-def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: str) -> None:
     """Start node ID, which tidelog cluster stop has stopped, and wait until it serves."""
     require_node(data, node_id)
     note(f"node {node_id} is to start")
-    Installation(data).release(node_id)
-    with open_admin(bootstrap_servers) as admin:
-        wait_until_serving(admin, node_id, note)
+    await Installation(data).release(node_id)
+    async with open_admin(bootstrap_servers) as admin:
+        await wait_until_serving(admin, node_id, note)
     tell(f"node {node_id} serves again", {"node_id": node_id, "state": "ready"}, as_json=as_json)
 
 

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+import trio
 
-from log_service.cli.connection import NO_LEADER_TEXT, open_admin
+from log_service.cli.connection import NO_LEADER_TEXT, cluster_command, open_admin
 from log_service.cli.installation_nodes import nodes_option
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.numbers import Number
-from log_service.cli.output import bootstrap_option, counted, even_unread, json_option, note, print_json, print_rows, refuse_both
+from log_service.cli.output import counted, even_unread, json_option, note, print_json, print_rows, refuse_both
 from log_service.cli.plan_view import told_refusals
+from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.reading import ClusterState, read_state
 from log_service.cluster_operations.rolling import Restart, RollingRestart, Stage, brokers_to_restart
 from log_service.cluster_operations.waiting import SYNC_SECONDS
@@ -27,6 +29,8 @@ from log_service.cluster_plans.rolling import single_replicas
 from log_service.supervisor.installation import Installation
 
 COMMAND_SECONDS = 600.0
+CTRL_C_SECONDS = 0.25
+"""How long a program may take to end by itself after Ctrl-C."""
 
 
 @click.command(short_help="Restart brokers one by one.")
@@ -40,8 +44,8 @@ COMMAND_SECONDS = 600.0
 )  # fmt: skip
 @nodes_option
 @json_option
-@bootstrap_option
-def roll(
+@cluster_command
+async def roll(
     *,
     broker_ids: tuple[int, ...],
     execute: bool,
@@ -63,11 +67,11 @@ def roll(
     """
     refuse_both({"--execute": execute, "--dry-run": dry_run})
     installation = Installation(data)
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        before = read_state(admin)
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        before = await read_state(admin)
         if before.quorum.leader_id == NO_LEADER:
             raise PlanRefused(NO_LEADER_TEXT)
-        order = brokers_to_restart(admin, before, broker_ids)
+        order = await brokers_to_restart(admin, before, broker_ids)
         words = words_of(command, order) if command is not None else []
         strange = [] if words else [each for each in order if not installation.runs(before.cluster_id, each)]
         rows = plan_rows(before, order, "tidelog up" if not words else "--command", strange)
@@ -79,8 +83,8 @@ def roll(
                 tell_down(before.layout)
         if execute:
             restart = commander(words, before) if words else installation.restart
-            rolling = RollingRestart(admin, before, order, restart, note, wait_seconds=wait_seconds)
-            carry_out(rolling, command)
+            rolling = RollingRestart(before, order, restart, note, wait_seconds=wait_seconds)
+            await carry_out(admin, rolling, command)
     if as_json:
         print_json({"order": rows, "executed": execute})
     else:
@@ -154,25 +158,45 @@ def commander(words: Sequence[str], state: ClusterState) -> Restart:
     """Return a function that restarts a broker by a command and waits for the command to end."""
     hosts = {broker.broker_id: broker.address.rpartition(":")[0] for broker in state.layout.brokers}
 
-    def run(broker_id: int) -> None:
+    async def restart(broker_id: int) -> None:
         mine = [word.replace("{id}", str(broker_id)).replace("{host}", hosts[broker_id]) for word in words]
         try:
-            finished = subprocess.run(mine, check=False, timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL)  # noqa: S603 - the person's own
+            exit_code = await exit_code_of(mine)
         except OSError as error:
             raise click.ClickException(
                 f"{shlex.join(mine)} cannot be run ({error.strerror}): broker {broker_id} is not restarted"
             ) from error
-        except subprocess.TimeoutExpired as error:
+        except trio.TooSlowError as error:
             raise click.ClickException(f"{shlex.join(mine)} had not ended after {COMMAND_SECONDS:.0f} s, and was killed") from error
-        if finished.returncode:
-            raise click.ClickException(
-                f"{shlex.join(mine)} ended with exit code {finished.returncode}: broker {broker_id} is not restarted"
-            )
+        if exit_code:
+            raise click.ClickException(f"{shlex.join(mine)} ended with exit code {exit_code}: broker {broker_id} is not restarted")
 
-    return run
+    return restart
 
 
-def carry_out(rolling: RollingRestart, command: str | None) -> None:
+async def exit_code_of(words: Sequence[str]) -> int:
+    """Run a program to its end and return its exit code.
+
+    The program is killed after ``COMMAND_SECONDS``, and soon after Ctrl-C, which it may have got,
+    too.
+
+    Raises:
+        OSError: it cannot be run.
+        TooSlowError: it was killed after ``COMMAND_SECONDS``.
+    """
+    process = await trio.lowlevel.open_process(words, stdin=subprocess.DEVNULL)
+    try:
+        with trio.fail_after(COMMAND_SECONDS):
+            return await process.wait()
+    except KeyboardInterrupt:
+        with trio.move_on_after(CTRL_C_SECONDS):
+            await process.wait()
+        raise
+    finally:
+        process.kill()
+
+
+async def carry_out(admin: Admin, rolling: RollingRestart, command: str | None) -> None:
     """Restart the brokers.
 
     If that ends early, also by Ctrl-C, print the brokers that are done and under way, and how to go
@@ -182,9 +206,9 @@ def carry_out(rolling: RollingRestart, command: str | None) -> None:
         Exit: 130, Ctrl-C.
     """
     try:
-        rolling.run()
+        await rolling.run(admin)
     except KeyboardInterrupt:
-        lines = ["stopped", *rolling.left_behind()]
+        lines = ["stopped", *await rolling.left_behind(admin)]
         if rolling.stage is Stage.RESTARTS and rolling.current is not None:
             lines.append(
                 "tidelog up completes that restart by itself; tidelog status shows it"
@@ -195,7 +219,7 @@ def carry_out(rolling: RollingRestart, command: str | None) -> None:
         raise click.exceptions.Exit(130) from None
     except Exception:
         failed = [] if rolling.current is None or rolling.current in rolling.left else [rolling.current]
-        click.echo("\n".join([*rolling.left_behind(), how_to_go_on(rolling, [*failed, *rolling.left], command)]), err=True)
+        click.echo("\n".join([*await rolling.left_behind(admin), how_to_go_on(rolling, [*failed, *rolling.left], command)]), err=True)
         raise
 
 

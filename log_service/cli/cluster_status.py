@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
-from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized
+from log_service.cli.connection import cluster_command, open_admin
+from log_service.cli.output import counted, json_option, print_json, print_rows, sized
 from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
@@ -37,16 +37,16 @@ MARKS = {Severity.NOTICE: "note", Severity.DEGRADED: "degraded", Severity.FAILED
     help="Up to where a disk may be full.",
 )
 @json_option
-@bootstrap_option
-def status(*, disk_full_percent: int, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def status(*, disk_full_percent: int, as_json: bool, bootstrap_servers: str) -> None:
     """Show the cluster's problems first, then the state of each broker.
 
     Exit code 0: all is well; 3: all works, and the next failure may cost something; 4: clients
     cannot read or write something now.
     """
-    with open_admin(bootstrap_servers) as admin:
-        state = read_state(admin)
-        throttled = brokers_left_throttled(admin, state)
+    async with open_admin(bootstrap_servers) as admin:
+        state = await read_state(admin)
+        throttled = await brokers_left_throttled(admin, state)
     findings = state_findings(state, throttled, disk_full_percent=disk_full_percent)
     severity = worst(findings)
     rows = [broker_row(state, broker) for broker in state.layout.brokers]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.node_files import read_node_file
 from log_service.cli.node_ids import NODE_ID
-from log_service.cli.output import bootstrap_option, json_option, tell
+from log_service.cli.output import json_option, tell
 from log_service.cli.plan_view import told_refusals
 from log_service.client.admin.values import RaftVoter
 from log_service.cluster_operations.membership import refuse_undone_removal, refuse_voter, refuse_voter_removal, remove_voter
@@ -32,8 +32,8 @@ def voters() -> None:
 @click.argument("properties", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @execute_option
 @json_option
-@bootstrap_option
-def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Make the controller with the properties FILE a voter.
 
     It runs already, and follows the metadata log.
@@ -45,10 +45,10 @@ def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: st
       tidelog cluster voters add node4.properties -b broker:9092 --execute
     """
     cluster_id, voter = _voter_of(properties)
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        before = refuse_voter(admin, cluster_id, voter)
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        before = await refuse_voter(admin, cluster_id, voter)
         if execute:
-            admin.add_raft_voter(voter, timeout_ms=CATCH_UP_MS)
+            await admin.add_raft_voter(voter, timeout_ms=CATCH_UP_MS)
     _tell(before, sorted({*before, voter.node_id}), execute=execute, as_json=as_json)
 
 
@@ -56,18 +56,18 @@ def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: st
 @click.argument("node_id", type=NODE_ID, metavar="ID")
 @execute_option
 @json_option
-@bootstrap_option
-def remove(*, node_id: int, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def remove(*, node_id: int, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Take voter ID out of the metadata quorum. The node stays an observer until it is stopped.
 
     A node that runs with controller.quorum.auto.join.enable=true would vote again some seconds
     later: stop it first, or set that to false and start it again.
     """
-    with open_admin(bootstrap_servers) as admin, told_refusals():
-        before = refuse_voter_removal(admin, node_id)
+    async with open_admin(bootstrap_servers) as admin, told_refusals():
+        before = await refuse_voter_removal(admin, node_id)
         if execute:
-            remove_voter(admin, node_id)
-            refuse_undone_removal(admin, node_id)
+            await remove_voter(admin, node_id)
+            await refuse_undone_removal(admin, node_id)
     _tell(before, [each for each in before if each != node_id], execute=execute, as_json=as_json)
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, counted, json_option, key_values, print_rows, tell
+from log_service.cli.running import run
 from log_service.cli.secret_values import with_secrets_read
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ResourceType
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import ConfigError
 
 Resources = list[ConfigResource]
@@ -59,8 +60,8 @@ def resource_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def named_resources(
-    admin: BlockingAdmin,
+async def named_resources(
+    admin: Admin,
     *,
     topic_names: Sequence[str],
     broker_ids: Sequence[int],
@@ -69,7 +70,7 @@ def named_resources(
     metrics_names: Sequence[str],
 ) -> Resources:
     """Return the resources that the options name."""
-    topics = matching_topics(admin, topic_names, is_internal_included=True) if topic_names else []
+    topics = await matching_topics(admin, topic_names, is_internal_included=True) if topic_names else []
     return [
         *map(ConfigResource.topic, topics),
         *map(ConfigResource.broker, broker_ids),
@@ -118,18 +119,18 @@ def default_of(entry: ConfigEntry) -> str | None:
 
 @configs.command("list", short_help="Show every config that was set.")
 @json_option
-@bootstrap_option
-def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
     """Show every config that was set, anywhere in the cluster.
 
     That is on topics, brokers while they run, the whole cluster, groups and clients' metrics.
     """
-    with open_admin(bootstrap_servers) as admin:
-        topics = matching_topics(admin, (), is_internal_included=True)
-        nodes = [node.node_id for node in admin.describe_cluster().nodes]
+    async with open_admin(bootstrap_servers) as admin:
+        topics = await matching_topics(admin, (), is_internal_included=True)
+        nodes = [node.node_id for node in (await admin.describe_cluster()).nodes]
         resources = [*map(ConfigResource.topic, topics), *map(ConfigResource.broker, nodes), ConfigResource.all_brokers()]
-        resources += admin.list_config_resources((ResourceType.GROUP, ResourceType.CLIENT_METRICS))
-        found = admin.describe_configs(resources)
+        resources += await admin.list_config_resources((ResourceType.GROUP, ResourceType.CLIENT_METRICS))
+        found = await admin.describe_configs(resources)
     own = {
         "topic": {"DYNAMIC_TOPIC_CONFIG"},
         "broker": {"DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"},
@@ -153,8 +154,8 @@ def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
 @click.option("-a", "--all", "with_defaults", is_flag=True, help="Show defaults too; without it, what was set.")
 @click.option("--synonyms", "with_synonyms", is_flag=True, help="Show every place that sets a config, the one that holds first.")
 @json_option
-@bootstrap_option
-def describe(
+@cluster_command
+async def describe(
     *, keys: tuple[str, ...], with_defaults: bool, with_synonyms: bool, as_json: bool, bootstrap_servers: str, **named: Any
 ) -> None:
     """Show the configs KEYS, or all that were set, of the named resources.
@@ -165,9 +166,9 @@ def describe(
     tidelog configs describe --broker 1 --all --synonyms
     """
     require_one(named)
-    with open_admin(bootstrap_servers) as admin:
-        resources = named_resources(admin, **named)
-        found = admin.describe_configs(resources)
+    async with open_admin(bootstrap_servers) as admin:
+        resources = await named_resources(admin, **named)
+        found = await admin.describe_configs(resources)
     rows: list[dict[str, Any]] = []
     for resource, entries in found.items():
         refuse_unknown(resource, entries, keys)
@@ -221,7 +222,7 @@ def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstr
     tidelog configs set ssl.key.password=@password.txt --broker 1
     """
     values = with_secrets_read(key_values(pairs, "KEY=VALUE"))
-    change(bootstrap_servers, dict(values), named, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
+    run(change, bootstrap_servers, dict(values), named, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
 
 
 @configs.command(short_help="Give configs their defaults back.")
@@ -229,13 +230,13 @@ def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstr
 @resource_options
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
-@bootstrap_option
-def unset(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
+@cluster_command
+async def unset(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
     """Reset each KEY to its default on the named resources."""
     for key in keys:
         if "=" in key:
             raise click.BadParameter(f"{key!r} is more than a key", param_hint="KEY")
-    change(bootstrap_servers, dict.fromkeys(keys), named, dry_run=dry_run, as_json=as_json, done=f"unset {', '.join(keys)}")
+    await change(bootstrap_servers, dict.fromkeys(keys), named, dry_run=dry_run, as_json=as_json, done=f"unset {', '.join(keys)}")
 
 
 @configs.command(short_help="Add values to lists.")
@@ -243,14 +244,14 @@ def unset(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_serv
 @resource_options
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
-@bootstrap_option
-def append(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
+@cluster_command
+async def append(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
     """Add VALUE to the list config KEY of the named resources.
 
     \b
     tidelog configs append cleanup.policy=compact --topic orders
     """
-    change_list(ConfigOperation.APPEND, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json)
+    await change_list(ConfigOperation.APPEND, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json)
 
 
 @configs.command(short_help="Take values from lists.")
@@ -258,23 +259,25 @@ def append(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_se
 @resource_options
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
-@bootstrap_option
-def subtract(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
+@cluster_command
+async def subtract(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
     """Remove VALUE from the list config KEY of the named resources."""
-    change_list(ConfigOperation.SUBTRACT, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json)
+    await change_list(ConfigOperation.SUBTRACT, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json)
 
 
-def change_list(
+async def change_list(
     operation: ConfigOperation, pairs: Sequence[str], bootstrap_servers: str, named: dict[str, Any], *, dry_run: bool, as_json: bool
 ) -> None:
     """Append values to lists, or remove values from them."""
     values = key_values(pairs, "KEY=VALUE")
     changes = {key: ConfigChange(operation=operation, value=value) for key, value in values.items()}
     word = "appended to" if operation is ConfigOperation.APPEND else "took from"
-    change(bootstrap_servers, changes, named, dry_run=dry_run, as_json=as_json, done=f"{word} {', '.join(values)}")
+    await change(bootstrap_servers, changes, named, dry_run=dry_run, as_json=as_json, done=f"{word} {', '.join(values)}")
 
 
-def change(bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any], *, dry_run: bool, as_json: bool, done: str) -> None:
+async def change(
+    bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any], *, dry_run: bool, as_json: bool, done: str
+) -> None:
     """Make the same changes to every named resource, and report them.
 
     Raises:
@@ -282,11 +285,11 @@ def change(bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any
         ConfigError: no resource matches.
     """
     require_one(named)
-    with open_admin(bootstrap_servers) as admin:
-        resources = named_resources(admin, **named)
+    async with open_admin(bootstrap_servers) as admin:
+        resources = await named_resources(admin, **named)
         if not resources:
             raise ConfigError("there is nothing to change")
-        admin.alter_configs(dict.fromkeys(resources, changes), is_validated_only=dry_run)
+        await admin.alter_configs(dict.fromkeys(resources, changes), is_validated_only=dry_run)
     told = shown(resources[0]) if len(resources) == 1 else counted(len(resources), "resource")
     text = f"{'this would be accepted: ' if dry_run else ''}{done} on {told}"
     rows = [{"resource": shown(resource), "changed": sorted(changes), "is_dry_run": dry_run} for resource in resources]

@@ -6,19 +6,20 @@ at once that nothing listens there.
 
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial, update_wrapper
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 import trio
 
 from log_service.cli.command_config import told_settings
+from log_service.cli.output import bootstrap_option
+from log_service.cli.running import in_thread, on_trio
 from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import QuorumDescription
-from log_service.client.blocking.admin import BlockingAdmin
-from log_service.client.blocking.calls import Blocking, blocking
-from log_service.common.errors import ErrorCode, KafkaError, TidelogError
+from log_service.common.errors import ErrorCode, KafkaError, first_error
 from log_service.config.client import AdminConfig
 
 CONNECT_SECONDS = 3.0
@@ -44,9 +45,15 @@ PENDING_TEXT = "What was asked may still be done once there is one"
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Changing = Coroutine[Any, Any, T]
 
 
-def client_settings(bootstrap_servers: str) -> dict[str, Any]:
+def cluster_command(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run an async command that asks a cluster, and add the options of every such command."""
+    return bootstrap_option(on_trio(command))
+
+
+async def client_settings(bootstrap_servers: str) -> dict[str, Any]:
     """Return the settings of every client of the command line, once a server accepts connections.
 
     Raises:
@@ -56,7 +63,8 @@ def client_settings(bootstrap_servers: str) -> dict[str, Any]:
     """
     settings = {"client_id": "tidelog-cli", "default_api_timeout_ms": API_TIMEOUT_MS} | told_settings(bootstrap_servers)
     config = AdminConfig.of(bootstrap_servers, settings)
-    check_reachable(config.bootstrap_servers, is_tls=config.security().tls is not None)
+    is_tls = config.security().tls is not None
+    await in_thread(check_reachable, config.bootstrap_servers, is_tls=is_tls)
     return settings
 
 
@@ -70,26 +78,20 @@ async def unless_leaderless(change: Callable[[], Awaitable[T]], has_leader: Call
     Raises:
         KafkaError: LEADER_NOT_AVAILABLE, the quorum has no leader; or the change's own error.
     """
-    outcome: list[T] = []
-    failure: TidelogError | None = None
-    async with trio.open_nursery() as nursery:
 
-        async def watch() -> None:
-            nonlocal failure
-            await trio.sleep(PATIENCE_SECONDS)
-            if not await has_leader():
-                failure = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{NO_LEADER_TEXT}. {PENDING_TEXT}")
-                nursery.cancel_scope.cancel()
+    async def watch() -> None:
+        await trio.sleep(PATIENCE_SECONDS)
+        if not await has_leader():
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{NO_LEADER_TEXT}. {PENDING_TEXT}")
 
-        nursery.start_soon(watch)
-        try:
-            outcome.append(await change())
-        except TidelogError as error:
-            failure = error
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    return outcome[0]
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            result = await change()
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
+    return result
 
 
 async def _has_leader(admin: Admin) -> bool:
@@ -99,31 +101,32 @@ async def _has_leader(admin: Admin) -> bool:
     brokers then respond to the change themselves.
     """
     try:
-        return (await admin.describe_metadata_quorum(timeout_ms=QUORUM_TIMEOUT_MS)).leader_id >= 0
+        return (await Admin.describe_metadata_quorum(admin, timeout_ms=QUORUM_TIMEOUT_MS)).leader_id >= 0
     except KafkaError as error:
         return not error.is_retriable
 
 
-def _led(method: Callable[Concatenate[Admin, P], Awaitable[T]]) -> Callable[Concatenate[Blocking[Any], P], T]:
+def _led(method: Callable[Concatenate[Admin, P], Changing[T]]) -> Callable[Concatenate[Admin, P], Changing[T]]:
     """Return a command's form of a change, which gives up within seconds without a leader.
 
     The leader is that of the metadata quorum.
     """
 
+    @wraps(method)
     async def watched(admin: Admin, /, *arguments: P.args, **named: P.kwargs) -> T:
         return await unless_leaderless(partial(method, admin, *arguments, **named), partial(_has_leader, admin))
 
-    return blocking(update_wrapper(watched, method))
+    return watched
 
 
-class CommandAdmin(BlockingAdmin):
+class CommandAdmin(Admin):
     """The admin of commands, whose changes give up within seconds without an active controller."""
 
     def __init__(self, bootstrap_servers: str, **settings: Any) -> None:
         super().__init__(bootstrap_servers, **settings)
         self.settings = settings
 
-    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         """Describe the metadata quorum as ``Admin`` does, within seconds.
 
         Raises:
@@ -131,7 +134,7 @@ class CommandAdmin(BlockingAdmin):
         """
         limit_ms = QUORUM_TIMEOUT_MS if timeout_ms is None else timeout_ms
         try:
-            found = BlockingAdmin.describe_metadata_quorum(self, timeout_ms=limit_ms)
+            found = await super().describe_metadata_quorum(timeout_ms=limit_ms)
         except KafkaError as error:
             if not error.is_retriable:
                 raise
@@ -161,9 +164,11 @@ class CommandAdmin(BlockingAdmin):
     expire_delegation_token = _led(Admin.expire_delegation_token)
 
 
-def open_admin(bootstrap_servers: str) -> CommandAdmin:
-    """Return an admin for ``with``. Raises the errors of ``client_settings``."""
-    return CommandAdmin(bootstrap_servers, **client_settings(bootstrap_servers))
+@asynccontextmanager
+async def open_admin(bootstrap_servers: str) -> AsyncIterator[CommandAdmin]:
+    """Open an admin for a block. Raises the errors of ``client_settings``."""
+    async with CommandAdmin(bootstrap_servers, **await client_settings(bootstrap_servers)) as admin:
+        yield admin
 
 
 def accepts_at_once(servers: Sequence[tuple[str, int]]) -> bool:

@@ -14,14 +14,15 @@ from typing import BinaryIO
 
 import click
 
-from log_service.cli.connection import client_settings, open_admin
+from log_service.cli.connection import client_settings, cluster_command, open_admin
 from log_service.cli.consume_queue import print_queue
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
 from log_service.cli.numbers import Number, WholeNumber
-from log_service.cli.output import bootstrap_option, counted, refuse_both, write_records
+from log_service.cli.output import counted, refuse_both, write_records
 from log_service.cli.record_lines import Render, renderer
+from log_service.cli.running import in_thread
 from log_service.cli.times import TimeParameter
-from log_service.client.blocking.consumer import BlockingConsumer
+from log_service.client.consumer.consumer import Consumer
 from log_service.common.types import TopicPartition
 
 POLL_MS = 500
@@ -91,8 +92,8 @@ class Limits:
 @click.option("-k", "--key-separator", metavar="TEXT", help="Print key, this text, value.")
 @click.option("--read-committed", is_flag=True, help="Leave out the records of open and aborted transactions.")
 @click.option("--skip-corrupt", is_flag=True, help="Go on behind batches that cannot be read, and say which offsets are skipped.")
-@bootstrap_option
-def consume(
+@cluster_command
+async def consume(
     *,
     names: tuple[str, ...],
     group_id: str | None,
@@ -137,13 +138,13 @@ def consume(
         for option, is_given in {**beside, "--read-committed": read_committed, "--skip-corrupt": skip_corrupt}.items():
             refuse_both({"--queue": True, option: is_given})
         limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=None)
-        consume_queue(bootstrap_servers, names, queue_id, render, limits)
+        await consume_queue(bootstrap_servers, names, queue_id, render, limits)
         return
-    topics, bounds = bounds_of(bootstrap_servers, names, read_committed=read_committed)
+    topics, bounds = await bounds_of(bootstrap_servers, names, read_committed=read_committed)
     chosen = partitions_of(topics, partitions, bounds)
     ends = {where: bounds[where][1] for where in chosen} if exit_at_end else None
     limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=ends)
-    with BlockingConsumer(
+    async with Consumer(
         bootstrap_servers,
         group_id=group_id,
         group_protocol=group_protocol or "classic",
@@ -151,25 +152,25 @@ def consume(
         isolation_level="read_committed" if read_committed else "read_uncommitted",
         allow_auto_create_topics=False,
         skip_corrupt_batches=skip_corrupt,
-        **client_settings(bootstrap_servers),
+        **await client_settings(bootstrap_servers),
     ) as consumer:
         if group_id is not None:
-            consumer.subscribe(topics)
+            await consumer.subscribe(topics)
         else:
-            start_reading(consumer, chosen, bounds, offset, from_time)
+            await start_reading(consumer, chosen, bounds, offset, from_time)
         with noted_interrupts() as interrupts:
-            count = print_records(consumer, sys.stdout.buffer, render, limits, interrupts)
+            count = await print_records(consumer, unbuffered_output(), render, limits, interrupts)
     tell_end(count, interrupts)
 
 
-def consume_queue(bootstrap_servers: str, names: Sequence[str], queue_id: str, render: Render, limits: Limits) -> None:
+async def consume_queue(bootstrap_servers: str, names: Sequence[str], queue_id: str, render: Render, limits: Limits) -> None:
     """Print records of a queue. Raises Abort after Ctrl-C."""
     with noted_interrupts() as interrupts:
-        count = print_queue(
+        count = await print_queue(
             bootstrap_servers,
             names,
             queue_id,
-            output=sys.stdout.buffer,
+            output=unbuffered_output(),
             render=render,
             interrupts=interrupts,
             max_records=limits.max_records,
@@ -189,14 +190,14 @@ Bounds = Mapping[TopicPartition, tuple[int, int]]
 """The first offset of each partition, and the end that its readers see."""
 
 
-def bounds_of(bootstrap_servers: str, names: Sequence[str], *, read_committed: bool) -> tuple[list[str], Bounds]:
+async def bounds_of(bootstrap_servers: str, names: Sequence[str], *, read_committed: bool) -> tuple[list[str], Bounds]:
     """Return the matching topics, and the bounds of their partitions.
 
     Raises KafkaError if none exists.
     """
-    with open_admin(bootstrap_servers) as admin:
-        topics = matching_topics(admin, names)
-        found = admin.describe_offsets(topics)
+    async with open_admin(bootstrap_servers) as admin:
+        topics = await matching_topics(admin, names)
+        found = await admin.describe_offsets(topics)
     return topics, {
         where: (offsets.log_start_offset, offsets.last_stable_offset if read_committed else offsets.high_watermark)
         for where, offsets in found.items()
@@ -217,8 +218,8 @@ def partitions_of(topics: Sequence[str], wanted: Sequence[int], bounds: Bounds) 
     return chosen or sorted(bounds)
 
 
-def start_reading(
-    consumer: BlockingConsumer,
+async def start_reading(
+    consumer: Consumer,
     chosen: Sequence[TopicPartition],
     bounds: Bounds,
     offset: int | None,
@@ -227,10 +228,10 @@ def start_reading(
     """Assign the partitions by hand and find the first offset of each."""
     consumer.assign(chosen)
     if time_ms is not None:
-        consumer.seek_to_time(dict.fromkeys(chosen, time_ms))
+        await consumer.seek_to_time(dict.fromkeys(chosen, time_ms))
     elif offset is not None:
         for where in chosen:
-            consumer.seek(where, first_offset(where, offset, *bounds[where]))
+            await consumer.seek(where, first_offset(where, offset, *bounds[where]))
 
 
 def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> int:
@@ -246,23 +247,33 @@ def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> in
     return max(offset if offset >= 0 else end + offset, start)
 
 
-def print_records(consumer: BlockingConsumer, output: BinaryIO, render: Render, limits: Limits, interrupts: Sequence[int]) -> int:
+async def print_records(consumer: Consumer, output: BinaryIO, render: Render, limits: Limits, interrupts: Sequence[int]) -> int:
     """Print records until a limit is reached or an interrupt is noted, and return their number."""
     count = 0
     heard = time.monotonic()
     patience_ms = POLL_MS if limits.timeout_s is None else min(POLL_MS, int(limits.timeout_s * 1_000) + 1)
     while not interrupts and (limits.max_records is None or count < limits.max_records):
         room = POLL_RECORDS if limits.max_records is None else min(limits.max_records - count, POLL_RECORDS)
-        records = consumer.poll(room, timeout_ms=patience_ms)
+        records = await consumer.poll(room, timeout_ms=patience_ms)
         if records:
-            write_records(output, b"".join(map(render, records)))
+            await in_thread(write_records, output, b"".join(map(render, records)))
             count += len(records)
             heard = time.monotonic()
         elif limits.timeout_s is not None and time.monotonic() - heard >= limits.timeout_s:
             break
-        if limits.ends is not None and is_at_end(consumer, limits.ends):
+        if limits.ends is not None and await is_at_end(consumer, limits.ends):
             break
     return count
+
+
+def unbuffered_output() -> BinaryIO:
+    """Return standard output without its buffer.
+
+    A write that Ctrl-C leaves behind would hold the buffer's lock, which the end of the process
+    needs.
+    """
+    output: BinaryIO = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
+    return output
 
 
 @contextmanager
@@ -272,22 +283,26 @@ def noted_interrupts() -> Iterator[list[int]]:
     The second Ctrl-C interrupts.
     """
     noted: list[int] = []
+    previous = signal.getsignal(signal.SIGINT)
 
     def note(number: int, _frame: object) -> None:
         noted.append(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, previous)
 
-    previous = signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, note)
     try:
         yield noted
     finally:
         signal.signal(signal.SIGINT, previous)
 
 
-def is_at_end(consumer: BlockingConsumer, ends: Mapping[TopicPartition, int]) -> bool:
+async def is_at_end(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
     """Return whether every assigned partition was read up to its end.
 
     Without an assignment the end is not reached yet.
     """
     assigned = consumer.assignment
-    return bool(assigned) and all(consumer.position(where) >= ends.get(where, 0) for where in assigned)
+    for where in assigned:
+        if await consumer.position(where) < ends.get(where, 0):
+            return False
+    return bool(assigned)

@@ -13,13 +13,14 @@ from log_service.cli.connection import client_settings, open_admin
 from log_service.cli.names import matching_topics
 from log_service.cli.output import write_records
 from log_service.cli.record_lines import Render
-from log_service.client.blocking.share_consumer import BlockingShareConsumer
+from log_service.cli.running import in_thread
+from log_service.client.share.consumer import ShareConsumer
 
 POLL_MS = 500
 POLL_RECORDS = 500
 
 
-def print_queue(
+async def print_queue(
     bootstrap_servers: str,
     names: Sequence[str],
     group_id: str,
@@ -35,23 +36,23 @@ def print_queue(
     With ``max_records`` no more are acquired than that (KIP-1206), so that no other record is
     counted as delivered.
     """
-    with open_admin(bootstrap_servers) as admin:
-        topics = matching_topics(admin, names)
+    async with open_admin(bootstrap_servers) as admin:
+        topics = await matching_topics(admin, names)
     count = 0
-    with BlockingShareConsumer(
+    async with ShareConsumer(
         bootstrap_servers,
         group_id=group_id,
         share_acquire_mode="batch_optimized" if max_records is None else "record_limit",
-        **client_settings(bootstrap_servers),
+        **await client_settings(bootstrap_servers),
     ) as consumer:
-        consumer.subscribe(topics)
+        await consumer.subscribe(topics)
         heard = time.monotonic()
         patience_ms = POLL_MS if timeout_s is None else min(POLL_MS, int(timeout_s * 1_000) + 1)
         while not interrupts and (max_records is None or count < max_records):
             room = POLL_RECORDS if max_records is None else min(max_records - count, POLL_RECORDS)
-            records = consumer.poll(room, timeout_ms=patience_ms)
+            records = await consumer.poll(room, timeout_ms=patience_ms)
             if records:
-                write_records(output, b"".join(map(render, records)))
+                await in_thread(write_records, output, b"".join(map(render, records)))
                 count += len(records)
                 heard = time.monotonic()
             elif timeout_s is not None and time.monotonic() - heard >= timeout_s:

@@ -16,8 +16,8 @@ import click
 
 from log_service.cli.names import partitions_named
 from log_service.cli.numbers import checked_size
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import OffsetAndMetadata, OffsetSpec, PartitionOffsets
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]
@@ -65,8 +65,8 @@ class DurationParameter(click.ParamType[int]):
         return checked_size(sum(count * MS_OF[unit] for unit, count in parts.items()), self, param, ctx)
 
 
-def chosen_partitions(
-    admin: BlockingAdmin, committed: Mapping[TopicPartition, OffsetAndMetadata], topics: Sequence[str], *, is_all: bool
+async def chosen_partitions(
+    admin: Admin, committed: Mapping[TopicPartition, OffsetAndMetadata], topics: Sequence[str], *, is_all: bool
 ) -> list[TopicPartition]:
     """Return the named partitions, or all that the group has committed.
 
@@ -75,10 +75,10 @@ def chosen_partitions(
     """
     if is_all == bool(topics):
         raise click.UsageError("say what to reset: --topic TOPIC[:0,2-4], or --all-topics for all that the group has committed")
-    return sorted(committed) if is_all else partitions_named(admin, topics, "--topic")
+    return sorted(committed) if is_all else await partitions_named(admin, topics, "--topic")
 
 
-def planned(admin: BlockingAdmin, target: Target, committed: Mapping[TopicPartition, OffsetAndMetadata], wanted: Offsets) -> list[Move]:
+async def planned(admin: Admin, target: Target, committed: Mapping[TopicPartition, OffsetAndMetadata], wanted: Offsets) -> list[Move]:
     """Return every partition's move.
 
     ``wanted`` holds the partitions, and the offsets where a file names them.
@@ -86,11 +86,11 @@ def planned(admin: BlockingAdmin, target: Target, committed: Mapping[TopicPartit
     Raises:
         ClickException: a partition does not exist, or has no position that could be shifted.
     """
-    bounds = admin.describe_offsets(sorted({where.topic for where in wanted})) if wanted else {}
+    bounds = await admin.describe_offsets(sorted({where.topic for where in wanted})) if wanted else {}
     for where in wanted:
         if where not in bounds:
             raise click.ClickException(f"there is no partition {where}; see: tidelog topics describe {where.topic}")
-    found = found_by_time(admin, list(wanted), target.value, bounds) if target.kind == "time" else {}
+    found = await found_by_time(admin, list(wanted), target.value, bounds) if target.kind == "time" else {}
     moves = []
     for where in sorted(wanted):
         before = committed[where].offset if where in committed else None
@@ -119,11 +119,11 @@ def shifted(where: TopicPartition, before: int | None, by: int) -> int:
     return before + by
 
 
-def found_by_time(
-    admin: BlockingAdmin, wanted: Sequence[TopicPartition], time_ms: int, bounds: Mapping[TopicPartition, PartitionOffsets]
+async def found_by_time(
+    admin: Admin, wanted: Sequence[TopicPartition], time_ms: int, bounds: Mapping[TopicPartition, PartitionOffsets]
 ) -> Offsets:
     """Return each partition's first offset at or after a time, or its end where there is none."""
-    found = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.at(time_ms)))
+    found = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.at(time_ms)))
     return {where: each.offset if each.offset >= 0 else bounds[where].high_watermark for where, each in found.items()}
 
 

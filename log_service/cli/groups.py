@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.group_resets import (
     DurationParameter,
     Move,
@@ -23,12 +23,14 @@ from log_service.cli.group_resets import (
 )
 from log_service.cli.names import complete_groups, complete_topics, matching_groups, partitions_named
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, readable, refuse_both, say, tell
+from log_service.cli.output import counted, json_option, print_json, print_rows, readable, refuse_both, say, tell
+from log_service.cli.running import in_thread
 from log_service.cli.share_groups import SHARE, described_share_group, queue_positions, share_groups_among, whole_topics
+from log_service.cli.standard_input import confirm
 from log_service.cli.times import TimeParameter
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.share_groups import ShareGroupDescription
 from log_service.client.admin.values import GroupDescription, OffsetAndMetadata
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.types import TopicPartition
 
 STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling"]
@@ -68,14 +70,14 @@ group_arguments = click.argument("group_ids", nargs=-1, metavar="[GROUPS...]", s
 )
 @group_arguments
 @json_option
-@bootstrap_option
-def list_groups(*, states: tuple[str, ...], group_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def list_groups(*, states: tuple[str, ...], group_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
     """List all groups, or GROUPS, which may be patterns like 'billing-*'."""
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.list_groups(states=states)
+    async with open_admin(bootstrap_servers) as admin:
+        found = await admin.list_groups(states=states)
         if group_ids:
-            wanted = matching_groups(admin, group_ids)
-            known = {group.group_id for group in (admin.list_groups() if states else found)}
+            wanted = await matching_groups(admin, group_ids)
+            known = {group.group_id for group in (await admin.list_groups() if states else found)}
             for group_id in wanted:
                 require_group(group_id, is_there=group_id in known)
             found = [group for group in found if group.group_id in wanted]
@@ -89,8 +91,8 @@ def list_groups(*, states: tuple[str, ...], group_ids: tuple[str, ...], as_json:
 @click.option("--members", "with_members", is_flag=True, help="Show the members instead of the offsets.")
 @click.option("--state", "with_state", is_flag=True, help="Show one line per group: state, assignor, members, lag.")
 @json_option
-@bootstrap_option
-def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Describe GROUPS, by id or pattern, or all: committed offsets and lag, or members, or state.
 
     Lag is high watermark - committed offset. Of a queue (share group) it shows where each partition
@@ -101,8 +103,8 @@ def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool
     tidelog groups describe --state
     """
     refuse_both({"--members": with_members, "--state": with_state})
-    with open_admin(bootstrap_servers) as admin:
-        told = [described(admin, group) for group in found_groups(admin, group_ids)]
+    async with open_admin(bootstrap_servers) as admin:
+        told = [await described(admin, group) for group in await found_groups(admin, group_ids)]
     if as_json:
         print_json(told[0] if len(group_ids) == 1 and len(told) == 1 else told)
     elif with_state:
@@ -116,16 +118,16 @@ def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool
             show(each, with_members=with_members)
 
 
-def found_groups(admin: BlockingAdmin, group_ids: Sequence[str]) -> list[GroupDescription | ShareGroupDescription]:
+async def found_groups(admin: Admin, group_ids: Sequence[str]) -> list[GroupDescription | ShareGroupDescription]:
     """Return the groups that the names match. Raises ClickException where one does not exist."""
-    wanted = matching_groups(admin, group_ids)
-    shared = share_groups_among(admin, wanted) if wanted else set()
+    wanted = await matching_groups(admin, group_ids)
+    shared = await share_groups_among(admin, wanted) if wanted else set()
     others = [group_id for group_id in wanted if group_id not in shared]
     found: dict[str, GroupDescription | ShareGroupDescription] = {}
     if others:
-        found.update(admin.describe_groups(others))
+        found.update(await admin.describe_groups(others))
     if shared:
-        found.update(admin.describe_share_groups(sorted(shared)))
+        found.update(await admin.describe_share_groups(sorted(shared)))
     for group_id in wanted:
         require_group(group_id, is_there=found[group_id].state != ABSENT)
     return [found[group_id] for group_id in wanted]
@@ -137,17 +139,17 @@ def require_group(group_id: str, *, is_there: bool) -> None:
         raise click.ClickException(f"there is no group {group_id!r}; see: tidelog groups list")
 
 
-def described(admin: BlockingAdmin, group: GroupDescription | ShareGroupDescription) -> dict[str, Any]:
+async def described(admin: Admin, group: GroupDescription | ShareGroupDescription) -> dict[str, Any]:
     """Return everything known about a group."""
     if isinstance(group, ShareGroupDescription):
-        return described_share_group(admin, group)
+        return await described_share_group(admin, group)
     return {
         "group_id": group.group_id,
         "state": group.state,
         "protocol_type": group.protocol_type or None,
         "assignor": group.assignor or None,
         "coordinator": group.coordinator.node_id,
-        "offsets": offset_rows(admin, group),
+        "offsets": await offset_rows(admin, group),
         "members": member_rows(group),
     }
 
@@ -176,12 +178,12 @@ def state_row(told: dict[str, Any]) -> dict[str, Any]:
     return {**told, "members": len(told["members"]), "partitions": len(offsets), "lag": sum(lags) if lags or not offsets else None}
 
 
-def offset_rows(admin: BlockingAdmin, group: GroupDescription) -> list[dict[str, Any]]:
+async def offset_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
     """Return a row per partition that the group has committed or is assigned."""
-    committed = admin.list_group_offsets(group.group_id)
+    committed = await admin.list_group_offsets(group.group_id)
     owners = {where: member.client_id for member in group.members for where in member.assignment}
     partitions = sorted({*committed, *owners})
-    ends = admin.describe_offsets(sorted({where.topic for where in partitions})) if partitions else {}
+    ends = await admin.describe_offsets(sorted({where.topic for where in partitions})) if partitions else {}
     rows = []
     for where in partitions:
         position = committed[where].offset if where in committed else None
@@ -241,8 +243,8 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
 @click.option("--execute", is_flag=True, help="Do it; without it, only show what would be done.")
 @click.option("--export", is_flag=True, help="Print topic,partition,offset lines for --from-file instead of a table.")
 @json_option
-@bootstrap_option
-def reset(
+@cluster_command
+async def reset(
     *,
     group_id: str,
     topics: tuple[str, ...],
@@ -268,40 +270,40 @@ def reset(
             say(note.format(group=group_id, table=group_id.rpartition(".")[2]), err=True)
     if target.path is not None and (topics or all_topics):
         raise click.UsageError("--from-file names the partitions: leave out --topic and --all-topics")
-    with open_admin(bootstrap_servers) as admin:
-        is_shared = bool(share_groups_among(admin, [group_id]))
-        state, committed = positions_of(admin, group_id, is_shared=is_shared)
+    async with open_admin(bootstrap_servers) as admin:
+        is_shared = bool(await share_groups_among(admin, [group_id]))
+        state, committed = await positions_of(admin, group_id, is_shared=is_shared)
         if target.path is not None:
-            wanted = read_csv(target.path)
+            wanted = await in_thread(read_csv, target.path)
         else:
-            wanted = dict.fromkeys(chosen_partitions(admin, committed, topics, is_all=all_topics), 0)
-        moves = planned(admin, target, committed, wanted)
+            wanted = dict.fromkeys(await chosen_partitions(admin, committed, topics, is_all=all_topics), 0)
+        moves = await planned(admin, target, committed, wanted)
         if state == ABSENT and not committed:
-            say(absence(admin, group_id, is_made=execute and bool(moves)), err=True)
+            say(await absence(admin, group_id, is_made=execute and bool(moves)), err=True)
         if execute and moves:
             if state not in {"Empty", "Dead"}:
                 raise click.ClickException(f"group {group_id!r} is {state}: it has members, stop them first")
             alter = admin.alter_share_group_offsets if is_shared else admin.alter_group_offsets
-            alter(group_id, {move.where: move.after for move in moves})
+            await alter(group_id, {move.where: move.after for move in moves})
     show_moves(moves, as_json=as_json, export=export)
     if moves and not execute:
         click.echo("nothing was changed: --execute does it", err=True)
 
 
-def absence(admin: BlockingAdmin, group_id: str, *, is_made: bool) -> str:
+async def absence(admin: Admin, group_id: str, *, is_made: bool) -> str:
     """Return the message about a group that does not exist, because its name may be a slip."""
     if is_made:
         return f"note: there was no group {group_id}: it is made with these offsets"
-    near = get_close_matches(group_id, [each.group_id for each in admin.list_groups()], n=1)
+    near = get_close_matches(group_id, [each.group_id for each in await admin.list_groups()], n=1)
     return f"note: there is no group {group_id}" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def positions_of(admin: BlockingAdmin, group_id: str, *, is_shared: bool) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:
+async def positions_of(admin: Admin, group_id: str, *, is_shared: bool) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:
     """Return a group's state and its committed offsets, or the start offsets of a share group."""
     if is_shared:
-        return admin.describe_share_groups([group_id])[group_id].state, queue_positions(admin, group_id)
-    state = admin.describe_groups([group_id])[group_id].state
-    return state, admin.list_group_offsets(group_id) if state != "Dead" else {}
+        return (await admin.describe_share_groups([group_id]))[group_id].state, await queue_positions(admin, group_id)
+    state = (await admin.describe_groups([group_id]))[group_id].state
+    return state, await admin.list_group_offsets(group_id) if state != "Dead" else {}
 
 
 def target_of(ways: dict[str, Any]) -> Target:
@@ -337,14 +339,14 @@ def show_moves(moves: Sequence[Move], *, as_json: bool, export: bool) -> None:
 @click.argument("group_ids", nargs=-1, required=True, shell_complete=complete_groups)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-@bootstrap_option
-def delete(*, group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def delete(*, group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Delete groups without members, by id or pattern, with their committed offsets."""
-    with open_admin(bootstrap_servers) as admin:
-        wanted = matching_groups(admin, group_ids)
+    async with open_admin(bootstrap_servers) as admin:
+        wanted = await matching_groups(admin, group_ids)
         if not yes:
-            confirm(f"Delete {', '.join(wanted)} with all committed offsets?", "nothing was deleted")
-        admin.delete_groups(wanted)
+            await confirm(f"Delete {', '.join(wanted)} with all committed offsets?", "nothing was deleted")
+        await admin.delete_groups(wanted)
     tell(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)
 
 
@@ -362,27 +364,27 @@ def delete(*, group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap_se
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-@bootstrap_option
-def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Delete the offsets that GROUP_ID has committed for topics that its members do not read.
 
     A share group forgets whole topics.
     """
-    with open_admin(bootstrap_servers) as admin:
-        if share_groups_among(admin, [group_id]):
+    async with open_admin(bootstrap_servers) as admin:
+        if await share_groups_among(admin, [group_id]):
             names = whole_topics(topics)
             if not yes:
-                confirm(f"Have {group_id} forget {', '.join(names)}?", "nothing was forgotten")
-            admin.delete_share_group_offsets(group_id, names)
+                await confirm(f"Have {group_id} forget {', '.join(names)}?", "nothing was forgotten")
+            await admin.delete_share_group_offsets(group_id, names)
             tell(f"{group_id} has forgotten {', '.join(names)}", [{"topic": name} for name in names], as_json=as_json)
             return
-        wanted = partitions_named(admin, topics, "--topic")
-        committed = admin.list_group_offsets(group_id) if admin.describe_groups([group_id])[group_id].state != "Dead" else {}
+        wanted = await partitions_named(admin, topics, "--topic")
+        committed = await admin.list_group_offsets(group_id) if (await admin.describe_groups([group_id]))[group_id].state != "Dead" else {}
         found = [where for where in wanted if where in committed]
         if not found:
             raise click.ClickException(f"group {group_id!r} has committed nothing there; see: tidelog groups describe {group_id}")
         if not yes:
-            confirm(f"Delete the offsets of {group_id} for {', '.join(map(str, found))}?", "nothing was deleted")
-        admin.delete_group_offsets(group_id, found)
+            await confirm(f"Delete the offsets of {group_id} for {', '.join(map(str, found))}?", "nothing was deleted")
+        await admin.delete_group_offsets(group_id, found)
     rows = [{"topic": where.topic, "partition": where.partition} for where in found]
     tell(f"deleted the offsets of {group_id} for {', '.join(map(str, found))}", rows, as_json=as_json)

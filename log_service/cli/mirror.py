@@ -9,8 +9,9 @@ import click
 import trio
 
 from log_service.cli.output import json_option, print_rows
+from log_service.cli.running import run as run_on_trio
 from log_service.client.connections.env import real_env
-from log_service.common.errors import ConfigError, first_error
+from log_service.common.errors import ConfigError
 from log_service.mirror.lag import FlowLag, measure_lag
 from log_service.mirror.service import MirrorService
 from log_service.mirror.settings import MirrorSettings
@@ -50,13 +51,7 @@ def run(*, file: Path, heartbeat: Path | None, complaint: Path | None) -> None:
     if settings.unused:
         click.echo(f"{file}: these keys have no meaning here: {', '.join(settings.unused)}", err=True)
     service = MirrorService(settings, say=click.echo, heartbeat=heartbeat, complaint=complaint)
-    try:
-        trio.run(run_until_stopped, service)
-    except BaseExceptionGroup as group:
-        refusal = first_error(group)
-        if not isinstance(refusal, ConfigError):
-            raise
-        raise refusal from None
+    run_on_trio(run_until_stopped, service)
 
 
 async def run_until_stopped(service: MirrorService) -> None:
@@ -85,7 +80,7 @@ def status(*, file: Path, only: str | None, as_json: bool) -> None:
     flows = [flow for flow in settings.flows if only in {None, flow.name}]
     if not flows:
         raise ConfigError(f"{file} enables no flow {only}; it enables {', '.join(flow.name for flow in settings.flows)}")
-    lags = trio.run(measure_all, settings, [flow.name for flow in flows])
+    lags = run_on_trio(measure_all, settings, [flow.name for flow in flows])
     rows = [row for lag in lags for row in rows_of(lag)]
     print_rows(rows, ["flow", "topic", "target", "partitions", "records", "seconds", "lost"], as_json=as_json, empty="no topic is mirrored")
 

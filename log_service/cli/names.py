@@ -7,15 +7,17 @@ because a shell is waiting.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 
 import click
 from click.shell_completion import CompletionItem
 
 from log_service.cli.connection import accepts_at_once, open_admin
 from log_service.cli.output import default_servers
-from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cli.running import run
+from log_service.client.admin.admin import Admin
 from log_service.common.errors import TidelogError
 from log_service.common.types import TopicPartition
 from log_service.config.client import parse_servers
@@ -29,7 +31,7 @@ def is_pattern(name: str) -> bool:
     return any(letter in name for letter in "*?[")
 
 
-def matching(wanted: Sequence[str], list_names: Callable[[], Iterable[str]], what: str) -> list[str]:
+async def matching(wanted: Sequence[str], list_names: Callable[[], Awaitable[Iterable[str]]], what: str) -> list[str]:
     """Return the wanted names, each once, with patterns replaced by their matches.
 
     Names are listed only if there is a pattern.
@@ -39,7 +41,7 @@ def matching(wanted: Sequence[str], list_names: Callable[[], Iterable[str]], wha
     """
     if not any(map(is_pattern, wanted)):
         return list(dict.fromkeys(wanted))
-    known = sorted(list_names())
+    known = sorted(await list_names())
     found: dict[str, None] = {}
     for name in wanted:
         matched = [name] if name in known or not is_pattern(name) else [each for each in known if fnmatchcase(each, name)]
@@ -49,22 +51,25 @@ def matching(wanted: Sequence[str], list_names: Callable[[], Iterable[str]], wha
     return list(found)
 
 
-def matching_topics(admin: BlockingAdmin, wanted: Sequence[str], *, is_internal_included: bool = False) -> list[str]:
+async def topic_names(admin: Admin, *, is_internal_included: bool = False) -> list[str]:
+    """Return the names of all topics."""
+    return [topic.name for topic in await admin.list_topics(is_internal_included=is_internal_included)]
+
+
+async def group_ids(admin: Admin) -> list[str]:
+    """Return the ids of all groups."""
+    return [group.group_id for group in await admin.list_groups()]
+
+
+async def matching_topics(admin: Admin, wanted: Sequence[str], *, is_internal_included: bool = False) -> list[str]:
     """Return topics by name or pattern, or all where none is named."""
-
-    def listed() -> list[str]:
-        return [topic.name for topic in admin.list_topics(is_internal_included=is_internal_included)]
-
-    return matching(wanted, listed, "topic") if wanted else listed()
+    listed = partial(topic_names, admin, is_internal_included=is_internal_included)
+    return await matching(wanted, listed, "topic") if wanted else await listed()
 
 
-def matching_groups(admin: BlockingAdmin, wanted: Sequence[str]) -> list[str]:
+async def matching_groups(admin: Admin, wanted: Sequence[str]) -> list[str]:
     """Return groups by id or pattern, or all where none is named."""
-
-    def listed() -> list[str]:
-        return [group.group_id for group in admin.list_groups()]
-
-    return matching(wanted, listed, "group") if wanted else listed()
+    return await matching(wanted, partial(group_ids, admin), "group") if wanted else await group_ids(admin)
 
 
 def split_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
@@ -90,7 +95,7 @@ def split_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
     return topic, sorted(set(found))
 
 
-def partitions_named(admin: BlockingAdmin, texts: Sequence[str], option: str) -> list[TopicPartition]:
+async def partitions_named(admin: Admin, texts: Sequence[str], option: str) -> list[TopicPartition]:
     """Return the partitions that ``TOPIC[:0,2-4]`` texts name.
 
     TOPIC may be a pattern. Without numbers the text names all of a topic's partitions.
@@ -102,8 +107,8 @@ def partitions_named(admin: BlockingAdmin, texts: Sequence[str], option: str) ->
     found: dict[TopicPartition, None] = {}
     for text in texts:
         topic, numbers = split_partitions(text, option)
-        for name in matching_topics(admin, [topic]):
-            known = admin.describe_topics([name])[name].topic_partitions
+        for name in await matching_topics(admin, [topic]):
+            known = (await admin.describe_topics([name]))[name].topic_partitions
             chosen = known if numbers is None else [TopicPartition(name, number) for number in numbers]
             for where in chosen:
                 if where not in known:
@@ -117,21 +122,23 @@ def partitions_named(admin: BlockingAdmin, texts: Sequence[str], option: str) ->
 
 def complete_topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
     """Offer the topics of the cluster."""
-    return _offered(context, incomplete, lambda admin: [topic.name for topic in admin.list_topics()])
+    return _offered(context, incomplete, topic_names)
 
 
 def complete_groups(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
     """Offer the groups of the cluster."""
-    return _offered(context, incomplete, lambda admin: [group.group_id for group in admin.list_groups()])
+    return _offered(context, incomplete, group_ids)
 
 
-def _offered(context: click.Context, incomplete: str, list_names: Callable[[BlockingAdmin], list[str]]) -> list[CompletionItem]:
+def _offered(context: click.Context, incomplete: str, list_names: Callable[[Admin], Awaitable[list[str]]]) -> list[CompletionItem]:
     try:
         servers = context.params.get("bootstrap_servers") or default_servers()
-        if not accepts_at_once(parse_servers(servers)):
-            return []
-        with open_admin(servers) as admin:
-            names = list_names(admin)
+        names = run(_listed, servers, list_names) if accepts_at_once(parse_servers(servers)) else []
     except (TidelogError, click.ClickException):
         return []
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+async def _listed(servers: str, list_names: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:
+    async with open_admin(servers) as admin:
+        return await list_names(admin)

@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
-from log_service.cli.output import bootstrap_option, json_option, print_rows
+from log_service.cli.output import json_option, print_rows
 from log_service.cli.times import TimeParameter
 from log_service.client.admin.values import FoundOffset, OffsetSpec
 from log_service.common.types import TopicPartition
@@ -43,8 +43,8 @@ class AtParameter(click.ParamType[OffsetSpec]):
 @click.option("--read-committed", is_flag=True, help="The end that readers of committed records see.")
 @click.option("--internal", is_flag=True, help="Include the topics that the broker keeps for itself, where none are named.")
 @json_option
-@bootstrap_option
-def offsets(
+@cluster_command
+async def offsets(
     *, names: tuple[str, ...], spec: OffsetSpec | None, read_committed: bool, internal: bool, as_json: bool, bootstrap_servers: str
 ) -> None:
     """Show the first and end offset of each partition, or with --at one offset of each.
@@ -56,16 +56,16 @@ def offsets(
     tidelog offsets 'orders-*' --at 2026-11-21T10:00
     tidelog offsets orders:0 --at max-timestamp --json
     """
-    with open_admin(bootstrap_servers) as admin:
-        wanted = names or tuple(matching_topics(admin, (), is_internal_included=internal))
-        partitions = sorted(partitions_named(admin, wanted, "TOPIC"))
+    async with open_admin(bootstrap_servers) as admin:
+        wanted = names or tuple(await matching_topics(admin, (), is_internal_included=internal))
+        partitions = sorted(await partitions_named(admin, wanted, "TOPIC"))
         isolation = "read_committed" if read_committed else "read_uncommitted"
         if spec is not None:
-            found = admin.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation) if partitions else {}
+            found = await admin.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation) if partitions else {}
             rows = [found_row(where, found[where]) for where in partitions]
             columns = ["topic", "partition", "offset", "timestamp"]
         else:
-            bounds = admin.describe_offsets(sorted({where.topic for where in partitions})) if partitions else {}
+            bounds = await admin.describe_offsets(sorted({where.topic for where in partitions})) if partitions else {}
             rows = []
             for where in partitions:
                 start, end = bounds[where].log_start_offset, bounds[where].high_watermark

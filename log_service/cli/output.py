@@ -240,7 +240,10 @@ def write_records(output: BinaryIO, content: bytes) -> None:
 
     A pipe or a file gets the content unchanged.
     """
-    output.write(terminal_text(content.decode(errors="backslashreplace")).encode() if output.isatty() else content)
+    shown = terminal_text(content.decode(errors="backslashreplace")).encode() if output.isatty() else content
+    rest = memoryview(shown)
+    while rest:
+        rest = rest[output.write(rest) or 0 :]
     output.flush()
 
 
@@ -320,21 +323,3 @@ def sized(size_bytes: int) -> str | None:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: 1 record, 2,000 records."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def confirm(question: str, refused: str) -> None:
-    """Ask before an action that cannot be undone.
-
-    Raises:
-        ClickException: the person says no, or standard input ends without a response.
-        Abort: Ctrl-C.
-    """
-    try:
-        is_wanted = click.confirm(question, err=True)
-    except click.Abort as abort:
-        if isinstance(abort.__context__, KeyboardInterrupt):
-            raise
-        click.echo(err=True)
-        raise click.ClickException(f"{refused}: there was no response; --yes does not ask") from abort
-    if not is_wanted:
-        raise click.ClickException(refused)

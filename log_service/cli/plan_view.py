@@ -7,17 +7,18 @@ Ctrl-C.
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import click
+import trio
 
 from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import counted, even_unread, note, print_json, print_rows, sized
 from log_service.cli.sizes import rate_of
-from log_service.client.blocking.admin import BlockingAdmin
+from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.moving import Mover
 from log_service.cluster_plans.execution import DEFAULT_LIMIT, PlanProgress
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
@@ -83,17 +84,20 @@ def plan_options(command: click.decorators.FC) -> click.decorators.FC:
     return command
 
 
-@contextmanager
-def told_refusals() -> Iterator[None]:
-    """Turn a refused plan into an error of the command."""
+@asynccontextmanager
+async def told_refusals() -> AsyncIterator[None]:
+    """Turn a refused plan into an error of the command.
+
+    It is async only so that one statement opens an admin and this.
+    """
     try:
         yield
     except PlanRefused as error:
         raise click.ClickException(str(error)) from error
 
 
-def present(
-    admin: BlockingAdmin,
+async def present(
+    admin: Admin,
     layout: ClusterLayout,
     plan: Plan,
     *,
@@ -129,7 +133,7 @@ def present(
     if execute and problems:
         raise click.ClickException(f"nothing was changed: {problems[0]}")
     if execute and not plan.is_empty:
-        carry_out(admin, plan, limit=limit)
+        await carry_out(admin, plan, limit=limit)
         if not as_json:
             click.echo("done")
     elif not plan.is_empty and not as_json:
@@ -264,7 +268,7 @@ class ProgressLine:
             note("")
 
 
-def carry_out(admin: BlockingAdmin, plan: Plan, *, limit: int) -> None:
+async def carry_out(admin: Admin, plan: Plan, *, limit: int) -> None:
     """Carry out a plan to its end.
 
     Ctrl-C leaves the moves under way to the cluster, and prints what to do about them.
@@ -273,17 +277,17 @@ def carry_out(admin: BlockingAdmin, plan: Plan, *, limit: int) -> None:
         ClickException: a partition did not become as planned.
         Exit: 130, Ctrl-C.
     """
-    mover = Mover(admin, plan, limit=limit)
+    mover = Mover(plan, limit=limit)
     line = ProgressLine()
     try:
-        mover.begin()
-        line.show(mover.step())
+        await mover.begin(admin)
+        line.show(await mover.step(admin))
         while not mover.is_done:
-            time.sleep(POLL_SECONDS)
-            line.show(mover.step())
+            await trio.sleep(POLL_SECONDS)
+            line.show(await mover.step(admin))
         line.close()
-        problems = settled_problems(mover)
-        mover.finish()
+        problems = await settled_problems(admin, mover)
+        await mover.finish(admin)
     except KeyboardInterrupt:
         line.close()
         click.echo(left_behind(mover, plan), err=True)
@@ -296,18 +300,18 @@ def carry_out(admin: BlockingAdmin, plan: Plan, *, limit: int) -> None:
         raise click.ClickException("\n".join(problems))
 
 
-def settled_problems(mover: Mover) -> list[str]:
+async def settled_problems(admin: Admin, mover: Mover) -> list[str]:
     """Return the differences between cluster and plan.
 
     The cluster is asked again while there are some, because a broker may report an old state for a
     moment.
     """
-    problems = mover.problems()
+    problems = await mover.problems(admin)
     for _ in range(SETTLE_ATTEMPTS):
         if not problems:
             break
-        time.sleep(POLL_SECONDS)
-        problems = mover.problems()
+        await trio.sleep(POLL_SECONDS)
+        problems = await mover.problems(admin)
     return problems
 
 

@@ -6,18 +6,20 @@ A line is a value, a key and a value, or JSON.
 import logging
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import BinaryIO
 
 import click
 
-from log_service.cli.connection import API_TIMEOUT_MS, client_settings
+from log_service.cli.connection import API_TIMEOUT_MS, client_settings, cluster_command
 from log_service.cli.names import complete_topics
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import bootstrap_option, counted, refuse_both
+from log_service.cli.output import counted, refuse_both
 from log_service.cli.record_lines import LineError, NewRecord, Parse, parser
-from log_service.client.blocking.producer import BlockingProducer
+from log_service.cli.standard_input import LineReader, read_all
+from log_service.client.producer.producer import Producer
 from log_service.common.errors import KafkaError
 
 PROGRESS_EVERY = 1_000
@@ -116,8 +118,8 @@ class Deliveries:
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--tombstones", is_flag=True, help="An empty value is a tombstone (null).")
-@bootstrap_option
-def produce(
+@cluster_command
+async def produce(
     *,
     topic: str,
     sources: tuple[BinaryIO, ...],
@@ -148,33 +150,27 @@ def produce(
     refuse_both({"--json": as_json, "--key": fixed_key is not None, "--key-separator": key_separator is not None})
     parse = parser(as_json=as_json, key_separator=key_separator, is_empty_null=tombstones, null_text=null_text, fixed_key=fixed_key)
     deliveries = Deliveries()
-    with (
-        deliveries.patience.listening(),
-        BlockingProducer(
+    with deliveries.patience.listening():
+        async with Producer(
             bootstrap_servers,
             acks=acks,
             compression=compression,
             enable_idempotence=acks == "all",
             max_request_size=MAX_RECORD_BYTES,
             max_block_ms=API_TIMEOUT_MS,
-            **client_settings(bootstrap_servers),
-        ) as producer,
-    ):
-        if partition is not None:
-            require_partition(topic, producer.partitions_for(topic), partition)
-        for record in records_of(sources, parse, is_whole=whole_files):
-            producer.send(
-                topic,
-                record.value,
-                record.key,
-                headers=(*record.headers, *pairs),
-                timestamp_ms=record.timestamp_ms,
-                partition=partition,
-                on_delivery=deliveries.on_delivery,
-            )
-            deliveries.sent_count += 1
-            deliveries.show_progress()
-        producer.flush()
+            **await client_settings(bootstrap_servers),
+        ) as producer:
+            if partition is not None:
+                require_partition(topic, await producer.partitions_for(topic), partition)
+            send = partial(producer.send, topic, partition=partition, on_delivery=deliveries.on_delivery)
+            for source in sources:
+                if whole_files:
+                    await send_all([parse(await read_all(source))], send, pairs, deliveries)
+                    continue
+                reader = LineReader(source)
+                while lines := await reader.read():
+                    await send_all(records_of(lines, parse, deliveries.sent_count), send, pairs, deliveries)
+            await producer.flush()
     deliveries.sum_up()
 
 
@@ -195,20 +191,28 @@ def parse_headers(headers: tuple[str, ...]) -> list[tuple[str, bytes | None]]:
     return [(name, value.encode()) for name, _, value in (header.partition("=") for header in headers)]
 
 
-def records_of(sources: Sequence[BinaryIO], parse: Parse, *, is_whole: bool = False) -> Iterator[NewRecord]:
-    """Iterate over the records of lines, or over files that are one record each.
+async def send_all(
+    records: Iterable[NewRecord],
+    send: Callable[..., Awaitable[object]],
+    headers: Sequence[tuple[str, bytes | None]],
+    deliveries: Deliveries,
+) -> None:
+    """Send records one after the other, with ``headers`` behind their own."""
+    for record in records:
+        await send(record.value, record.key, headers=(*record.headers, *headers), timestamp_ms=record.timestamp_ms)
+        deliveries.sent_count += 1
+        deliveries.show_progress()
+
+
+def records_of(lines: Iterable[bytes], parse: Parse, sent_count: int = 0) -> Iterator[NewRecord]:
+    """Yield the records of lines, before which ``sent_count`` others were sent.
 
     Raises:
         ClickException: a line is not a record. Those before it were sent.
     """
-    lines = (source.read() for source in sources) if is_whole else (line for source in sources for line in source)
-    for number, raw in enumerate(lines, 1):
-        if is_whole:
-            yield parse(raw)
-            continue
-        line = raw.removesuffix(b"\n").removesuffix(b"\r")
+    for number, line in enumerate(lines, sent_count + 1):
         try:
-            yield parse(line)
+            yield parse(line.removesuffix(b"\r"))
         except LineError as error:
             few = {1: "nothing was sent", 2: "the line before it was sent, nothing after it"}
             sent = few.get(number, f"the {number - 1:,} before it were sent, nothing after it")

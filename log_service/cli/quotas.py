@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
-from log_service.cli.output import bootstrap_option, json_option, key_values, print_rows, refuse_both, tell
+from log_service.cli.connection import cluster_command, open_admin
+from log_service.cli.output import json_option, key_values, print_rows, refuse_both, tell
 from log_service.cli.sizes import rate_of
 from log_service.client.admin.values import QuotaEntity
 
@@ -105,8 +105,8 @@ def value_of(key: str, text: str) -> float:
 @quotas.command(short_help="Show the quotas that are set.")
 @entity_options
 @json_option
-@bootstrap_option
-def show(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+@cluster_command
+async def show(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     """Show all quotas, or those of the entities that the options name.
 
     \b
@@ -115,8 +115,8 @@ def show(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     tidelog quotas show --default-client-id --json
     """
     parts = named_parts(given)
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.describe_client_quotas(dict(parts))
+    async with open_admin(bootstrap_servers) as admin:
+        found = await admin.describe_client_quotas(dict(parts))
     rows = [
         {
             "for": str(entity),
@@ -139,8 +139,8 @@ def show(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
 @entity_options
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
-@bootstrap_option
-def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+@cluster_command
+async def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     """Set each quota KEY to VALUE for the entity that the options name.
 
     \b
@@ -149,7 +149,7 @@ def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstra
     tidelog quotas set connection_creation_rate=5 --ip 10.0.0.7
     """
     values = {key: value_of(key, text) for key, text in key_values(pairs, "KEY=VALUE").items()}
-    change(named_entity(given), dict(values), bootstrap_servers, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
+    await change(named_entity(given), dict(values), bootstrap_servers, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
 
 
 @quotas.command(short_help="Remove quotas.")
@@ -157,8 +157,8 @@ def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstra
 @entity_options
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
-@bootstrap_option
-def remove(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+@cluster_command
+async def remove(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     """Remove the quotas KEY, or all, from the entity that the options name.
 
     \b
@@ -169,20 +169,21 @@ def remove(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_ser
     for key in keys:
         if key not in KEYS:
             raise click.BadParameter(f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY")
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.describe_client_quotas({kind: name or "" for kind, name in entity.parts().items()}, is_strict=True).get(entity, {})
+    async with open_admin(bootstrap_servers) as admin:
+        parts = {kind: name or "" for kind, name in entity.parts().items()}
+        found = (await admin.describe_client_quotas(parts, is_strict=True)).get(entity, {})
     absent = [key for key in keys if key not in found]
     if absent or not found:
         raise click.ClickException(f"{entity} has no {' and no '.join(absent) or 'quotas'}; see: tidelog quotas show")
     keys = keys or tuple(sorted(found))
-    change(entity, dict.fromkeys(keys), bootstrap_servers, dry_run=dry_run, as_json=as_json, done=f"removed {', '.join(keys)}")
+    await change(entity, dict.fromkeys(keys), bootstrap_servers, dry_run=dry_run, as_json=as_json, done=f"removed {', '.join(keys)}")
 
 
-def change(
+async def change(
     entity: QuotaEntity, changes: dict[str, float | None], bootstrap_servers: str, *, dry_run: bool, as_json: bool, done: str
 ) -> None:
     """Change quotas, and report that."""
-    with open_admin(bootstrap_servers) as admin:
-        admin.alter_client_quotas({entity: changes}, is_validated_only=dry_run)
+    async with open_admin(bootstrap_servers) as admin:
+        await admin.alter_client_quotas({entity: changes}, is_validated_only=dry_run)
     text = f"{'this would be accepted: ' if dry_run else ''}{done} for {entity}"
     tell(text, [{"for": str(entity), "changed": sorted(changes), "is_dry_run": dry_run}], as_json=as_json)

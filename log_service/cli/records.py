@@ -6,10 +6,12 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.names import complete_topics
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_rows
+from log_service.cli.output import counted, json_option, print_rows
+from log_service.cli.running import in_thread
+from log_service.cli.standard_input import confirm
 from log_service.common.types import TopicPartition
 
 
@@ -30,8 +32,8 @@ def records() -> None:
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-@bootstrap_option
-def delete(
+@cluster_command
+async def delete(
     *,
     name: str | None,
     partition: int | None,
@@ -50,7 +52,7 @@ def delete(
     if from_file is not None:
         if name is not None or partition is not None or before is not None:
             raise click.UsageError("--from-file names topics, partitions and offsets: leave the others out")
-        wanted = read_offsets(from_file)
+        wanted = await in_thread(read_offsets, from_file)
     elif name is None or partition is None or before is None:
         raise click.UsageError("say which: NAME, --partition and --before, or --from-file")
     else:
@@ -58,9 +60,9 @@ def delete(
     if not yes:
         told = next(iter(wanted)) if len(wanted) == 1 else counted(len(wanted), "partition")
         bound = "that are committed" if set(wanted.values()) == {-1} else f"below {before}" if from_file is None else "below their offsets"
-        confirm(f"Delete the records of {told} {bound}?", "nothing was deleted")
-    with open_admin(bootstrap_servers) as admin:
-        starts = admin.delete_records(wanted)
+        await confirm(f"Delete the records of {told} {bound}?", "nothing was deleted")
+    async with open_admin(bootstrap_servers) as admin:
+        starts = await admin.delete_records(wanted)
     rows = [{"topic": where.topic, "partition": where.partition, "start": start} for where, start in sorted(starts.items())]
     if as_json or len(rows) > 1:
         print_rows(rows, ["topic", "partition", "start"], as_json=as_json)

@@ -12,20 +12,20 @@ from typing import Any
 import click
 
 from log_service.cli.names import split_partitions
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.share_groups import ShareGroupDescription
 from log_service.client.admin.values import OffsetAndMetadata
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.types import TopicPartition
 
 SHARE = "share"
 
 
-def share_groups_among(admin: BlockingAdmin, group_ids: Sequence[str]) -> set[str]:
+async def share_groups_among(admin: Admin, group_ids: Sequence[str]) -> set[str]:
     """Return the share groups among some groups."""
-    return {group.group_id for group in admin.list_groups() if group.group_type == SHARE}.intersection(group_ids)
+    return {group.group_id for group in await admin.list_groups() if group.group_type == SHARE}.intersection(group_ids)
 
 
-def described_share_group(admin: BlockingAdmin, group: ShareGroupDescription) -> dict[str, Any]:
+async def described_share_group(admin: Admin, group: ShareGroupDescription) -> dict[str, Any]:
     """Return everything about a share group in the form of other groups."""
     return {
         "group_id": group.group_id,
@@ -33,7 +33,7 @@ def described_share_group(admin: BlockingAdmin, group: ShareGroupDescription) ->
         "protocol_type": SHARE,
         "assignor": group.assignor or None,
         "coordinator": group.coordinator.node_id,
-        "offsets": _offset_rows(admin, group),
+        "offsets": await _offset_rows(admin, group),
         "members": [
             {
                 "member_id": member.member_id,
@@ -47,14 +47,14 @@ def described_share_group(admin: BlockingAdmin, group: ShareGroupDescription) ->
     }
 
 
-def _offset_rows(admin: BlockingAdmin, group: ShareGroupDescription) -> list[dict[str, Any]]:
+async def _offset_rows(admin: Admin, group: ShareGroupDescription) -> list[dict[str, Any]]:
     """Return a row per partition that the group reads. Several clients may read one."""
-    offsets = admin.list_share_group_offsets(group.group_id)
+    offsets = await admin.list_share_group_offsets(group.group_id)
     readers: dict[TopicPartition, list[str]] = {}
     for member in group.members:
         for where in member.assignment:
             readers.setdefault(where, []).append(member.client_id)
-    ends = admin.describe_offsets(sorted({where.topic for where in offsets})) if offsets else {}
+    ends = await admin.describe_offsets(sorted({where.topic for where in offsets})) if offsets else {}
     return [
         {
             "topic": where.topic,
@@ -68,12 +68,12 @@ def _offset_rows(admin: BlockingAdmin, group: ShareGroupDescription) -> list[dic
     ]
 
 
-def queue_positions(admin: BlockingAdmin, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
+async def queue_positions(admin: Admin, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
     """Return a queue's start offsets in the form of committed offsets.
 
     Partitions that the queue has not begun are left out.
     """
-    offsets = admin.list_share_group_offsets(group_id)
+    offsets = await admin.list_share_group_offsets(group_id)
     return {where: OffsetAndMetadata(offset=each.start_offset) for where, each in offsets.items() if each.start_offset is not None}
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import CommandAdmin, open_admin
-from log_service.cli.output import bootstrap_option, json_option, print_rows, tell
+from log_service.cli.connection import CommandAdmin, cluster_command, open_admin
+from log_service.cli.output import json_option, print_rows, tell
 from log_service.client.admin.access import DelegationTokenDescription
 from log_service.common.private_files import replace_private
 
@@ -60,14 +60,14 @@ def _time(timestamp_ms: int) -> str:
 @tokens.command("list", short_help="List tokens.")
 @click.option("--owner", multiple=True, metavar="User:NAME", help="Only the tokens of these owners.")
 @json_option
-@bootstrap_option
-def list_tokens(*, owner: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def list_tokens(*, owner: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
     """List the tokens that this user may see.
 
     These are its own, those that it may renew, and those that an ACL lets it describe.
     """
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.describe_delegation_tokens(list(owner) or None)
+    async with open_admin(bootstrap_servers) as admin:
+        found = await admin.describe_delegation_tokens(list(owner) or None)
     rows = [shown(token) for token in found]
     print_rows(rows, COLUMNS, as_json=as_json, empty="there are no tokens; see: tidelog tokens create --help", flexible=["renewers"])
 
@@ -79,8 +79,8 @@ def list_tokens(*, owner: tuple[str, ...], as_json: bool, bootstrap_servers: str
 @click.option("--to", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the settings of a client that uses it (0600).")
 @click.option("--show", is_flag=True, help="Print the secret, in base64: it stays in the terminal's history.")
 @json_option
-@bootstrap_option
-def create(
+@cluster_command
+async def create(
     *,
     owner: str | None,
     renewer: tuple[str, ...],
@@ -100,8 +100,8 @@ def create(
         raise click.UsageError("say where its secret goes: --to FILE, or --show")
     if target is not None and not os.access(target.parent, os.W_OK | os.X_OK):  # the broker tells a secret once
         raise click.UsageError(f"--to {target}: no file can be written in {target.parent}; no token was created")
-    with open_admin(bootstrap_servers) as admin:
-        token = admin.create_delegation_token(owner=owner, renewers=renewer, max_lifetime_ms=max_lifetime_ms or -1)
+    async with open_admin(bootstrap_servers) as admin:
+        token = await admin.create_delegation_token(owner=owner, renewers=renewer, max_lifetime_ms=max_lifetime_ms or -1)
         settings = admin.settings
     if target is not None:
         replace_private(target, _properties(token, settings))
@@ -114,11 +114,11 @@ def create(
 @click.argument("token_id")
 @click.option("--period-ms", type=click.IntRange(1), help="For so long from now; default delegation.token.expiry.time.ms of the broker.")
 @json_option
-@bootstrap_option
-def renew(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def renew(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
     """Extend a token's life, up to the time at which it ends."""
-    with open_admin(bootstrap_servers) as admin:
-        expires_ms = admin.renew_delegation_token(named(admin, token_id).hmac, period_ms=period_ms or -1)
+    async with open_admin(bootstrap_servers) as admin:
+        expires_ms = await admin.renew_delegation_token((await named(admin, token_id)).hmac, period_ms=period_ms or -1)
     tell(f"token {token_id} expires {_time(expires_ms)}", {"token": token_id, "expires": _time(expires_ms)}, as_json=as_json)
 
 
@@ -126,21 +126,21 @@ def renew(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_serv
 @click.argument("token_id")
 @click.option("--period-ms", type=click.IntRange(0), help="So long from now; without it at once.")
 @json_option
-@bootstrap_option
-def expire(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def expire(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
     """Expire a token, at once or after a while."""
-    with open_admin(bootstrap_servers) as admin:
-        admin.expire_delegation_token(named(admin, token_id).hmac, period_ms=-1 if period_ms is None else period_ms)
+    async with open_admin(bootstrap_servers) as admin:
+        await admin.expire_delegation_token((await named(admin, token_id)).hmac, period_ms=-1 if period_ms is None else period_ms)
     tell(f"token {token_id} expires{' now' if period_ms is None else f' in {period_ms} ms'}", {"token": token_id}, as_json=as_json)
 
 
-def named(admin: CommandAdmin, token_id: str) -> DelegationTokenDescription:
+async def named(admin: CommandAdmin, token_id: str) -> DelegationTokenDescription:
     """Return the token with an id.
 
     Raises:
         ClickException: this user sees no such token.
     """
-    for token in admin.describe_delegation_tokens():
+    for token in await admin.describe_delegation_tokens():
         if token.token_id == token_id:
             return token
     raise click.ClickException(f"this user sees no token {token_id}; see: tidelog tokens list")

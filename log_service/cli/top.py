@@ -6,19 +6,22 @@ looked at and when. ``top_rates`` turns two looks into rates, ``top_view`` into 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
+import trio
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.numbers import Number, WholeNumber
-from log_service.cli.output import bootstrap_option, print_json
+from log_service.cli.output import print_json
+from log_service.cli.running import in_thread
 from log_service.cli.top_metrics import TopicBytes, read_topic_bytes
 from log_service.cli.top_rates import GroupLook, Look, Screen, TopicLook, screen_of
 from log_service.cli.top_view import SORT_KEYS, show_live, table_text
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import PartitionOffsets
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.reading import active_controller
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
@@ -40,8 +43,8 @@ FIRST_PAUSE_S = 1.0
 @click.option("--internal", is_flag=True, help="Show the topics that brokers keep for themselves, too.")
 @click.option("--once", is_flag=True, help="Show one screen and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and end.")
-@bootstrap_option
-def top(
+@cluster_command
+async def top(
     *,
     interval: float,
     sort_key: str,
@@ -59,31 +62,32 @@ def top(
     tidelog top --once --sort size
     tidelog top --json -b kafka:9092
     """
-    with open_admin(bootstrap_servers) as admin:
-        before = look(admin, metrics_urls, is_internal_included=internal)
+    async with open_admin(bootstrap_servers) as admin:
+        look_again = partial(look, admin, metrics_urls, is_internal_included=internal)
+        before = await look_again()
         if not (once or as_json):
-            show_live(lambda: look(admin, metrics_urls, is_internal_included=internal), before, interval, sort_key, limit)
+            await show_live(look_again, before, interval, sort_key, limit)
             return
-        time.sleep(min(interval, FIRST_PAUSE_S))
-        screen = screen_of(before, look(admin, metrics_urls, is_internal_included=internal))
+        await trio.sleep(min(interval, FIRST_PAUSE_S))
+        screen = screen_of(before, await look_again())
     if as_json:
         print_json(as_values(screen))
     else:
         click.echo(table_text(screen, sort_key, limit))
 
 
-def look(admin: BlockingAdmin, metrics_urls: Sequence[str], *, is_internal_included: bool) -> Look:
+async def look(admin: Admin, metrics_urls: Sequence[str], *, is_internal_included: bool) -> Look:
     """Return the current state of the cluster.
 
     Raises:
         TidelogError: no broker responds, or a metrics page cannot be read.
     """
-    cluster = admin.describe_cluster()
-    listed = admin.list_topics(is_internal_included=is_internal_included)
-    described = admin.describe_topics([topic.name for topic in listed]) if listed else {}
-    sizes = maybe(lambda: sizes_of(admin), {})
+    cluster = await admin.describe_cluster()
+    listed = await admin.list_topics(is_internal_included=is_internal_included)
+    described = await admin.describe_topics([topic.name for topic in listed]) if listed else {}
+    sizes = await sizes_of(admin)
     topics: dict[str, TopicLook] = {}
-    offsets = admin.describe_offsets(list(described)) if described else {}
+    offsets = await admin.describe_offsets(list(described)) if described else {}
     for name, topic in described.items():
         found = [offsets[where] for where in topic.topic_partitions if where in offsets]
         topics[name] = TopicLook(
@@ -97,26 +101,26 @@ def look(admin: BlockingAdmin, metrics_urls: Sequence[str], *, is_internal_inclu
         )
     traffic: dict[str, TopicBytes] = {}
     for url in metrics_urls:
-        for name, counted in read_topic_bytes(url).items():
+        for name, counted in (await in_thread(read_topic_bytes, url)).items():
             traffic[name] = traffic.get(name, TopicBytes()) + counted
     return Look(
         at_s=time.monotonic(),
         cluster_id=cluster.cluster_id,
-        controller_id=active_controller(admin, cluster),
+        controller_id=await active_controller(admin, cluster),
         brokers={node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes},
         topics=topics,
-        groups=groups_of(admin, offsets),
+        groups=await groups_of(admin, offsets),
         traffic=traffic,
     )
 
 
-def groups_of(admin: BlockingAdmin, ends: Mapping[TopicPartition, PartitionOffsets]) -> dict[str, GroupLook]:
+async def groups_of(admin: Admin, ends: Mapping[TopicPartition, PartitionOffsets]) -> dict[str, GroupLook]:
     """Return every group with its positions, and its lag behind ``ends``."""
-    names = [group.group_id for group in admin.list_groups()]
-    described = admin.describe_groups(names) if names else {}
+    names = [group.group_id for group in await admin.list_groups()]
+    described = await admin.describe_groups(names) if names else {}
     found: dict[str, GroupLook] = {}
     for name, group in described.items():
-        committed = admin.list_group_offsets(name)
+        committed = await admin.list_group_offsets(name)
         lags = [max(0, ends[where].high_watermark - each.offset) for where, each in committed.items() if where in ends]
         found[name] = GroupLook(
             state=group.state,
@@ -128,25 +132,21 @@ def groups_of(admin: BlockingAdmin, ends: Mapping[TopicPartition, PartitionOffse
     return found
 
 
-def sizes_of(admin: BlockingAdmin) -> dict[str, int]:
-    """Return the bytes that each topic has on all brokers together."""
+async def sizes_of(admin: Admin) -> dict[str, int]:
+    """Return the bytes that each topic has on all brokers together.
+
+    It is empty where the request fails: a topic has just gone, or an old broker does not know it.
+    """
     sizes: dict[str, int] = {}
-    for directories in admin.describe_log_dirs().values():
+    try:
+        found = await admin.describe_log_dirs()
+    except KafkaError:
+        return sizes
+    for directories in found.values():
         for directory in directories.values():
             for where, replica in directory.replicas.items():
                 sizes[where.topic] = sizes.get(where.topic, 0) + max(0, replica.size_bytes)
     return sizes
-
-
-def maybe(ask: Callable[[], Any], otherwise: Any) -> Any:
-    """Return the result of ``ask``, or ``otherwise`` where the request fails.
-
-    It fails where a topic has just gone, or where an old broker does not know the request.
-    """
-    try:
-        return ask()
-    except KafkaError:
-        return otherwise
 
 
 def as_values(screen: Screen) -> dict[str, Any]:

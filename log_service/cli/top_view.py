@@ -4,15 +4,15 @@ Decides what fits: tables are cut to the terminal's rows, names to its columns. 
 there are no keys.
 """
 
-import select
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
+import trio
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -102,7 +102,7 @@ def table_text(screen: Screen, sort_key: str, limit: int) -> str:
     return "\n\n".join([headline(screen), *tables(screen, Order(sort_key), limit)])
 
 
-def show_live(look: Callable[[], Look], before: Look, interval_s: float, sort_key: str, limit: int) -> None:
+async def show_live(look: Callable[[], Awaitable[Look]], before: Look, interval_s: float, sort_key: str, limit: int) -> None:
     """Redraw until a key or Ctrl-C ends it.
 
     An error is shown on the screen, and the look is tried again.
@@ -116,19 +116,19 @@ def show_live(look: Callable[[], Look], before: Look, interval_s: float, sort_ke
             rows = max(3, min(limit, (console.height - HEADER_LINES) // 3)) if console.is_terminal else limit
             texts = [headline(screen), *tables(screen, order, rows), failure or f"sorted by {order.key}: s next, r turns around, q ends"]
             live.update(Group(*(Text(f"{text}\n", no_wrap=True, overflow="ellipsis") for text in texts)), refresh=True)
-            key = pressed(interval_s)
+            key = await pressed(interval_s)
             if key is not None and order.press(key):
                 return
             if key is None:
                 try:
-                    now = look()
+                    now = await look()
                     screen, first, failure = screen_of(first, now), now, ""
                 except TidelogError as error:
                     failure = f"cannot be reached, trying again: {explain(error)}"
 
 
 @contextmanager
-def keys() -> Iterator[Callable[[float], str | None]]:
+def keys() -> Iterator[Callable[[float], Awaitable[str | None]]]:
     """Yield a function that waits some seconds for a key and returns it, or None.
 
     The terminal is restored afterwards.
@@ -145,14 +145,16 @@ def keys() -> Iterator[Callable[[float], str | None]]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def _next_key(seconds: float) -> str | None:
-    ready, _, _ = select.select([sys.stdin], [], [], seconds)
-    return sys.stdin.read(1) if ready else None
+async def _next_key(seconds: float) -> str | None:
+    with trio.move_on_after(seconds):
+        await trio.lowlevel.wait_readable(sys.stdin)
+        return sys.stdin.read(1)
+    return None
 
 
-def _no_key(seconds: float) -> str | None:
+async def _no_key(seconds: float) -> str | None:
     try:
-        select.select([], [], [], seconds)
+        await trio.sleep(seconds)
     except KeyboardInterrupt as error:
         raise click.Abort from error
     return None

@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.names import complete_topics, matching_topics
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import bootstrap_option, confirm, json_option, key_values, print_rows, tell
+from log_service.cli.output import json_option, key_values, print_rows, tell
+from log_service.cli.standard_input import confirm
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import ConfigResource, NewTopic
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.reading import observers_among
 from log_service.common.types import TopicPartition
 from log_service.storage.partition_metadata import format_uuid
@@ -40,8 +41,8 @@ config_option = click.option("-c", "--config", "configs", multiple=True, metavar
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is fine.")
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
-@bootstrap_option
-def create(
+@cluster_command
+async def create(
     *,
     names: tuple[str, ...],
     partitions: int | None,
@@ -58,14 +59,14 @@ def create(
     tidelog topics create orders -p 6 -c retention.ms=86400000
     """
     settings = key_values(configs, "--config")
-    with open_admin(bootstrap_servers) as admin:
-        present = {topic.name for topic in admin.list_topics(is_internal_included=True)} if if_not_exists else set()
+    async with open_admin(bootstrap_servers) as admin:
+        present = {topic.name for topic in await admin.list_topics(is_internal_included=True)} if if_not_exists else set()
         wanted = [
             NewTopic(name=name, partition_count=partitions or -1, replication_factor=replication_factor or -1, configs=settings)
             for name in names
             if name not in present
         ]
-        ids = admin.create_topics(wanted, is_validated_only=dry_run) if wanted else {}
+        ids = await admin.create_topics(wanted, is_validated_only=dry_run) if wanted else {}
     rows = [{"name": name, "created": name in ids, "topic_id": format_uuid(ids[name]) if name in ids else None} for name in names]
     if dry_run:
         tell("\n".join(f"{topic.name} would be accepted" for topic in wanted), [topic.name for topic in wanted], as_json=as_json)
@@ -78,12 +79,12 @@ def create(
 @click.argument("names", nargs=-1, metavar="[NAMES...]", shell_complete=complete_topics)
 @click.option("--internal", is_flag=True, help="Show the topics that the broker keeps for itself, too.")
 @json_option
-@bootstrap_option
-def list_topics(*, names: tuple[str, ...], internal: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def list_topics(*, names: tuple[str, ...], internal: bool, as_json: bool, bootstrap_servers: str) -> None:
     """List all topics, or NAMES, which may be patterns like 'orders-*'."""
-    with open_admin(bootstrap_servers) as admin:
-        wanted = set(matching_topics(admin, names, is_internal_included=internal))
-        found = [topic for topic in admin.list_topics(is_internal_included=internal) if topic.name in wanted]
+    async with open_admin(bootstrap_servers) as admin:
+        wanted = set(await matching_topics(admin, names, is_internal_included=internal))
+        found = [topic for topic in await admin.list_topics(is_internal_included=internal) if topic.name in wanted]
     rows = [{"name": topic.name, "partitions": topic.partition_count, "topic_id": format_uuid(topic.topic_id)} for topic in found]
     print_rows(
         rows, ["name", "partitions", "topic_id"], as_json=as_json, empty="there are no topics; create one with: tidelog topics create NAME"
@@ -109,8 +110,8 @@ MIN_ISR = "min.insync.replicas"
     "--configs", "with_configs", is_flag=True, help="Show every config and where its value comes from, instead of the partitions."
 )
 @json_option
-@bootstrap_option
-def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, bootstrap_servers: str, **filters: bool) -> None:
+@cluster_command
+async def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, bootstrap_servers: str, **filters: bool) -> None:
     """Describe topics NAMES, by name or pattern, or all.
 
     Shows partitions with leaders, replicas and offsets, or configs.
@@ -118,16 +119,16 @@ def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, boots
     wanted_filters = [name for name, is_wanted in filters.items() if is_wanted]
     if with_configs and wanted_filters:
         raise click.UsageError(f"--configs and --{wanted_filters[0].replace('_', '-')} exclude each other")
-    with open_admin(bootstrap_servers) as admin:
-        wanted = matching_topics(admin, names, is_internal_included=True) if names else matching_topics(admin, ())
+    async with open_admin(bootstrap_servers) as admin:
+        wanted = await matching_topics(admin, names, is_internal_included=True) if names else await matching_topics(admin, ())
         if with_configs:
-            rows = config_rows(admin, wanted)
+            rows = await config_rows(admin, wanted)
         else:
-            rows = partition_rows(admin, wanted)
+            rows = await partition_rows(admin, wanted)
             if any("min_isr" in name for name in wanted_filters):
-                note_min_isr(admin, wanted, rows)
+                await note_min_isr(admin, wanted, rows)
             if "under_replicated" in wanted_filters:
-                note_observers(admin, rows)
+                await note_observers(admin, rows)
             rows = [row for row in rows if all(FILTERS[name](row) for name in wanted_filters)]
     columns = (
         (["topic"] if len(wanted) > 1 else []) + ["config", "value", "source"]
@@ -143,29 +144,29 @@ def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, boots
     )
 
 
-def note_min_isr(admin: BlockingAdmin, names: Sequence[str], rows: list[dict[str, Any]]) -> None:
+async def note_min_isr(admin: Admin, names: Sequence[str], rows: list[dict[str, Any]]) -> None:
     """Add the topic's min.insync.replicas to each row."""
-    found = admin.describe_configs([ConfigResource.topic(name) for name in names])
+    found = await admin.describe_configs([ConfigResource.topic(name) for name in names])
     wanted = {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items()}
     for row in rows:
         row["min_isr"] = wanted[row["topic"]]
 
 
-def note_observers(admin: BlockingAdmin, rows: list[dict[str, Any]]) -> None:
+async def note_observers(admin: Admin, rows: list[dict[str, Any]]) -> None:
     """Add to each row the replicas that are observers. By design, they are not in the ISR.
 
     A broker that does not respond counts as no observer.
     """
-    active = [broker.node_id for broker in admin.describe_brokers() if not broker.is_fenced]
-    observers, _silent = observers_among(admin, active)
+    active = [broker.node_id for broker in await admin.describe_brokers() if not broker.is_fenced]
+    observers, _silent = await observers_among(admin, active)
     for row in rows:
         row["observers"] = sorted(observers.intersection(row["replicas"]))
 
 
-def partition_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, Any]]:
+async def partition_rows(admin: Admin, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row per partition."""
-    described = admin.describe_topics(list(names)) if names else {}
-    offsets = admin.describe_offsets(list(names)) if names else {}
+    described = await admin.describe_topics(list(names)) if names else {}
+    offsets = await admin.describe_offsets(list(names)) if names else {}
     rows = []
     for name in names:
         for partition in described[name].partitions:
@@ -186,9 +187,9 @@ def partition_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str,
     return rows
 
 
-def config_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, Any]]:
+async def config_rows(admin: Admin, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row per config."""
-    found = admin.describe_configs([ConfigResource.topic(name) for name in names]) if names else {}
+    found = await admin.describe_configs([ConfigResource.topic(name) for name in names]) if names else {}
     return [
         {"topic": resource.name, "config": entry.name, "value": entry.value, "source": entry.source, "documentation": entry.documentation}
         for resource, entries in found.items()
@@ -204,19 +205,19 @@ def config_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, An
 @config_option
 @click.option("--reset", "resets", multiple=True, metavar="KEY", help="Give a config its default back; may be repeated.")
 @json_option
-@bootstrap_option
-def alter(
+@cluster_command
+async def alter(
     *, name: str, partitions: int | None, configs: tuple[str, ...], resets: tuple[str, ...], as_json: bool, bootstrap_servers: str
 ) -> None:
     """Change the configs of topic NAME, or give it more partitions."""
     changes: dict[str, str | None] = {**key_values(configs, "--config"), **dict.fromkeys(resets)}
     if not changes and partitions is None:
         raise click.UsageError("nothing to change: give --partitions, --config or --reset")
-    with open_admin(bootstrap_servers) as admin:
+    async with open_admin(bootstrap_servers) as admin:
         if changes:
-            admin.alter_configs({ConfigResource.topic(name): changes})
+            await admin.alter_configs({ConfigResource.topic(name): changes})
         if partitions is not None:
-            admin.create_partitions({name: partitions})
+            await admin.create_partitions({name: partitions})
     tell(f"changed {name}", {"name": name, "partitions": partitions, "configs": changes}, as_json=as_json)
 
 
@@ -224,29 +225,29 @@ def alter(
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_topics)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-@bootstrap_option
-def delete(*, names: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def delete(*, names: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Delete topics NAMES, by name or pattern, with all their records."""
-    with open_admin(bootstrap_servers) as admin:
-        wanted = matching_topics(admin, names)
+    async with open_admin(bootstrap_servers) as admin:
+        wanted = await matching_topics(admin, names)
         if not yes:
-            admin.describe_topics(wanted)  # one that does not exist is refused before the person is asked about it
-            confirm(f"Delete {', '.join(wanted)} with all records?", "nothing was deleted")
-        admin.delete_topics(wanted)
+            await admin.describe_topics(wanted)  # one that does not exist is refused before the person is asked about it
+            await confirm(f"Delete {', '.join(wanted)} with all records?", "nothing was deleted")
+        await admin.delete_topics(wanted)
     tell(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)
 
 
 @topics.command("apply-retention", short_help="Delete what retention no longer keeps.")
 @click.argument("names", nargs=-1, shell_complete=complete_topics)
 @json_option
-@bootstrap_option
-def apply_retention(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def apply_retention(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
     """Apply retention now, to topics NAMES or to all, and report the deleted records.
 
     A tidelog broker does this; others clean by themselves.
     """
-    with open_admin(bootstrap_servers) as admin:
-        results = admin.apply_retention(list(names) or None)
+    async with open_admin(bootstrap_servers) as admin:
+        results = await admin.apply_retention(list(names) or None)
     columns = ["topic", "partition", "segments_deleted", "bytes_deleted", "log_start_offset"]
     print_rows([{column: getattr(result, column) for column in columns} for result in results], columns, as_json=as_json)
 
@@ -254,15 +255,15 @@ def apply_retention(*, names: tuple[str, ...], as_json: bool, bootstrap_servers:
 @topics.command("apply-compaction", short_help="Keep of each key the latest record, where that is due.")
 @click.argument("names", nargs=-1, shell_complete=complete_topics)
 @json_option
-@bootstrap_option
-def apply_compaction(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def apply_compaction(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
     """Compact now the due part of topics NAMES, or of all compacted topics, and report it.
 
     Each topic's configuration decides what is due: min.cleanable.dirty.ratio and the compaction
     lags. A tidelog broker does this; others clean by themselves.
     """
-    with open_admin(bootstrap_servers) as admin:
-        results = admin.apply_compaction(list(names) or None)
+    async with open_admin(bootstrap_servers) as admin:
+        results = await admin.apply_compaction(list(names) or None)
     columns = ["topic", "partition", "records_before", "records_after", "bytes_before", "bytes_after"]
     print_rows([asdict(result) for result in results], columns, as_json=as_json, flexible=["topic"])
     for result in results:

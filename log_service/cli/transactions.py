@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.group_resets import DurationParameter
 from log_service.cli.names import complete_topics, matching, partitions_named, split_partitions
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, say, tell
+from log_service.cli.output import counted, json_option, print_json, print_rows, say, tell
+from log_service.cli.standard_input import confirm
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import HangingTransaction, ProducerDescription, TransactionDescription
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 
@@ -43,8 +44,8 @@ def transactions() -> None:
 @click.option("--longer-than", type=DurationParameter(), metavar="DURATION", help="Only transactions open for longer: 90s, 5m, 1d, ...")
 @click.option("--pattern", metavar="REGEX", help="Only ids that match the whole of this regular expression.")
 @json_option
-@bootstrap_option
-def list_transactions(
+@cluster_command
+async def list_transactions(
     *,
     states: tuple[str, ...],
     producer_ids: tuple[int, ...],
@@ -58,8 +59,8 @@ def list_transactions(
     \b
     tidelog transactions list --state ongoing --longer-than 5m
     """
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.list_transactions(
+    async with open_admin(bootstrap_servers) as admin:
+        found = await admin.list_transactions(
             states=states, producer_ids=producer_ids, running_longer_than_ms=longer_than, transactional_id_pattern=pattern
         )
     rows = [{"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state} for each in found]
@@ -72,15 +73,15 @@ def list_transactions(
 @transactions.command(short_help="Show producer, state and partitions.")
 @click.argument("transactional_ids", nargs=-1, metavar="[IDS...]")
 @json_option
-@bootstrap_option
-def describe(*, transactional_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def describe(*, transactional_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
     """Describe transactional IDS, which may be patterns like 'copy-*', or all.
 
     Shows coordinator, producer, state, and open partitions.
     """
-    with open_admin(bootstrap_servers) as admin:
-        wanted = ids_named(admin, transactional_ids)
-        found = admin.describe_transactions(wanted) if wanted else {}
+    async with open_admin(bootstrap_servers) as admin:
+        wanted = await ids_named(admin, transactional_ids)
+        found = await admin.describe_transactions(wanted) if wanted else {}
     told = [described(found[each]) for each in wanted]
     if as_json:
         print_json(told[0] if len(transactional_ids) == 1 and len(told) == 1 else told)
@@ -90,13 +91,13 @@ def describe(*, transactional_ids: tuple[str, ...], as_json: bool, bootstrap_ser
     print_rows(told, columns, as_json=False, empty="there are no transactional ids", flexible=flexible, times=["start_time_ms"])
 
 
-def ids_named(admin: BlockingAdmin, wanted: Sequence[str]) -> list[str]:
+async def ids_named(admin: Admin, wanted: Sequence[str]) -> list[str]:
     """Return transactional ids by name or pattern, or all where none is named."""
 
-    def listed() -> list[str]:
-        return [each.transactional_id for each in admin.list_transactions()]
+    async def listed() -> list[str]:
+        return [each.transactional_id for each in await admin.list_transactions()]
 
-    return matching(wanted, listed, "transaction") if wanted else listed()
+    return await matching(wanted, listed, "transaction") if wanted else await listed()
 
 
 def described(transaction: TransactionDescription) -> dict[str, Any]:
@@ -132,15 +133,15 @@ def described(transaction: TransactionDescription) -> dict[str, Any]:
     help="Leave younger ones out; at least the brokers' transaction.max.timeout.ms.",
 )
 @json_option
-@bootstrap_option
-def find_hanging(*, topics: tuple[str, ...], open_for: int, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def find_hanging(*, topics: tuple[str, ...], open_for: int, as_json: bool, bootstrap_servers: str) -> None:
     """Find open transactions that no coordinator knows.
 
     Readers of committed records wait for them for ever.
     """
-    with open_admin(bootstrap_servers) as admin:
-        partitions = partitions_named(admin, topics, "--topic") if topics else None
-        found = admin.find_hanging_transactions(partitions, open_longer_than_ms=open_for)
+    async with open_admin(bootstrap_servers) as admin:
+        partitions = await partitions_named(admin, topics, "--topic") if topics else None
+        found = await admin.find_hanging_transactions(partitions, open_longer_than_ms=open_for)
     columns = ["topic", "partition", "start_offset", "producer_id", "epoch", "last_timestamp_ms", "transactional_id"]
     rows, times = [hanging_row(each) for each in found], ["last_timestamp_ms"]
     print_rows(rows, columns, as_json=as_json, empty="no transaction hangs", flexible=["transactional_id"], times=times)
@@ -169,8 +170,8 @@ def hanging_row(transaction: HangingTransaction) -> dict[str, Any]:
 @click.option("--start-offset", type=WholeNumber(min=0), required=True, metavar="N", help="Where it begins; see: find-hanging.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-@bootstrap_option
-def abort(*, partition: str, start_offset: int, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def abort(*, partition: str, start_offset: int, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Abort the transaction of one partition that begins at an offset, past its coordinator.
 
     Only for what find-hanging shows. Where its producer is alive, its records are lost.
@@ -179,12 +180,14 @@ def abort(*, partition: str, start_offset: int, yes: bool, as_json: bool, bootst
     tidelog transactions abort orders:0 --start-offset 1042
     """
     where = one_partition(partition)
-    with open_admin(bootstrap_servers) as admin:
-        found = beginning_at(where, admin.describe_producers([where])[where], start_offset)
+    async with open_admin(bootstrap_servers) as admin:
+        found = beginning_at(where, (await admin.describe_producers([where]))[where], start_offset)
         if not yes:
-            confirm(f"Abort the transaction of producer {found.producer_id} in {where} from offset {start_offset}?", "nothing was aborted")
+            await confirm(
+                f"Abort the transaction of producer {found.producer_id} in {where} from offset {start_offset}?", "nothing was aborted"
+            )
         try:
-            admin.abort_transaction(found)
+            await admin.abort_transaction(found)
         except KafkaError as error:
             if error.code not in {ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}:
                 raise

@@ -5,12 +5,14 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
-from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows, tell
+from log_service.cli.connection import cluster_command, open_admin
+from log_service.cli.output import bootstrap_option, json_option, print_rows, tell
 from log_service.cli.passwords import asked_password, password_file_option
+from log_service.cli.running import run
+from log_service.cli.standard_input import confirm
 from log_service.client.admin.access import DEFAULT_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS, ScramUser
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import ConfigResource
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import KafkaError
 from log_service.security.sasl.credentials import SCRAM_MECHANISMS
 
@@ -26,11 +28,11 @@ def users() -> None:
 @users.command("list", short_help="List users.")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @json_option
-@bootstrap_option
-def list_users(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def list_users(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
     """List all users, or those with these names, and the mechanisms of their passwords."""
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.describe_scram_users(list(dict.fromkeys(names)) or None)
+    async with open_admin(bootstrap_servers) as admin:
+        found = await admin.describe_scram_users(list(dict.fromkeys(names)) or None)
     rows = [
         {"user": user, "mechanism": mechanism, "iterations": iterations}
         for user, mechanisms in sorted(found.items())
@@ -55,23 +57,28 @@ def add(*, name: str, mechanism: str, iterations: int, password_file: Any, as_js
     tidelog users add alice
     tidelog users add etl --password-file /run/secrets/etl
     """
-    password = asked_password(password_file, name)
-    with open_admin(bootstrap_servers) as admin:
-        admin.set_scram_users([ScramUser(name=name, password=password, mechanism=mechanism, iterations=iterations)])
-        if not takes_logins(admin):
-            text = "no listener of the cluster takes logins with SASL, so that this user cannot log in by now"
-            click.echo(f"warning: {text}; where clients show certificates, see: tidelog certificates issue --help", err=True)
+    password = asked_password(password_file, name)  # a terminal without echo is read in the main thread
+    run(set_password, bootstrap_servers, ScramUser(name=name, password=password, mechanism=mechanism, iterations=iterations))
     tell(f"{name} logs in with {mechanism}", {"user": name, "mechanism": mechanism, "iterations": iterations}, as_json=as_json)
 
 
-def takes_logins(admin: BlockingAdmin) -> bool:
+async def set_password(bootstrap_servers: str, user: ScramUser) -> None:
+    """Set a user's password, and warn if the user cannot log in with it."""
+    async with open_admin(bootstrap_servers) as admin:
+        await admin.set_scram_users([user])
+        if not await takes_logins(admin):
+            text = "no listener of the cluster takes logins with SASL, so that this user cannot log in by now"
+            click.echo(f"warning: {text}; where clients show certificates, see: tidelog certificates issue --help", err=True)
+
+
+async def takes_logins(admin: Admin) -> bool:
     """Return whether a broker has a listener with SASL.
 
     True where this user may not see the broker's configs.
     """
     try:
-        asked = ConfigResource.broker(admin.describe_cluster().nodes[0].node_id)
-        configs = {name: entry.value or "" for name, entry in admin.describe_configs([asked])[asked].items()}
+        asked = ConfigResource.broker((await admin.describe_cluster()).nodes[0].node_id)
+        configs = {name: entry.value or "" for name, entry in (await admin.describe_configs([asked]))[asked].items()}
     except (KafkaError, IndexError, KeyError):
         return True
     return listens_with_sasl(configs)
@@ -93,19 +100,19 @@ def listens_with_sasl(configs: Mapping[str, str]) -> bool:
 @click.option("-m", "--mechanism", type=click.Choice(list(SCRAM_MECHANISMS)), help="Only the password for this one; else all.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-@bootstrap_option
-def remove(*, names: tuple[str, ...], mechanism: str | None, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+@cluster_command
+async def remove(*, names: tuple[str, ...], mechanism: str | None, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Remove users' passwords.
 
     A logged-in user stays so until the session ends (connections.max.reauth.ms).
     """
-    with open_admin(bootstrap_servers) as admin:
-        found = admin.describe_scram_users(list(dict.fromkeys(names)))
+    async with open_admin(bootstrap_servers) as admin:
+        found = await admin.describe_scram_users(list(dict.fromkeys(names)))
         doomed = [(user, each) for user, mechanisms in sorted(found.items()) for each in mechanisms if mechanism in {None, each}]
         if not doomed:
             raise click.ClickException(f"{', '.join(names)}: there is no password for {mechanism}; see: tidelog users list")
         if not yes:
-            confirm(f"Take {', '.join(f'{user} ({each})' for user, each in doomed)} away?", "nothing was removed")
-        admin.remove_scram_users(doomed)
+            await confirm(f"Take {', '.join(f'{user} ({each})' for user, each in doomed)} away?", "nothing was removed")
+        await admin.remove_scram_users(doomed)
     rows = [{"user": user, "mechanism": each} for user, each in doomed]
     tell("\n".join(f"removed {row['user']} ({row['mechanism']})" for row in rows), rows, as_json=as_json)

@@ -10,5 +10,7 @@ and take one back.
 - ``removal``: a broker emptied, stopped and forgotten.
 - ``membership``: what has to hold before a broker leaves, and how voters come and go.
 
-Everything here asks the cluster through ``log_service.client`` and works on tidelog and Apache Kafka alike.
+Everything here asks the cluster through ``log_service.client`` and works on tidelog and Apache
+Kafka alike. Functions that ask are async and take the trio ``Admin`` first. Programs with threads
+call them through ``BlockingAdmin.run``.
 """

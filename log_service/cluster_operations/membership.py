@@ -4,12 +4,13 @@ also takes a voter out of the quorum.
 Each check reads the cluster, changes nothing, and refuses with a sentence that says what to do first.
 """
 
-import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
+import trio
+
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import ConfigResource, RaftVoter
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.reading import QUORUM_TIMEOUT_MS, quorum_of, read_quorum
 from log_service.cluster_plans.health import QuorumState
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
@@ -23,7 +24,7 @@ JOIN_SECONDS = 6.0
 LOOK_SECONDS = 0.25
 
 
-def refuse_unknown_brokers(admin: BlockingAdmin, layout: ClusterLayout, broker_ids: Sequence[int]) -> None:
+async def refuse_unknown_brokers(admin: Admin, layout: ClusterLayout, broker_ids: Sequence[int]) -> None:
     """Refuse ids of brokers that are not registered, all of them at once.
 
     Raises:
@@ -32,13 +33,13 @@ def refuse_unknown_brokers(admin: BlockingAdmin, layout: ClusterLayout, broker_i
     known = [broker.broker_id for broker in layout.brokers]
     unknown = [each for each in dict.fromkeys(broker_ids) if each not in known]
     if unknown:
-        raise PlanRefused(no_such_brokers(admin, unknown, known))
+        raise PlanRefused(await no_such_brokers(admin, unknown, known))
 
 
-def no_such_brokers(admin: BlockingAdmin, unknown: Sequence[int], known: Sequence[int]) -> str:
+async def no_such_brokers(admin: Admin, unknown: Sequence[int], known: Sequence[int]) -> str:
     """Say which ids are of no broker, which of them are those of controllers, and which brokers there are."""
     try:
-        members = {each.node_id: each.is_voter for each in read_quorum(admin, QUORUM_TIMEOUT_MS).members}
+        members = {each.node_id: each.is_voter for each in (await read_quorum(admin, QUORUM_TIMEOUT_MS)).members}
     except KafkaError:
         members = {}
     controllers = [each for each in unknown if members.get(each)]
@@ -49,7 +50,7 @@ def no_such_brokers(admin: BlockingAdmin, unknown: Sequence[int], known: Sequenc
     return f"{'; '.join(told)}; there are {', '.join(map(str, known)) or 'none'}"
 
 
-def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) -> dict[int, bool]:
+async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) -> dict[int, bool]:
     """Return the ids of the voters that follow, none where the broker is no voter. Refuse to remove
     a voter that the cluster needs.
 
@@ -57,35 +58,35 @@ def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) 
         PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the nodes' files can take out, one that would
             join again, or one without which too few voters would be left.
     """
-    refuse_unknown_brokers(admin, layout, [broker_id])
+    await refuse_unknown_brokers(admin, layout, [broker_id])
     if len(layout.brokers) == 1:
         raise PlanRefused(f"broker {broker_id} is the last one: without it there is no cluster")
-    quorum = read_quorum(admin)
+    quorum = await read_quorum(admin)
     known = _voter_ids(quorum)
     if broker_id not in known:
         return {}
     _refuse_last(known, broker_id)
-    if not _is_dynamic(admin):
+    if not await _is_dynamic(admin):
         raise PlanRefused(
             f"node {broker_id} is a voter of a quorum that is fixed in the nodes' files (controller.quorum.voters): "
             f"empty it with tidelog cluster drain {broker_id}, and take it out of all files"
         )
     refuse_to_lose_majority(quorum, broker_id, layout.fenced)
-    _refuse_joining(admin, broker_id)
+    await _refuse_joining(admin, broker_id)
     return _following(quorum, layout.fenced)
 
 
-def refuse_voter(admin: BlockingAdmin, cluster_id: str, voter: RaftVoter) -> dict[int, bool]:
+async def refuse_voter(admin: Admin, cluster_id: str, voter: RaftVoter) -> dict[int, bool]:
     """Return which voters follow, by their ids; refuse a voter that could not be added. ``cluster_id`` is its directory's.
 
     Raises:
         PlanRefused: it belongs to another cluster, it votes already, it does not run, or the quorum is fixed in the nodes' files.
     """
-    found = admin.describe_cluster().cluster_id
+    found = (await admin.describe_cluster()).cluster_id
     if cluster_id != found:
         raise PlanRefused(f"node {voter.node_id} was formatted for cluster {cluster_id}, and this is cluster {found}")
-    _refuse_fixed_quorum(admin)
-    quorum = admin.describe_metadata_quorum()
+    await _refuse_fixed_quorum(admin)
+    quorum = await admin.describe_metadata_quorum()
     known = sorted({each.node_id for each in quorum.voters})
     if voter.node_id in known:
         raise PlanRefused(f"node {voter.node_id} is a voter already: the voters are {', '.join(map(str, known))}")
@@ -96,26 +97,26 @@ def refuse_voter(admin: BlockingAdmin, cluster_id: str, voter: RaftVoter) -> dic
     return _following(quorum_of(quorum))
 
 
-def refuse_voter_removal(admin: BlockingAdmin, node_id: int) -> dict[int, bool]:
+async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
     """Return which voters follow, by their ids; refuse to take one out that cannot go.
 
     Raises:
         PlanRefused: the node is no voter or the last one, it would join again, too few voters would be left, or the quorum is fixed in
             the nodes' files.
     """
-    quorum = read_quorum(admin)
+    quorum = await read_quorum(admin)
     known = _voter_ids(quorum)
     if node_id not in known:
         raise PlanRefused(f"node {node_id} is no voter: the voters are {', '.join(map(str, known))}")
     _refuse_last(known, node_id)
-    _refuse_fixed_quorum(admin)
-    fenced = _fenced(admin)
+    await _refuse_fixed_quorum(admin)
+    fenced = await _fenced(admin)
     refuse_to_lose_majority(quorum, node_id, fenced)
-    _refuse_joining(admin, node_id)
+    await _refuse_joining(admin, node_id)
     return _following(quorum, fenced)
 
 
-def remove_voter(admin: BlockingAdmin, node_id: int) -> bool:
+async def remove_voter(admin: Admin, node_id: int) -> bool:
     """Take a node out of the metadata quorum; return whether it was a voter.
 
     A voter may have died since the removal was planned, for a broker is emptied first; so the voters are counted once more.
@@ -124,17 +125,17 @@ def remove_voter(admin: BlockingAdmin, node_id: int) -> bool:
         KafkaError: the quorum refuses: another change of voters is under way, or it is the last one.
         PlanRefused: too few voters would be left.
     """
-    found = admin.describe_metadata_quorum()
+    found = await admin.describe_metadata_quorum()
     for voter in found.voters:
         if voter.node_id == node_id:
             _refuse_last(_voter_ids(quorum_of(found)), node_id)
-            refuse_to_lose_majority(quorum_of(found), node_id, _fenced(admin))
-            admin.remove_raft_voter(node_id, voter.directory_id)
+            refuse_to_lose_majority(quorum_of(found), node_id, await _fenced(admin))
+            await admin.remove_raft_voter(node_id, voter.directory_id)
             return True
     return False
 
 
-def refuse_undone_removal(admin: BlockingAdmin, node_id: int) -> None:
+async def refuse_undone_removal(admin: Admin, node_id: int) -> None:
     """Wait until a voter that was taken out would have joined again by itself, where it still runs.
 
     A controller alone does not tell other nodes its configuration, so that this is not known before.
@@ -142,23 +143,23 @@ def refuse_undone_removal(admin: BlockingAdmin, node_id: int) -> None:
     Raises:
         PlanRefused: it is a voter again.
     """
-    deadline = time.monotonic() + JOIN_SECONDS
-    while time.monotonic() < deadline:
-        quorum = admin.describe_metadata_quorum()
+    deadline = trio.current_time() + JOIN_SECONDS
+    while trio.current_time() < deadline:
+        quorum = await admin.describe_metadata_quorum()
         if any(each.node_id == node_id for each in quorum.voters):
             raise PlanRefused(f"node {node_id} was taken out, and is a voter again: {_joining_text(node_id)}")
         if not any(each.node_id == node_id for each in quorum.observers):
             return
-        time.sleep(LOOK_SECONDS)
+        await trio.sleep(LOOK_SECONDS)
 
 
-def _refuse_joining(admin: BlockingAdmin, node_id: int) -> None:
+async def _refuse_joining(admin: Admin, node_id: int) -> None:
     """Refuse to take out a broker that runs and votes again by itself some seconds later."""
-    if not any(each.node_id == node_id and not each.is_fenced for each in admin.describe_brokers()):
+    if not any(each.node_id == node_id and not each.is_fenced for each in await admin.describe_brokers()):
         return
     resource = ConfigResource.broker(node_id)
     with suppress(KafkaError):
-        found = admin.describe_configs([resource])[resource].get(AUTO_JOIN_KEY)
+        found = (await admin.describe_configs([resource]))[resource].get(AUTO_JOIN_KEY)
         if found is not None and found.value == "true":
             raise PlanRefused(_joining_text(node_id))
 
@@ -179,8 +180,8 @@ def _following(quorum: QuorumState, fenced: Collection[int] = ()) -> dict[int, b
     return {each: each not in down for each in _voter_ids(quorum)}
 
 
-def _fenced(admin: BlockingAdmin) -> list[int]:
-    return [each.node_id for each in admin.describe_brokers() if each.is_fenced]
+async def _fenced(admin: Admin) -> list[int]:
+    return [each.node_id for each in await admin.describe_brokers() if each.is_fenced]
 
 
 def _refuse_last(voter_ids: list[int], node_id: int) -> None:
@@ -188,12 +189,12 @@ def _refuse_last(voter_ids: list[int], node_id: int) -> None:
         raise PlanRefused(f"node {node_id} is the last voter of the metadata quorum: add another voter first")
 
 
-def _is_dynamic(admin: BlockingAdmin) -> bool:
-    return admin.describe_features().finalized.get(KRAFT_VERSION, 0) >= DYNAMIC_QUORUM
+async def _is_dynamic(admin: Admin) -> bool:
+    return (await admin.describe_features()).finalized.get(KRAFT_VERSION, 0) >= DYNAMIC_QUORUM
 
 
-def _refuse_fixed_quorum(admin: BlockingAdmin) -> None:
-    if not _is_dynamic(admin):
+async def _refuse_fixed_quorum(admin: Admin) -> None:
+    if not await _is_dynamic(admin):
         raise PlanRefused(
             "the quorum is fixed in the nodes' files (controller.quorum.voters): its voters change with kraft.version 1 only "
             "(tidelog cluster features --set kraft.version=1)"

@@ -7,8 +7,8 @@ leaves a cluster that completes what is under way, throttled; ``moves_under_way`
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import ConfigResource, ElectionType, ItemsFailed, LogDirDescription, Reassignment
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.reading import ClusterState
 from log_service.cluster_plans.execution import (
     DEFAULT_LIMIT,
@@ -32,8 +32,7 @@ NOT_ELECTED = frozenset({ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEAD
 class Mover:
     """One plan on its way. ``begin`` once, ``step`` until ``is_done``, ``finish`` once."""
 
-    def __init__(self, admin: BlockingAdmin, plan: Plan, *, limit: int = DEFAULT_LIMIT) -> None:
-        self._admin = admin
+    def __init__(self, plan: Plan, *, limit: int = DEFAULT_LIMIT) -> None:
         self._plan = plan
         self._limit = limit
         self._waiting = list(plan.moves)
@@ -55,65 +54,65 @@ class Mover:
         """The moves that are under way."""
         return self._moving
 
-    def begin(self) -> None:
+    async def begin(self, admin: Admin) -> None:
         """Throttle what the plan copies."""
         if self._plan.throttle_bytes is None:
             return
         changes: dict[ConfigResource, dict[str, str | None]] = {}
-        for broker, rates in self._throttled().items():
+        for broker, rates in (await self._throttled(admin)).items():
             changes[ConfigResource.broker(broker)] = dict(rates)
         for topic, replicas in throttled_replicas(self._plan.moves).items():
             changes[ConfigResource.topic(topic)] = dict(replicas)
         if changes:
-            self._admin.alter_configs(changes)
+            await admin.alter_configs(changes)
 
-    def step(self) -> PlanProgress:
+    async def step(self, admin: Admin) -> PlanProgress:
         """Look which moves are complete, begin the next ones, and return how far the plan is.
 
         Raises:
             ItemsFailed: a move could not begin; what is under way goes on.
         """
-        self._note_complete()
+        await self._note_complete(admin)
         chosen = next_moves(self._waiting, self._moving, limit=self._limit)
         if chosen:
-            self._admin.alter_partition_reassignments({move.where: move.after for move in chosen})
+            await admin.alter_partition_reassignments({move.where: move.after for move in chosen})
             self._waiting = [move for move in self._waiting if move not in set(chosen)]
             self._moving += chosen
-            self._note_complete()
-        return progress_of(self._plan.moves, self._complete, self._moving, self._sizes())
+            await self._note_complete(admin)
+        return progress_of(self._plan.moves, self._complete, self._moving, await self._sizes(admin))
 
-    def _note_complete(self) -> None:
+    async def _note_complete(self, admin: Admin) -> None:
         if not self._moving:
             return
-        under_way = self._admin.list_partition_reassignments([move.where for move in self._moving])
+        under_way = await admin.list_partition_reassignments([move.where for move in self._moving])
         self._complete += [move for move in self._moving if move.where not in under_way]
         self._moving = [move for move in self._moving if move.where in under_way]
 
-    def _sizes(self) -> dict[tuple[Move, int], int]:
+    async def _sizes(self, admin: Admin) -> dict[tuple[Move, int], int]:
         receiving = sorted({broker for move in self._moving for broker in move.adding})
-        directories = self._admin.describe_log_dirs(receiving) if receiving else {}
+        directories = await admin.describe_log_dirs(receiving) if receiving else {}
         return {(move, broker): size_on(directories, broker, move.where) for move in self._moving for broker in move.adding}
 
-    def finish(self) -> None:
+    async def finish(self, admin: Admin) -> None:
         """Elect the leaders that the plan wants, and take the throttles away."""
         if self._plan.elections:
-            elect_preferred(self._admin, self._plan.elections)
+            await elect_preferred(admin, self._plan.elections)
         if self._plan.throttle_bytes is not None:
-            remove_throttles(self._admin, brokers=self._throttled(), topics=throttled_replicas(self._plan.moves))
+            await remove_throttles(admin, brokers=await self._throttled(admin), topics=throttled_replicas(self._plan.moves))
 
-    def _throttled(self) -> dict[int, dict[str, str]]:
+    async def _throttled(self, admin: Admin) -> dict[int, dict[str, str]]:
         """Return the rates of the brokers that can be told them.
 
         A broker that is down cannot, because only a broker itself takes its configs.
         """
         rates = throttled_rates(self._plan.moves, self._plan.throttle_bytes or 0)
-        serving = {node.node_id for node in self._admin.describe_cluster().nodes}
+        serving = {node.node_id for node in (await admin.describe_cluster()).nodes}
         return {broker: rates[broker] for broker in rates if broker in serving}
 
-    def problems(self) -> list[str]:
+    async def problems(self, admin: Admin) -> list[str]:
         """Return what did not become as planned, a sentence each."""
         topics = sorted({move.where.topic for move in self._complete})
-        described = self._admin.describe_topics(topics) if topics else {}
+        described = await admin.describe_topics(topics) if topics else {}
         problems = []
         for move in self._complete:
             replicas = described[move.where.topic].partitions[move.where.partition].replicas
@@ -129,7 +128,7 @@ def size_on(directories: Mapping[int, Mapping[str, LogDirDescription]], broker: 
     return max((replica.size_bytes for replica in found if replica is not None), default=0)
 
 
-def elect_preferred(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+async def elect_preferred(admin: Admin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
     """Give partitions their preferred leaders, and return those that changed. A partition that
     cannot have it now keeps its leader.
 
@@ -137,7 +136,7 @@ def elect_preferred(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) 
         ItemsFailed: an election failed for another reason.
     """
     try:
-        return set(admin.elect_leaders(list(partitions), ElectionType.PREFERRED))
+        return set(await admin.elect_leaders(list(partitions), ElectionType.PREFERRED))
     except ItemsFailed as error:
         if any(each.code not in NOT_ELECTED for each in error.errors.values()):
             raise
@@ -147,13 +146,13 @@ def elect_preferred(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) 
 # Moves that somebody began
 
 
-def moves_under_way(admin: BlockingAdmin, partitions: Sequence[TopicPartition] | None = None) -> list[tuple[Move, int]]:
+async def moves_under_way(admin: Admin, partitions: Sequence[TopicPartition] | None = None) -> list[tuple[Move, int]]:
     """Return each move that is under way, with the bytes that have arrived."""
-    moving = admin.list_partition_reassignments(partitions)
+    moving = await admin.list_partition_reassignments(partitions)
     if not moving:
         return []
-    directories = admin.describe_log_dirs()
-    described = admin.describe_topics(sorted({where.topic for where in moving}))
+    directories = await admin.describe_log_dirs()
+    described = await admin.describe_topics(sorted({where.topic for where in moving}))
     found = []
     for where, reassignment in sorted(moving.items()):
         leader = described[where.topic].partitions[where.partition].leader
@@ -175,7 +174,7 @@ def move_of(where: TopicPartition, reassignment: Reassignment, *, size_bytes: in
     )
 
 
-def take_back(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+async def take_back(admin: Admin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
     """Cancel moves, and return those that were still under way. A move that is complete meanwhile
     is no error.
 
@@ -184,7 +183,7 @@ def take_back(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) -> set
     """
     wanted = list(partitions)
     try:
-        admin.alter_partition_reassignments(dict.fromkeys(wanted))
+        await admin.alter_partition_reassignments(dict.fromkeys(wanted))
     except ItemsFailed as error:
         if any(each.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS for each in error.errors.values()):
             raise
@@ -195,9 +194,9 @@ def take_back(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) -> set
 # Throttles
 
 
-def throttled_brokers(admin: BlockingAdmin, brokers: Iterable[int]) -> list[int]:
+async def throttled_brokers(admin: Admin, brokers: Iterable[int]) -> list[int]:
     """Return the brokers that have a throttle of replication for them alone, as moves set it."""
-    found = admin.describe_configs([ConfigResource.broker(broker) for broker in brokers])
+    found = await admin.describe_configs([ConfigResource.broker(broker) for broker in brokers])
     return sorted(
         int(resource.name)
         for resource, entries in found.items()
@@ -205,9 +204,9 @@ def throttled_brokers(admin: BlockingAdmin, brokers: Iterable[int]) -> list[int]
     )
 
 
-def throttled_topics(admin: BlockingAdmin, topics: Sequence[str]) -> list[str]:
+async def throttled_topics(admin: Admin, topics: Sequence[str]) -> list[str]:
     """Return the topics that say which of their replicas are throttled."""
-    found = admin.describe_configs([ConfigResource.topic(topic) for topic in topics]) if topics else {}
+    found = await admin.describe_configs([ConfigResource.topic(topic) for topic in topics]) if topics else {}
     return sorted(
         resource.name
         for resource, entries in found.items()
@@ -215,7 +214,7 @@ def throttled_topics(admin: BlockingAdmin, topics: Sequence[str]) -> list[str]:
     )
 
 
-def brokers_left_throttled(admin: BlockingAdmin, state: ClusterState) -> list[int]:
+async def brokers_left_throttled(admin: Admin, state: ClusterState) -> list[int]:
     """Return the brokers whose throttle acts. They have a rate, and a topic names the replicas that
     it is for.
 
@@ -224,17 +223,17 @@ def brokers_left_throttled(admin: BlockingAdmin, state: ClusterState) -> list[in
     if state.quorum.leader_id == NO_LEADER:
         return []
     try:
-        throttled = throttled_brokers(admin, [each for each in state.layout.active if each not in state.silent])
-        topics = [topic.name for topic in admin.list_topics(is_internal_included=True)] if throttled else []
-        return throttled if throttled_topics(admin, topics) else []
+        throttled = await throttled_brokers(admin, [each for each in state.layout.active if each not in state.silent])
+        topics = [topic.name for topic in await admin.list_topics(is_internal_included=True)] if throttled else []
+        return throttled if await throttled_topics(admin, topics) else []
     except KafkaError:
         return []
 
 
-def remove_throttles(admin: BlockingAdmin, *, brokers: Iterable[int], topics: Iterable[str]) -> None:
+async def remove_throttles(admin: Admin, *, brokers: Iterable[int], topics: Iterable[str]) -> None:
     """Take throttles of replication away from brokers and topics."""
     changes: dict[ConfigResource, dict[str, str | None]] = {}
     changes |= {ConfigResource.broker(broker): dict.fromkeys(THROTTLED_RATES) for broker in brokers}
     changes |= {ConfigResource.topic(topic): dict.fromkeys(THROTTLED_REPLICAS) for topic in topics}
     if changes:
-        admin.alter_configs(changes)
+        await admin.alter_configs(changes)

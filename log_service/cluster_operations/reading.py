@@ -6,6 +6,7 @@ A broker that does not respond is no reason to tell nothing: its directories, an
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import (
     BrokerDescription,
     ClusterDescription,
@@ -14,7 +15,6 @@ from log_service.client.admin.values import (
     QuorumDescription,
     Reassignment,
 )
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.client.connections.cluster_view import PartitionView
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout, ClusterLayout, LogDirectory, PartitionLayout
@@ -44,35 +44,35 @@ class ClusterState:
     silent: Mapping[int, str]
 
 
-def read_state(admin: BlockingAdmin) -> ClusterState:
+async def read_state(admin: Admin) -> ClusterState:
     """Return the whole cluster. Where the quorum has no leader, the brokers that are there tell the rest, and moves stay unknown.
 
     Raises:
         KafkaError: no broker can be asked.
     """
-    cluster_id = admin.describe_cluster().cluster_id
-    layout, silent = _read(admin)
+    cluster_id = (await admin.describe_cluster()).cluster_id
+    layout, silent = await _read(admin)
     # Last, because without a leader of the quorum a broker waits for one, and what is asked on the same connection waits with it.
     try:
-        quorum = read_quorum(admin, QUORUM_TIMEOUT_MS)
+        quorum = await read_quorum(admin, QUORUM_TIMEOUT_MS)
     except KafkaError:
         quorum = NO_QUORUM
     if quorum.leader_id != NO_LEADER:
-        layout = _with_moves(layout, admin.list_partition_reassignments())
+        layout = _with_moves(layout, await admin.list_partition_reassignments())
     return ClusterState(cluster_id=cluster_id, layout=layout, quorum=quorum, silent=silent)
 
 
-def read_layout(admin: BlockingAdmin) -> ClusterLayout:
+async def read_layout(admin: Admin) -> ClusterLayout:
     """Return brokers and partitions, for a plan.
 
     Raises:
         KafkaError: a broker that serves does not tell of itself, without which no plan knows what it copies.
     """
-    layout, silent = _read(admin)
+    layout, silent = await _read(admin)
     for broker_id, why in silent.items():
         text = f"broker {broker_id} does not tell of itself, and a plan must know its log directories: {why}"
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text)
-    return _with_moves(layout, admin.list_partition_reassignments())
+    return _with_moves(layout, await admin.list_partition_reassignments())
 
 
 def _with_moves(layout: ClusterLayout, moving: Mapping[TopicPartition, Reassignment]) -> ClusterLayout:
@@ -87,21 +87,21 @@ def _with_moves(layout: ClusterLayout, moving: Mapping[TopicPartition, Reassignm
     )
 
 
-def _read(admin: BlockingAdmin) -> tuple[ClusterLayout, dict[int, str]]:
-    brokers = admin.describe_brokers()
-    directories, silent = _directories(admin, [broker.node_id for broker in brokers if not broker.is_fenced])
-    names = [topic.name for topic in admin.list_topics(is_internal_included=True)]
-    described = admin.describe_topics(names) if names else {}
+async def _read(admin: Admin) -> tuple[ClusterLayout, dict[int, str]]:
+    brokers = await admin.describe_brokers()
+    directories, silent = await _directories(admin, [broker.node_id for broker in brokers if not broker.is_fenced])
+    names = [topic.name for topic in await admin.list_topics(is_internal_included=True)]
+    described = await admin.describe_topics(names) if names else {}
     partitions = {
         TopicPartition(name, partition.partition): partition for name in sorted(described) for partition in described[name].partitions
     }
     sizes, lags = _replicas_of(directories)
-    min_isr = _min_isr(admin, partitions)
-    observers, fell_silent = observers_among(
+    min_isr = await _min_isr(admin, partitions)
+    observers, fell_silent = await observers_among(
         admin, [broker.node_id for broker in brokers if not broker.is_fenced and broker.node_id not in silent]
     )
     layout = ClusterLayout(
-        brokers=tuple(_with_cordon(admin, _broker(broker, directories.get(broker.node_id, {}))) for broker in brokers),
+        brokers=tuple([await _with_cordon(admin, _broker(broker, directories.get(broker.node_id, {}))) for broker in brokers]),
         partitions=tuple(
             _partition(
                 where,
@@ -117,12 +117,12 @@ def _read(admin: BlockingAdmin) -> tuple[ClusterLayout, dict[int, str]]:
     return layout, silent | fell_silent
 
 
-def _directories(admin: BlockingAdmin, broker_ids: Iterable[int]) -> tuple[dict[int, dict[str, LogDirDescription]], dict[int, str]]:
+async def _directories(admin: Admin, broker_ids: Iterable[int]) -> tuple[dict[int, dict[str, LogDirDescription]], dict[int, str]]:
     directories: dict[int, dict[str, LogDirDescription]] = {}
     silent: dict[int, str] = {}
     for broker_id in broker_ids:
         try:
-            directories |= admin.describe_log_dirs([broker_id], timeout_ms=BROKER_TIMEOUT_MS)
+            directories |= await admin.describe_log_dirs([broker_id], timeout_ms=BROKER_TIMEOUT_MS)
         except KafkaError as error:
             silent[broker_id] = str(error)
     return directories, silent
@@ -143,26 +143,26 @@ def _replicas_of(
     return sizes, lags
 
 
-def _min_isr(admin: BlockingAdmin, partitions: Mapping[TopicPartition, PartitionView]) -> dict[str, int]:
+async def _min_isr(admin: Admin, partitions: Mapping[TopicPartition, PartitionView]) -> dict[str, int]:
     """Return min.insync.replicas of the topics where it matters now: those with a replica out of sync."""
     topics = sorted({where.topic for where, partition in partitions.items() if len(partition.isr) < len(partition.replicas)})
-    found = admin.describe_configs([ConfigResource.topic(topic) for topic in topics]) if topics else {}
+    found = await admin.describe_configs([ConfigResource.topic(topic) for topic in topics]) if topics else {}
     return {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items() if MIN_ISR in entries}
 
 
-def observers_among(admin: BlockingAdmin, broker_ids: Iterable[int]) -> tuple[frozenset[int], dict[int, str]]:
+async def observers_among(admin: Admin, broker_ids: Iterable[int]) -> tuple[frozenset[int], dict[int, str]]:
     """Return which of these brokers are observers, and why others did not respond.
 
     Only a cluster with that feature is asked.
     """
     observers: set[int] = set()
     silent: dict[int, str] = {}
-    if not admin.describe_features().finalized.get(OBSERVERS):
+    if not (await admin.describe_features()).finalized.get(OBSERVERS):
         return frozenset(), silent
     for broker_id in broker_ids:
         resource = ConfigResource.broker(broker_id)
         try:
-            entries = admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS)[resource]
+            entries = (await admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS))[resource]
         except KafkaError as error:
             silent[broker_id] = str(error)
         else:
@@ -192,7 +192,7 @@ def _broker(broker: BrokerDescription, directories: Mapping[str, LogDirDescripti
     )
 
 
-def _with_cordon(admin: BlockingAdmin, broker: BrokerLayout) -> BrokerLayout:
+async def _with_cordon(admin: Admin, broker: BrokerLayout) -> BrokerLayout:
     """Find out where a cordoned broker is cordoned beside its own setting.
 
     A broker that does not respond has its own setting alone.
@@ -201,7 +201,7 @@ def _with_cordon(admin: BlockingAdmin, broker: BrokerLayout) -> BrokerLayout:
         return broker
     resource = ConfigResource.broker(broker.broker_id)
     try:
-        entry = admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS)[resource].get(CORDONED)
+        entry = (await admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS))[resource].get(CORDONED)
     except KafkaError:
         return broker
     set_in = [source for _, value, source in (entry.synonyms if entry else ()) if value]
@@ -227,9 +227,9 @@ def _partition(
     )
 
 
-def read_quorum(admin: BlockingAdmin, timeout_ms: int | None = None) -> QuorumState:
+async def read_quorum(admin: Admin, timeout_ms: int | None = None) -> QuorumState:
     """Return the metadata quorum."""
-    return quorum_of(admin.describe_metadata_quorum(timeout_ms=timeout_ms))
+    return quorum_of(await admin.describe_metadata_quorum(timeout_ms=timeout_ms))
 
 
 def quorum_of(found: QuorumDescription) -> QuorumState:
@@ -256,13 +256,13 @@ def quorum_of(found: QuorumDescription) -> QuorumState:
     )
 
 
-def active_controller(admin: BlockingAdmin, described: ClusterDescription) -> int:
+async def active_controller(admin: Admin, described: ClusterDescription) -> int:
     """Return the node that leads the metadata quorum, -1 where none does or no broker tells.
 
     What a broker of such a cluster names as the controller is any broker that serves: its clients need no more. Only a cluster without a
     metadata quorum names the true one.
     """
     try:
-        return admin.describe_metadata_quorum(timeout_ms=QUORUM_TIMEOUT_MS).leader_id
+        return (await admin.describe_metadata_quorum(timeout_ms=QUORUM_TIMEOUT_MS)).leader_id
     except KafkaError as error:
         return described.controller_id if error.code is ErrorCode.UNSUPPORTED_VERSION else NO_LEADER

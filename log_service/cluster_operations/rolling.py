@@ -1,12 +1,12 @@
-"""A rolling restart: brokers one by one, each when the cluster can be without it. Blocks.
+"""A rolling restart: brokers one by one, each when the cluster can be without it.
 
 It knows at every moment which brokers are done, which one is on its way and how far, so that one that ends early can say so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
 
-from log_service.client.blocking.admin import BlockingAdmin
+from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.membership import refuse_unknown_brokers
 from log_service.cluster_operations.moving import elect_preferred
 from log_service.cluster_operations.reading import ClusterState
@@ -18,18 +18,18 @@ from log_service.common.errors import KafkaError
 LOOK_MS = 3_000
 """How long the cluster may take to say how a broker is, where someone has just pressed Ctrl-C."""
 
-Restart = Callable[[int], None]
+Restart = Callable[[int], Awaitable[object]]
 """Restarts a broker, and returns when its process is there again."""
 Say = Callable[[str], None]
 
 
-def brokers_to_restart(admin: BlockingAdmin, state: ClusterState, broker_ids: Sequence[int]) -> list[int]:
+async def brokers_to_restart(admin: Admin, state: ClusterState, broker_ids: Sequence[int]) -> list[int]:
     """Return the brokers that are to be restarted, in their turn: those that are named, or all that serve.
 
     Raises:
         PlanRefused: one is not registered, or is down.
     """
-    refuse_unknown_brokers(admin, state.layout, broker_ids)
+    await refuse_unknown_brokers(admin, state.layout, broker_ids)
     down = [each for each in broker_ids if each in state.layout.fenced]
     if down:
         raise PlanRefused(f"broker {down[0]} is down or not ready: start it first; only brokers that serve are restarted")
@@ -51,7 +51,6 @@ class RollingRestart:
 
     def __init__(
         self,
-        admin: BlockingAdmin,
         before: ClusterState,
         order: Sequence[int],
         restart: Restart,
@@ -59,7 +58,6 @@ class RollingRestart:
         *,
         wait_seconds: float = SYNC_SECONDS,
     ) -> None:
-        self._admin = admin
         self._before = before
         self._restart = restart
         self._say = say
@@ -69,7 +67,7 @@ class RollingRestart:
         self.stage = Stage.WAITS
         self.waiting = list(order)
 
-    def run(self) -> None:
+    async def run(self, admin: Admin) -> None:
         """Restart the brokers; leaders that were preferred ones lead again at the end.
 
         Raises:
@@ -77,21 +75,21 @@ class RollingRestart:
         """
         while self.waiting:
             self.stage, self.current = Stage.WAITS, self.waiting.pop(0)
-            wait_for_sync(self._admin, self.current, self._wait_seconds, self._say)
+            await wait_for_sync(admin, self.current, self._wait_seconds, self._say)
             self._say(f"broker {self.current} restarts")
             self.stage = Stage.RESTARTS
-            self._restart(self.current)
+            await self._restart(self.current)
             self.stage = Stage.JOINS
-            wait_until_serving(self._admin, self.current, self._say)
+            await wait_until_serving(admin, self.current, self._say)
             self.done.append(self.current)
             self.current = None
         if self.done:
-            wait_for_sync(self._admin, self.done[-1], self._wait_seconds, self._say, is_restarted=True)
+            await wait_for_sync(admin, self.done[-1], self._wait_seconds, self._say, is_restarted=True)
         home = [each.where for each in self._before.layout.partitions if each.leader == each.replicas[0]]
         if home:
-            elect_preferred(self._admin, home)
+            await elect_preferred(admin, home)
 
-    def left_behind(self) -> list[str]:
+    async def left_behind(self, admin: Admin) -> list[str]:
         """Return how an early end leaves the brokers.
 
         There is a line each for those that are done, the one on its way, and the others.
@@ -101,7 +99,9 @@ class RollingRestart:
             lines.append(f"not touched: {_named([self.current, *self.waiting])}")
         elif self.current is not None:
             what = "was being restarted" if self.stage is Stage.RESTARTS else "is restarted, and was not back in the cluster yet"
-            lines.append(f"on its way: broker {self.current} {what}; now the cluster says that it {self._how_it_is(self.current)}")
+            lines.append(
+                f"on its way: broker {self.current} {what}; now the cluster says that it {await self._how_it_is(admin, self.current)}"
+            )
             lines += [f"not touched: {_named(self.waiting)}"] if self.waiting else []
         return lines
 
@@ -110,9 +110,9 @@ class RollingRestart:
         """The brokers that were not touched."""
         return [*([self.current] if self.current is not None and self.stage is Stage.WAITS else []), *self.waiting]
 
-    def _how_it_is(self, broker_id: int) -> str:
+    async def _how_it_is(self, admin: Admin, broker_id: int) -> str:
         try:
-            fenced = {each.node_id: each.is_fenced for each in self._admin.describe_brokers(timeout_ms=LOOK_MS)}
+            fenced = {each.node_id: each.is_fenced for each in await admin.describe_brokers(timeout_ms=LOOK_MS)}
         except KafkaError as error:
             return f"is unknown ({error})"
         return "serves" if fenced.get(broker_id) is False else "is down or not ready"

@@ -1,13 +1,14 @@
 """Waits for a state of a cluster. A broker serves, is noticed to be down or has no replica, or all
-replicas are in sync. Blocks.
+replicas are in sync.
 
 Every wait has a deadline, and says at its end what was missing.
 """
 
-import time
 from collections.abc import Callable
 
-from log_service.client.blocking.admin import BlockingAdmin
+import trio
+
+from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.reading import read_layout, read_state
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.leaving import refuse_to_lose_replicas
@@ -31,27 +32,27 @@ Say = Callable[[str], object]
 """Is told once what a long wait is for."""
 
 
-def wait_until_serving(admin: BlockingAdmin, broker_id: int, say: Say = str) -> None:
+async def wait_until_serving(admin: Admin, broker_id: int, say: Say = str) -> None:
     """Wait until a broker is registered and not fenced.
 
     Raises:
         ClusterNotReady: it is not, for ``JOIN_SECONDS``.
     """
     aim = f"broker {broker_id} serves"
-    _wait(admin, broker_id, lambda found: found is False, say, aim=aim, failed="did not join the cluster")
+    await _wait(admin, broker_id, lambda found: found is False, say, aim=aim, failed="did not join the cluster")
 
 
-def wait_until_fenced(admin: BlockingAdmin, broker_id: int, say: Say = str) -> None:
+async def wait_until_fenced(admin: Admin, broker_id: int, say: Say = str) -> None:
     """Wait until the cluster has noticed that a broker is down.
 
     Raises:
         ClusterNotReady: it has not, for ``JOIN_SECONDS``.
     """
     aim = f"the cluster notices that broker {broker_id} is down"
-    _wait(admin, broker_id, lambda found: found is not False, say, aim=aim, failed="still serves, as the cluster says")
+    await _wait(admin, broker_id, lambda found: found is not False, say, aim=aim, failed="still serves, as the cluster says")
 
 
-def wait_until_empty(admin: BlockingAdmin, broker_id: int) -> ClusterLayout:
+async def wait_until_empty(admin: Admin, broker_id: int) -> ClusterLayout:
     """Wait until a broker that was emptied has no replica, and return the cluster as it is then.
 
     Topics are created while a broker is emptied, and others take moves back: only the cluster itself says that nothing is left.
@@ -60,41 +61,41 @@ def wait_until_empty(admin: BlockingAdmin, broker_id: int) -> ClusterLayout:
         PlanRefused: it has replicas, for ``EMPTY_SECONDS``.
         KafkaError: the cluster does not tell.
     """
-    deadline = time.monotonic() + EMPTY_SECONDS
+    deadline = trio.current_time() + EMPTY_SECONDS
     while True:
-        layout = read_layout(admin)
+        layout = await read_layout(admin)
         try:
             refuse_to_lose_replicas(layout, broker_id)
         except PlanRefused:
-            if time.monotonic() > deadline:
+            if trio.current_time() > deadline:
                 raise
         else:
             return layout
-        time.sleep(POLL_SECONDS)
+        await trio.sleep(POLL_SECONDS)
 
 
-def _wait(admin: BlockingAdmin, broker_id: int, is_wanted: Callable[[bool | None], bool], say: Say, *, aim: str, failed: str) -> None:
+async def _wait(admin: Admin, broker_id: int, is_wanted: Callable[[bool | None], bool], say: Say, *, aim: str, failed: str) -> None:
     """Wait for a state of a broker: True is fenced, False serves, None is not registered."""
-    begun, is_told = time.monotonic(), False
+    begun, is_told = trio.current_time(), False
     while True:
         problem = f"broker {broker_id} {failed} after {JOIN_SECONDS:.0f} s"
         try:
-            brokers = {broker.node_id: broker.is_fenced for broker in admin.describe_brokers()}
+            brokers = {broker.node_id: broker.is_fenced for broker in await admin.describe_brokers()}
             if is_wanted(brokers.get(broker_id)):
                 return
         except KafkaError as error:  # the broker that was asked may be the one that has just gone
             problem = f"broker {broker_id} cannot be asked about: {error}"
-        waited_seconds = time.monotonic() - begun
+        waited_seconds = trio.current_time() - begun
         if waited_seconds > JOIN_SECONDS:
             raise ClusterNotReady(problem)
         if waited_seconds > TOLD_AFTER_SECONDS and not is_told:
             is_told = True
             say(f"waiting for up to {JOIN_SECONDS:.0f} s until {aim}")
-        time.sleep(POLL_SECONDS)
+        await trio.sleep(POLL_SECONDS)
 
 
-def wait_for_sync(
-    admin: BlockingAdmin,
+async def wait_for_sync(
+    admin: Admin,
     broker_id: int,
     wait_seconds: float = SYNC_SECONDS,
     say: Say = str,
@@ -109,20 +110,20 @@ def wait_for_sync(
     """
     aim = "until all is in sync again" if is_restarted else f"before broker {broker_id} restarts"
     failed = "not all is in sync again" if is_restarted else f"broker {broker_id} is not restarted"
-    begun, is_told = time.monotonic(), False
+    begun, is_told = trio.current_time(), False
     while True:
         try:
-            state = read_state(admin)
+            state = await read_state(admin)
             found = obstacles(state.layout, state.quorum, broker_id)
             found += [f"broker {each} does not respond" for each in state.silent if each != broker_id]
         except KafkaError as error:
             found = [str(error)]
         if not found:
             return
-        waited_seconds = time.monotonic() - begun
+        waited_seconds = trio.current_time() - begun
         if waited_seconds > wait_seconds:
             raise ClusterNotReady(f"{failed}: {'; '.join(found)}")
         if waited_seconds > TOLD_AFTER_SECONDS and not is_told:
             is_told = True
             say(f"waiting for up to {wait_seconds:.0f} s {aim}: {'; '.join(found)}")
-        time.sleep(POLL_SECONDS)
+        await trio.sleep(POLL_SECONDS)

@@ -9,7 +9,6 @@ Invariant: the directory is for its owner alone, whatever the umask was: who can
 """
 
 import json
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -46,7 +45,7 @@ class ControlRequest:
 Handle = Callable[[ControlRequest], Awaitable[Mapping[str, Any]]]
 
 
-def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float) -> dict[str, Any]:
+async def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float) -> dict[str, Any]:
     """Ask the supervisor of a data directory and return its response.
 
     Raises:
@@ -60,12 +59,12 @@ def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float) -> d
     name = uuid4().hex
     response_path = directory / f"{name}{RESPONSE}"
     _write(directory / f"{name}{REQUEST}", asdict(request))
-    deadline = time.monotonic() + timeout_s
+    deadline = trio.current_time() + timeout_s
     while not response_path.exists():
-        if time.monotonic() > deadline or not is_locked(data_directory):
+        if trio.current_time() > deadline or not is_locked(data_directory):
             (directory / f"{name}{REQUEST}").unlink(missing_ok=True)
             raise ControlRefused(f"the supervisor of {data_directory} did not respond to the request to {request.command} a node")
-        time.sleep(POLL_S / 5)
+        await trio.sleep(POLL_S / 5)
     response: dict[str, Any] = json.loads(response_path.read_text())
     response_path.unlink()
     if "error" in response:

@@ -38,25 +38,25 @@ class Installation:
         nodes = self.nodes_of(cluster_id)
         return nodes is not None and any(node.node_id == node_id for node in nodes.nodes)
 
-    def start_one_more(self) -> int:
+    async def start_one_more(self) -> int:
         """Have one more node started and return its id. It is still to join the cluster."""
-        return int(self._ask(ADD)["node_id"])
+        return int((await self._ask(ADD))["node_id"])
 
-    def stop_for_good(self, node_id: int) -> None:
+    async def stop_for_good(self, node_id: int) -> None:
         """Have a node stopped and taken out of the installation."""
-        self._ask(REMOVE, node_id)
+        await self._ask(REMOVE, node_id)
 
-    def restart(self, node_id: int) -> None:
+    async def restart(self, node_id: int) -> None:
         """Have a node stopped in order and started again."""
-        self._ask(RESTART, node_id)
+        await self._ask(RESTART, node_id)
 
-    def hold(self, node_id: int) -> None:
+    async def hold(self, node_id: int) -> None:
         """Have a node stopped until ``release``."""
-        self._ask(STOP, node_id)
+        await self._ask(STOP, node_id)
 
-    def release(self, node_id: int) -> None:
+    async def release(self, node_id: int) -> None:
         """Have a node started that ``hold`` has stopped."""
-        self._ask(START, node_id)
+        await self._ask(START, node_id)
 
-    def _ask(self, command: str, node_id: int | None = None) -> dict[str, Any]:
-        return ask(self.data, ControlRequest(command=command, node_id=node_id), timeout_s=CONTROL_TIMEOUT_S)
+    async def _ask(self, command: str, node_id: int | None = None) -> dict[str, Any]:
+        return await ask(self.data, ControlRequest(command=command, node_id=node_id), timeout_s=CONTROL_TIMEOUT_S)

@@ -1,6 +1,6 @@
 """The cluster in Dagster: its asset and checks, the sensor over its health, and the jobs, against a broker of the test's own."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -17,6 +17,7 @@ from orchestration.infrastructure.cluster.asset import DESCRIPTIONS
 from orchestration.infrastructure.cluster.sensor import HealthChange
 from orchestration.resources.log_service import LogServiceResource
 from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.stand_ins import returning
 from tests.integration.confluent import create_topic
 from tests.unit.cluster_plans.layouts import broker as layout_broker
 from tests.unit.cluster_plans.layouts import layout, partition
@@ -98,15 +99,24 @@ def test_the_last_broker_is_not_removed(broker: BrokerProcess) -> None:
         job.execute_in_process(resources=resources(broker), run_config=config)
 
 
+def noting(removed: list[int]) -> Callable[[object, int], Awaitable[None]]:
+    """Return a function that takes no voter out, and notes which one it was to take out."""
+
+    async def remove_voter(_admin: object, broker_id: int) -> None:
+        removed.append(broker_id)
+
+    return remove_voter
+
+
 def test_a_broker_that_no_supervisor_runs_is_refused_before_it_loses_its_vote(
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The job asks the supervisor last; that it cannot stop the broker must be known first."""
     removed: list[int] = []
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
-    monkeypatch.setattr(jobs, "read_layout", lambda _admin: layout([layout_broker(1), layout_broker(2)], []))
-    monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: {1: True, 2: True})
-    monkeypatch.setattr(removal, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
+    monkeypatch.setattr(jobs, "read_layout", returning(layout([layout_broker(1), layout_broker(2)], [])))
+    monkeypatch.setattr(jobs, "refuse_removal", returning({1: True, 2: True}))
+    monkeypatch.setattr(removal, "remove_voter", noting(removed))
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
     config = {"ops": {"remove": {"config": {"broker": 2, "dry_run": False}}}}
     said = r"broker 2 serves, and no tidelog up on .* runs it, so this job cannot stop it: .* tidelog cluster drain 2 --execute, stop it"
@@ -129,7 +139,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ControlRequest]:
     another = ClusterSpec(cluster_id="another", nodes=(NodeSpec(node_id=1, roles="broker,controller"),), next_node_id=2)
     monkeypatch.setattr(installation, "is_locked", lambda _data: True)
     monkeypatch.setattr(installation, "read_cluster", lambda _data: another)
-    monkeypatch.setattr(installation, "ask", lambda _data, request, **_how: requests.append(request))
+
+    async def ask(_data: Path, request: ControlRequest, **_how: object) -> None:
+        requests.append(request)
+
+    monkeypatch.setattr(installation, "ask", ask)
     return requests
 
 
@@ -167,10 +181,10 @@ def test_a_broker_with_the_only_replica_of_an_offline_partition_is_not_forgotten
     removed: list[int] = []
     down = layout([layout_broker(1), layout_broker(2, is_fenced=True)], [partition("solo", 0, [2], leader=-1, isr=[])])
     for module in (jobs, removal, waiting):
-        monkeypatch.setattr(module, "read_layout", lambda _admin: down)
+        monkeypatch.setattr(module, "read_layout", returning(down))
     monkeypatch.setattr(waiting, "EMPTY_SECONDS", 0.0)
-    monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: {})
-    monkeypatch.setattr(removal, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
+    monkeypatch.setattr(jobs, "refuse_removal", returning({}))
+    monkeypatch.setattr(removal, "remove_voter", noting(removed))
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
     config = {"ops": {"remove": {"config": {"broker": 2, "dry_run": False}}}}
     with pytest.raises(dg.Failure, match="broker 2 is not forgotten: it holds a replica of solo-0, which is offline"):

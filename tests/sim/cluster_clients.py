@@ -140,7 +140,10 @@ class ClusterClients(Clients):
 
 
 async def read_layout(admin: Admin) -> ClusterLayout:
-    """Return the cluster as plans see it, as far as they look at it here: ``cluster_operations.reading`` asks in a thread."""
+    """Return the cluster as plans see it, as far as they look at it here.
+
+    ``cluster_operations.reading`` asks for log directories and features, too.
+    """
     brokers = await admin.describe_brokers(timeout_ms=8_000)
     names = sorted(topic.name for topic in await admin.list_topics(is_internal_included=True, timeout_ms=8_000))
     described = await admin.describe_topics(names, timeout_ms=8_000)

@@ -89,8 +89,8 @@ def cluster_asset(*, name: str = "cluster") -> dg.AssetsDefinition:
     )
     def look_at_cluster(log_service: LogServiceResource) -> dg.MaterializeResult:  # type: ignore[type-arg] # Dagster wants it bare
         with log_service.open_admin() as admin:
-            state = read_state(admin)
-            throttled = brokers_left_throttled(admin, state)
+            state = admin.run(read_state)
+            throttled = admin.run(brokers_left_throttled, state)
             findings = state_findings(state, throttled, disk_full_percent=load_settings().disk_full_percent)
         return dg.MaterializeResult(asset_key=key, metadata=cluster_metadata(state), check_results=list(check_results(findings, key)))
 

@@ -14,10 +14,11 @@ import dagster as dg
 from pydantic import Field
 
 from log_service.client import BlockingAdmin
+from log_service.cluster_operations.cordoning import Cordon
 from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers
 from log_service.cluster_operations.moving import Mover
 from log_service.cluster_operations.reading import read_layout, read_state
-from log_service.cluster_operations.removal import remove_broker
+from log_service.cluster_operations.removal import forget, plan_emptying
 from log_service.cluster_operations.rolling import RollingRestart, brokers_to_restart
 from log_service.cluster_operations.waiting import ClusterNotReady, wait_until_serving
 from log_service.cluster_plans import plans
@@ -125,24 +126,24 @@ def _done(context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterL
         raise PlanRefused(f"nothing was changed: {problems[0]}")
     if is_dry or plan.is_empty:
         return plan.is_empty
-    _carry_out(context, Mover(admin, plan))
+    _carry_out(context, admin, Mover(plan))
     return True
 
 
-def _carry_out(context: dg.OpExecutionContext, mover: Mover) -> None:
-    mover.begin()
+def _carry_out(context: dg.OpExecutionContext, admin: BlockingAdmin, mover: Mover) -> None:
+    admin.run(mover.begin)
     told_at = time.monotonic()
-    progress = mover.step()
+    progress = admin.run(mover.step)
     while not mover.is_done:
         time.sleep(POLL_S)
-        progress = mover.step()
+        progress = admin.run(mover.step)
         if time.monotonic() - told_at > TOLD_EVERY_S:
             context.log.info(
                 "%d of %d moves, %d of %d bytes", progress.complete, progress.total, progress.copied_bytes, progress.total_bytes
             )
             told_at = time.monotonic()
-    mover.finish()
-    for problem in mover.problems():
+    admin.run(mover.finish)
+    for problem in admin.run(mover.problems):
         context.log.warning("%s", problem)
 
 
@@ -150,7 +151,7 @@ def _carry_out(context: dg.OpExecutionContext, mover: Mover) -> None:
 def rebalance(context: dg.OpExecutionContext, config: RebalanceConfig, log_service: LogServiceResource) -> None:
     """Even out replicas and leaders."""
     with _refusals(), log_service.open_admin() as admin:
-        layout = read_layout(admin)
+        layout = admin.run(read_layout)
         plan = plans.rebalance(layout, throttle_bytes=config.throttle, byte_tolerance=0.1 if config.even_bytes else None)
         _done(context, admin, layout, plan, is_dry=config.dry_run)
 
@@ -159,8 +160,8 @@ def rebalance(context: dg.OpExecutionContext, config: RebalanceConfig, log_servi
 def add(context: dg.OpExecutionContext, config: AddConfig, log_service: LogServiceResource) -> None:
     """Give new brokers their share."""
     with _refusals(), log_service.open_admin() as admin:
-        layout = read_layout(admin)
-        refuse_unknown_brokers(admin, layout, config.brokers)
+        layout = admin.run(read_layout)
+        admin.run(refuse_unknown_brokers, layout, config.brokers)
         if config.start:
             layout = _with_one_more(context, admin, layout, config)
         plan = plans.join(layout, config.brokers, INTERNAL_FACTOR, throttle_bytes=config.throttle)
@@ -178,10 +179,10 @@ def _with_one_more(context: dg.OpExecutionContext, admin: BlockingAdmin, layout:
         )
     if config.dry_run:
         return layout.with_one_more(nodes.next_node_id, nodes.rack or None)
-    node_id = _installation().start_one_more()
-    wait_until_serving(admin, node_id, context.log.info)
+    node_id = admin.run(lambda _: _installation().start_one_more())
+    admin.run(wait_until_serving, node_id, context.log.info)
     context.log.info("broker %d has joined", node_id)
-    return read_layout(admin)
+    return admin.run(read_layout)
 
 
 @dg.op(description="Empty a broker and have the cluster forget it")
@@ -191,39 +192,42 @@ def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: Lo
     That happens where ``tidelog up`` runs the broker, or it is down already.
     """
     with _refusals(), log_service.open_admin() as admin:
-        layout = read_layout(admin)
-        refuse_removal(admin, layout, config.broker)
+        layout = admin.run(read_layout)
+        admin.run(refuse_removal, layout, config.broker)
         is_running = not layout.broker(config.broker).is_fenced
         if is_running:
             _refuse_to_stop(admin, config.broker)
-        said = remove_broker(
-            admin,
-            layout,
-            config.broker,
-            throttle_bytes=config.throttle,
-            is_carried_out=not config.dry_run,
-            carry_out=lambda seen, plan: _done(context, admin, seen, plan, is_dry=config.dry_run),
-            stop=_installation().stop_for_good if is_running else None,
-            say=context.log.warning,
-        )
-        if said:
-            context.log.info("%s", said)
+        stop = _installation().stop_for_good if is_running else None
+        cordon = Cordon(context.log.warning)
+        try:
+            found = admin.run(
+                plan_emptying,
+                layout,
+                [config.broker],
+                cordon,
+                throttle_bytes=config.throttle,
+                is_carried_out=not config.dry_run,
+            )
+            if _done(context, admin, found.layout, found.plan, is_dry=config.dry_run) and not config.dry_run:
+                context.log.info("%s", admin.run(forget, config.broker, stop, cordon, context.log.warning))
+        finally:
+            admin.run(cordon.take_back)
 
 
 @dg.op(description="Restart brokers one by one")
 def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: LogServiceResource) -> None:
     """Restart brokers one by one, each while the cluster can be without it."""
     with _refusals(), log_service.open_admin() as admin:
-        state = read_state(admin)
-        order = brokers_to_restart(admin, state, config.brokers)
+        state = admin.run(read_state)
+        order = admin.run(brokers_to_restart, state, config.brokers)
         context.add_output_metadata({"order": ", ".join(map(str, order)), "dry_run": config.dry_run})
         if not config.dry_run:
             _refuse_to_restart(admin, order)
-            rolling = RollingRestart(admin, state, order, _installation().restart, lambda text: context.log.info("%s", text))
+            rolling = RollingRestart(state, order, _installation().restart, lambda text: context.log.info("%s", text))
             try:
-                rolling.run()
+                admin.run(rolling.run)
             finally:
-                for line in rolling.left_behind():
+                for line in admin.run(rolling.left_behind):
                     context.log.info("%s", line)
 
 

@@ -95,6 +95,6 @@ def cluster_sensor(
 def _findings(log_service: LogServiceResource) -> list[Finding]:
     try:
         with log_service.open_admin(timeout_ms=TIMEOUT_MS) as admin:
-            return state_findings(read_state(admin), disk_full_percent=load_settings().disk_full_percent)
+            return state_findings(admin.run(read_state), disk_full_percent=load_settings().disk_full_percent)
     except LogServiceError as error:
         return [Finding(check=UNREACHABLE, severity=Severity.FAILED, text=str(error))]

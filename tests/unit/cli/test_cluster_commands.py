@@ -1,14 +1,14 @@
 """What ``tidelog cluster`` and its neighbours say and refuse, with a cluster that is made up."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
+import trio
 from click.testing import CliRunner, Result
 
 from log_service.cli import cluster, cluster_status, cluster_voters, topics
@@ -33,6 +33,7 @@ from log_service.cluster_plans.layout import BrokerLayout, PartitionLayout
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import KRAFT_VERSION
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from tests.helpers.stand_ins import opening, returning
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 QUORUM = QuorumState(leader_id=1, leader_epoch=4, members=tuple(QuorumMember(node_id=n, is_voter=True, lag=0) for n in (1, 2, 3)))
@@ -47,13 +48,13 @@ class Admin:
     forgotten: list[int] = field(default_factory=list)
     configs: dict[ConfigResource, dict[str, ConfigEntry]] = field(default_factory=dict)
 
-    def unregister_broker(self, node_id: int) -> None:
+    async def unregister_broker(self, node_id: int) -> None:
         self.forgotten.append(node_id)
 
-    def describe_configs(self, resources: Sequence[ConfigResource]) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
+    async def describe_configs(self, resources: Sequence[ConfigResource]) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
         return {resource: self.configs.get(resource, {}) for resource in resources}
 
-    def list_topics(self, *, is_internal_included: bool = False) -> list[TopicListing]:
+    async def list_topics(self, *, is_internal_included: bool = False) -> list[TopicListing]:
         assert is_internal_included
         return [TopicListing(name="t", topic_id=NO_TOPIC_ID, partition_count=1, is_internal=False)]
 
@@ -70,12 +71,8 @@ def invoke(*arguments: str, given: str = "") -> Result:
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     made = Admin()
 
-    @contextmanager
-    def opened(_servers: str) -> Iterator[Admin]:
-        yield made
-
     for module in (cluster, cluster_status, topics):
-        monkeypatch.setattr(module, "open_admin", opened)
+        monkeypatch.setattr(module, "open_admin", opening(made))
     return made
 
 
@@ -83,7 +80,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
 
 
 def test_a_broker_that_serves_is_not_forgotten(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "read_state", lambda _admin: state())
+    monkeypatch.setattr(cluster, "read_state", returning(state()))
     result = invoke("unregister", "2", "-y")
     assert (result.exit_code, admin.forgotten) == (1, [])
     assert "broker 2 serves, with 2 replicas, the leaders of 1 partition" in result.output
@@ -91,7 +88,7 @@ def test_a_broker_that_serves_is_not_forgotten(admin: Admin, monkeypatch: pytest
 
 
 def test_the_question_tells_what_is_on_the_broker(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "read_state", lambda _admin: state((broker(1), broker(2, is_fenced=True))))
+    monkeypatch.setattr(cluster, "read_state", returning(state((broker(1), broker(2, is_fenced=True)))))
     result = invoke("unregister", "2", given="n\n")
     assert (result.exit_code, admin.forgotten) == (1, [])
     assert "1 partition without another replica in sync (solo-2). Forget it?" in result.output
@@ -109,7 +106,7 @@ def set_config(admin: Admin, resource: ConfigResource, name: str, source: str) -
 
 
 def test_a_throttle_that_was_left_behind_is_told(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_status, "read_state", lambda _admin: state())
+    monkeypatch.setattr(cluster_status, "read_state", returning(state()))
     set_config(admin, ConfigResource.broker(2), LEADER_RATE, "DYNAMIC_BROKER_CONFIG")
     assert invoke("status").output.startswith("all is well"), "a rate that is for no replica throttles nothing"
     set_config(admin, ConfigResource.topic("t"), LEADER_REPLICAS, "DYNAMIC_TOPIC_CONFIG")
@@ -120,7 +117,7 @@ def test_a_throttle_that_was_left_behind_is_told(admin: Admin, monkeypatch: pyte
 
 def test_a_cordoned_broker_is_told(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     """New topics and plans passed it over, and nothing said why."""
-    monkeypatch.setattr(cluster_status, "read_state", lambda _admin: state((broker(1), broker(2, is_cordoned=True), broker(3))))
+    monkeypatch.setattr(cluster_status, "read_state", returning(state((broker(1), broker(2, is_cordoned=True), broker(3)))))
     assert admin.configs == {}
     result = invoke("status")
     assert result.exit_code == 0
@@ -134,11 +131,14 @@ def test_a_cordoned_broker_is_told(admin: Admin, monkeypatch: pytest.MonkeyPatch
 def test_rows_and_findings_are_of_one_reading(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that goes while the throttles are asked for is listed as it was, and the rest is told all the same."""
     read: list[ClusterState] = [state((broker(1), broker(2), broker(3), broker(4, is_fenced=True)))]
-    monkeypatch.setattr(cluster_status, "read_state", lambda _admin: read.pop())
 
-    def gone(_resources: object) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
+    async def read_once(_admin: object) -> ClusterState:
+        return read.pop()
+
+    async def gone(_resources: object) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "broker 3 is not in the cluster's metadata")
 
+    monkeypatch.setattr(cluster_status, "read_state", read_once)
     monkeypatch.setattr(admin, "describe_configs", gone)
     result = invoke("status", "--json")
     told = json.loads(result.output)
@@ -156,40 +156,36 @@ class LeaderlessAdmin:
     def __init__(self) -> None:
         self.is_stuck = False
 
-    def describe_cluster(self) -> ClusterDescription:
+    async def describe_cluster(self) -> ClusterDescription:
         assert not self.is_stuck
         return ClusterDescription(cluster_id="c", controller_id=-1, nodes=(), is_tidelog=True)
 
-    def describe_brokers(self) -> tuple[BrokerDescription, ...]:
+    async def describe_brokers(self) -> tuple[BrokerDescription, ...]:
         assert not self.is_stuck
         return (BrokerDescription(node_id=1, host="h", port=1, rack=None, is_fenced=False),)
 
-    def describe_log_dirs(self, node_ids: Sequence[int], *, timeout_ms: int) -> dict[int, dict[str, LogDirDescription]]:
+    async def describe_log_dirs(self, node_ids: Sequence[int], *, timeout_ms: int) -> dict[int, dict[str, LogDirDescription]]:
         assert timeout_ms > 0
         assert not self.is_stuck
         return {node_id: {} for node_id in node_ids}
 
-    def list_topics(self, *, is_internal_included: bool = False) -> list[TopicListing]:
+    async def list_topics(self, *, is_internal_included: bool = False) -> list[TopicListing]:
         assert is_internal_included
         assert not self.is_stuck
         return []
 
-    def describe_features(self) -> FeatureDescription:
+    async def describe_features(self) -> FeatureDescription:
         assert not self.is_stuck
         return FeatureDescription(finalized={}, supported={}, finalized_epoch=0)
 
-    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         assert timeout_ms is not None, "a person does not wait for as long as brokers look for a leader"
         self.is_stuck = True
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no response")
 
 
 def test_a_quorum_without_a_leader_is_told_with_the_brokers_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def opened(_servers: str) -> Iterator[LeaderlessAdmin]:
-        yield LeaderlessAdmin()
-
-    monkeypatch.setattr(cluster_status, "open_admin", opened)
+    monkeypatch.setattr(cluster_status, "open_admin", opening(LeaderlessAdmin()))
     result = invoke("status")
     assert result.exit_code == 4, result.output
     assert result.output.startswith("FAILED    the metadata quorum has no leader: nothing can be changed")
@@ -206,11 +202,11 @@ class QuorumAdmin:
     def __init__(self) -> None:
         self.error: KafkaError | None = None
 
-    def describe_cluster(self) -> ClusterDescription:
+    async def describe_cluster(self) -> ClusterDescription:
         nodes = tuple(Node(node_id=number, host="h", port=number, rack=None) for number in (1, 2))
         return ClusterDescription(cluster_id="c", controller_id=1, nodes=nodes, is_tidelog=True)
 
-    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         assert timeout_ms is None or timeout_ms <= 5_000
         if self.error is not None:
             raise self.error
@@ -232,17 +228,16 @@ class QuorumAdmin:
 def quorum_admin(monkeypatch: pytest.MonkeyPatch) -> QuorumAdmin:
     made = QuorumAdmin()
 
-    @contextmanager
-    def opened(_servers: str) -> Iterator[QuorumAdmin]:
-        yield made
-
     for module in (cluster, cluster_status):
-        monkeypatch.setattr(module, "open_admin", opened)
+        monkeypatch.setattr(module, "open_admin", opening(made))
     read = ClusterState(
-        cluster_id="c", layout=layout((broker(1), broker(2)), ()), quorum=read_quorum(cast("Any", made)), silent=MappingProxyType({})
+        cluster_id="c",
+        layout=layout((broker(1), broker(2)), ()),
+        quorum=trio.run(read_quorum, cast("Any", made)),
+        silent=MappingProxyType({}),
     )
-    monkeypatch.setattr(cluster_status, "read_state", lambda _admin: read)
-    monkeypatch.setattr(cluster_status, "brokers_left_throttled", lambda *_: [])
+    monkeypatch.setattr(cluster_status, "read_state", returning(read))
+    monkeypatch.setattr(cluster_status, "brokers_left_throttled", returning([]))
     return made
 
 
@@ -282,26 +277,22 @@ def test_status_and_quorum_tell_the_same_of_voters_and_lag(quorum_admin: QuorumA
 class FourVoters(QuorumAdmin):
     """As before, with broker 1 as the fourth voter."""
 
-    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        found = super().describe_metadata_quorum(timeout_ms=timeout_ms)
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        found = await super().describe_metadata_quorum(timeout_ms=timeout_ms)
         return replace(found, voters=(*found.voters, *found.observers), observers=())
 
-    def describe_brokers(self) -> list[BrokerDescription]:
+    async def describe_brokers(self) -> list[BrokerDescription]:
         return [BrokerDescription(node_id=each, host="h", port=each, rack=None, is_fenced=False) for each in (1, 2)]
 
-    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    async def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         return {each: {} for each in resources}
 
-    def describe_features(self) -> FeatureDescription:
+    async def describe_features(self) -> FeatureDescription:
         return FeatureDescription(supported={}, finalized={KRAFT_VERSION: 1}, finalized_epoch=1)
 
 
 def test_a_voter_that_is_down_counts_among_those_that_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def opened(_servers: str) -> Iterator[FourVoters]:
-        yield FourVoters()
-
-    monkeypatch.setattr(cluster_voters, "open_admin", opened)
+    monkeypatch.setattr(cluster_voters, "open_admin", opening(FourVoters()))
     assert invoke("voters", "remove", "2").output.splitlines()[0] == (
         "voters 1, 2, 3001, 3002 -> 1, 3001, 3002: 0 of 3 may fail beside 3002, which is down or behind"
     )
@@ -314,7 +305,7 @@ def test_a_voter_that_is_down_counts_among_those_that_may_fail(monkeypatch: pyte
 
 def test_replicas_stand_beside_those_in_sync(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"topic": "t", "partition": 0, "leader": 3, "replicas": [1, 2, 3], "isr": [3], "start": 0, "end": 7, "epoch": 4}
-    monkeypatch.setattr(topics, "partition_rows", lambda _admin, _names: [row])
+    monkeypatch.setattr(topics, "partition_rows", returning([row]))
     result = CliRunner(env={"COLUMNS": "80"}).invoke(tidelog, ["topics", "describe", "t"])
     assert [line.split() for line in result.output.splitlines()] == [
         ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "EPOCH"],
@@ -330,18 +321,18 @@ class MovingAdmin(Admin):
 
     moved: list[object]
 
-    def describe_brokers(self) -> list[BrokerDescription]:
+    async def describe_brokers(self) -> list[BrokerDescription]:
         return [BrokerDescription(node_id=each, host="h", port=1, rack=None, is_fenced=each > 2) for each in (1, 2, 3, 4)]
 
-    def describe_topics(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+    async def describe_topics(self, names: Sequence[str]) -> dict[str, TopicDescription]:
         partition = PartitionView(partition=0, leader=2, leader_epoch=0, replicas=(2, 3), isr=(2,), offline_replicas=(3,))
 
         return {name: TopicDescription(name=name, topic_id=NO_TOPIC_ID, is_internal=False, partitions=(partition,)) for name in names}
 
-    def alter_partition_reassignments(self, moves: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    async def alter_partition_reassignments(self, moves: Mapping[TopicPartition, Sequence[int] | None]) -> None:
         self.moved.append(dict(moves))
 
-    def list_partition_reassignments(self, _wanted: object) -> Mapping[TopicPartition, object]:
+    async def list_partition_reassignments(self, _wanted: object) -> Mapping[TopicPartition, object]:
         return {}
 
 
@@ -349,12 +340,8 @@ def test_replicas_are_not_moved_to_a_broker_that_is_fenced(monkeypatch: pytest.M
     made = MovingAdmin()
     made.moved = []
 
-    @contextmanager
-    def opened(_servers: str) -> Iterator[Admin]:
-        yield made
-
-    monkeypatch.setattr(cluster, "open_admin", opened)
-    monkeypatch.setattr(cluster, "partitions_named", lambda _admin, _texts, _hint: [TopicPartition("t", 0)])
+    monkeypatch.setattr(cluster, "open_admin", opening(made))
+    monkeypatch.setattr(cluster, "partitions_named", returning([TopicPartition("t", 0)]))
     refused = invoke("reassign", "t:0", "--to", "1,4")
     assert refused.exit_code == 1
     said = "broker 4 is fenced: down or not ready, and a move there would not end. Start it first, or name others with --to"

@@ -1,7 +1,6 @@
 """``tidelog cluster stop``, and ``add --start``: what is refused before a supervisor is asked."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
@@ -16,6 +15,7 @@ from log_service.cluster_plans.layout import PartitionLayout
 from log_service.supervisor.installation import Installation
 from log_service.supervisor.nodes import new_cluster, write_cluster
 from log_service.supervisor.state import held_lock
+from tests.helpers.stand_ins import opening, returning
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 QUORUM = QuorumState(leader_id=1, leader_epoch=4, members=tuple(QuorumMember(node_id=n, is_voter=True, lag=0) for n in (1, 2, 3)))
@@ -26,12 +26,11 @@ def held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[int]]
     """An installation of three nodes that runs; yields which of them were stopped."""
     stopped: list[int] = []
 
-    @contextmanager
-    def opened(_servers: str) -> Iterator[None]:
-        yield
+    async def hold(_installation: Installation, node_id: int) -> None:
+        stopped.append(node_id)
 
-    monkeypatch.setattr(cluster_nodes, "open_admin", opened)
-    monkeypatch.setattr(Installation, "hold", lambda _installation, node_id: stopped.append(node_id))
+    monkeypatch.setattr(cluster_nodes, "open_admin", opening(None))
+    monkeypatch.setattr(Installation, "hold", hold)
     write_cluster(tmp_path, new_cluster(3, "c"))
     with held_lock(tmp_path):
         yield stopped
@@ -40,7 +39,7 @@ def held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[int]]
 def in_cluster(monkeypatch: pytest.MonkeyPatch, *partitions: PartitionLayout, cluster_id: str = "c") -> None:
     brokers = (broker(1), broker(2), broker(3))
     state = ClusterState(cluster_id=cluster_id, layout=layout(brokers, partitions), quorum=QUORUM, silent=MappingProxyType({}))
-    monkeypatch.setattr(cluster_nodes, "read_state", lambda _admin: state)
+    monkeypatch.setattr(cluster_nodes, "read_state", returning(state))
 
 
 def stop(directory: Path, *arguments: str) -> Result:
@@ -83,13 +82,13 @@ def test_a_node_is_not_started_for_another_cluster(execute: list[str], monkeypat
     """The installation at hand got one more node, and the command waited for it in the cluster that was asked."""
     started: list[Path] = []
 
-    @contextmanager
-    def opened(_servers: str) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(describe_cluster=lambda: SimpleNamespace(cluster_id="other"))
+    async def start_one_more(installation: Installation) -> None:
+        started.append(installation.data)
 
-    monkeypatch.setattr(cluster_moves, "open_admin", opened)
-    monkeypatch.setattr(cluster_moves, "read_layout", lambda _admin: layout([broker(1), broker(2)], [partition("t", 0, [1, 2])]))
-    monkeypatch.setattr(Installation, "start_one_more", lambda installation: started.append(installation.data))
+    admin = SimpleNamespace(describe_cluster=returning(SimpleNamespace(cluster_id="other")))
+    monkeypatch.setattr(cluster_moves, "open_admin", opening(admin))
+    monkeypatch.setattr(cluster_moves, "read_layout", returning(layout([broker(1), broker(2)], [partition("t", 0, [1, 2])])))
+    monkeypatch.setattr(Installation, "start_one_more", start_one_more)
     told = CliRunner().invoke(tidelog, ["cluster", "add", "--start", "--data", str(tmp_path), *execute])
     assert (told.exit_code, started) == (1, [])
     assert f"are of cluster other, and {tmp_path} is of cluster c: name that one's brokers" in " ".join(told.output.split())

@@ -2,8 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +18,7 @@ from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import BrokerLayout
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.supervisor.installation import Installation
+from tests.helpers.stand_ins import opening, returning
 from tests.unit.cluster_plans.layouts import layout, partition
 
 QUORUM = QuorumState(leader_id=1, leader_epoch=4, members=tuple(QuorumMember(node_id=n, is_voter=True, lag=0) for n in (1, 2, 3)))
@@ -37,11 +36,11 @@ class Admin:
         self.down: set[int] = set()
         self.elected = 0
 
-    def describe_brokers(self, *, timeout_ms: int) -> tuple[BrokerDescription, ...]:
+    async def describe_brokers(self, *, timeout_ms: int) -> tuple[BrokerDescription, ...]:
         assert timeout_ms > 0, "a person who pressed Ctrl-C does not wait"
         return tuple(BrokerDescription(node_id=n, host="h", port=1, rack=None, is_fenced=n in self.down) for n in (1, 2, 3))
 
-    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no response in {timeout_ms} ms")
 
 
@@ -50,18 +49,14 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     """A cluster whose brokers come back at once; waits and elections are noted."""
     made = Admin()
 
-    @contextmanager
-    def opened(_servers: str) -> Iterator[Admin]:
-        yield made
-
-    def elect(_admin: object, _partitions: object) -> None:
+    async def elect(_admin: object, _partitions: object) -> None:
         made.elected += 1
 
     state = ClusterState(cluster_id="c", layout=layout(BROKERS, PARTITIONS), quorum=QUORUM, silent=MappingProxyType({}))
-    monkeypatch.setattr(cluster_roll, "open_admin", opened)
-    monkeypatch.setattr(cluster_roll, "read_state", lambda _admin: state)
-    monkeypatch.setattr(rolling, "wait_for_sync", lambda *_, **__: None)
-    monkeypatch.setattr(rolling, "wait_until_serving", lambda *_: None)
+    monkeypatch.setattr(cluster_roll, "open_admin", opening(made))
+    monkeypatch.setattr(cluster_roll, "read_state", returning(state))
+    monkeypatch.setattr(rolling, "wait_for_sync", returning(None))
+    monkeypatch.setattr(rolling, "wait_until_serving", returning(None))
     monkeypatch.setattr(rolling, "elect_preferred", elect)
     return made
 
@@ -85,7 +80,7 @@ def test_brokers_that_no_installation_here_runs_are_told_with_what_can_be_done(a
 def test_the_plan_names_a_broker_that_is_down(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = (*BROKERS[:2], replace(BROKERS[2], is_fenced=True))
     state = ClusterState(cluster_id="c", layout=layout(brokers, PARTITIONS), quorum=QUORUM, silent=MappingProxyType({}))
-    monkeypatch.setattr(cluster_roll, "read_state", lambda _admin: state)
+    monkeypatch.setattr(cluster_roll, "read_state", returning(state))
     assert "broker 3 is down: start it first, or the restart of the others waits for it" in roll("--command", "restart {id}").stderr
 
 
@@ -131,7 +126,7 @@ def test_a_command_that_cannot_do_it_is_refused_before_anything_restarts(admin: 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: str, broker_id: int) -> None:
     """Press Ctrl-C in one step of one broker's restart."""
 
-    def interrupted(*arguments: object) -> None:
+    async def interrupted(*arguments: object) -> None:
         if broker_id in arguments:
             raise KeyboardInterrupt
 
@@ -167,7 +162,7 @@ def test_ctrl_c_says_what_is_done_what_is_on_its_way_and_how_to_go_on(
     admin: Admin, monkeypatch: pytest.MonkeyPatch, step: str, said: list[str]
 ) -> None:
     monkeypatch.setattr(Installation, "runs", lambda *_: True)
-    monkeypatch.setattr(Installation, "restart", lambda *_: None)
+    monkeypatch.setattr(Installation, "restart", returning(None))
     interrupt_at(monkeypatch, step, 3)
     admin.down = {3}
     stopped = roll("--execute")

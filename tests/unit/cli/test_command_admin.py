@@ -1,6 +1,6 @@
 """What the commands' admin gives up within seconds, changes while the metadata quorum has no leader; and what it does not ask for that."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,6 @@ from log_service.cli.connection import PATIENCE_SECONDS, QUORUM_TIMEOUT_MS, Comm
 from log_service.client.admin import cluster, topics
 from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import QuorumDescription
-from log_service.client.portal import Portal
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 
 
@@ -48,13 +47,12 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     found = Cluster()
     monkeypatch.setattr(topics, "create_topics", found.create_topics)
     monkeypatch.setattr(cluster, "describe_metadata_quorum", found.describe_metadata_quorum)
-    monkeypatch.setattr(Portal, "call", run)
     monkeypatch.setattr(Admin, "cluster", None)
     return found
 
 
-def run(_: Any, function: Callable[[], Any]) -> Any:
-    return trio.run(function, clock=trio.testing.MockClock(autojump_threshold=0))
+def run(function: Callable[..., Awaitable[Any]], *arguments: object) -> Any:
+    return trio.run(function, *arguments, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 @contextmanager
@@ -69,16 +67,16 @@ def test_a_change_is_given_up_where_the_quorum_has_no_leader(brokers: Cluster, q
     """Brokers wait for a leader, and would let a person wait for twenty seconds and say that there was no response."""
     brokers.quorum, brokers.seconds, admin = quorum, 20, CommandAdmin("127.0.0.1:1")
     with refused():
-        admin.create_topics([])
+        run(admin.create_topics, [])
     assert brokers.asked == ["create_topics", "describe_metadata_quorum"]
     with refused():
-        admin.describe_metadata_quorum()
+        run(admin.describe_metadata_quorum)
 
 
 def test_a_change_that_is_made_asks_nothing_of_the_quorum(brokers: Cluster) -> None:
     """A user who must not describe the cluster would be in the audit log with each command."""
     brokers.quorum = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    CommandAdmin("127.0.0.1:1").create_topics([])
+    run(CommandAdmin("127.0.0.1:1").create_topics, [])
     assert brokers.asked == ["create_topics"]
 
 
@@ -87,7 +85,7 @@ def test_a_slow_change_goes_on_where_the_quorum_has_a_leader_or_does_not_tell(
     brokers: Cluster, quorum: QuorumDescription | KafkaError
 ) -> None:
     brokers.quorum, brokers.seconds = quorum, PATIENCE_SECONDS * 3
-    CommandAdmin("127.0.0.1:1").create_topics([])
+    run(CommandAdmin("127.0.0.1:1").create_topics, [])
     assert brokers.asked == ["create_topics", "describe_metadata_quorum"]
 
 
@@ -95,11 +93,11 @@ def test_a_slow_change_goes_on_where_the_quorum_has_a_leader_or_does_not_tell(
 def test_a_change_that_fails_says_why(brokers: Cluster, failure: Exception) -> None:
     brokers.failure = failure
     with pytest.raises(type(failure)) as error:
-        CommandAdmin("127.0.0.1:1").create_topics([])
+        run(CommandAdmin("127.0.0.1:1").create_topics, [])
     assert error.value is failure
 
 
 def test_who_asks_for_the_quorum_hears_that_it_is_not_told(brokers: Cluster) -> None:
     brokers.quorum = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
-        CommandAdmin("127.0.0.1:1").describe_metadata_quorum()
+        run(CommandAdmin("127.0.0.1:1").describe_metadata_quorum)

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +23,7 @@ from log_service.client import ConfigResource
 from log_service.supervisor.components import broker_component
 from log_service.supervisor.nodes import NodeFactory, new_cluster, write_cluster
 from log_service.supervisor.spec import ServiceContext
+from tests.helpers.stand_ins import opening, returning
 
 WIDTH = 80
 NOBODY = "127.0.0.1:1"
@@ -372,7 +372,7 @@ def test_the_table_of_commands_is_what_there_is() -> None:
 def test_a_line_that_is_no_record_tells_what_was_sent(lines: list[bytes], sent: str) -> None:
     parse = parser(as_json=False, key_separator=":", is_empty_null=False)
     with pytest.raises(click.ClickException) as caught:
-        list(records_of([BytesIO(b"\n".join(lines))], parse))
+        list(records_of(lines, parse))
     assert caught.value.message == sent
 
 
@@ -400,9 +400,6 @@ def test_up_says_what_named_the_other_cluster(options: list[str], environment: d
 
 
 def test_a_cluster_without_groups_is_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def opened(_servers: str) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(list_groups=list)
-
-    monkeypatch.setattr("log_service.cli.groups.open_admin", opened)
+    admin = SimpleNamespace(list_groups=returning([]))
+    monkeypatch.setattr("log_service.cli.groups.open_admin", opening(admin))
     assert [invoke("groups", "describe", *options).stdout for options in ([], ["--members"], ["--state"])] == ["there are no groups\n"] * 3

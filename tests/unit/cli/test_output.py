@@ -8,7 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from log_service.cli.explain import explain
-from log_service.cli.output import aligned, confirm, counted, json_text, print_rows, readable, tell, write_records
+from log_service.cli.output import aligned, counted, json_text, print_rows, readable, tell, write_records
+from log_service.cli.running import on_trio
+from log_service.cli.standard_input import confirm
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 
 
@@ -103,8 +105,9 @@ def test_an_error_of_the_system_names_the_file() -> None:
 
 
 @click.command()
-def ask() -> None:
-    confirm("Delete it?", "nothing was deleted")
+@on_trio
+async def ask() -> None:
+    await confirm("Delete it?", "nothing was deleted")
     click.echo("deleted")
 
 

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 import click
 import pytest
+import trio
 from click.testing import CliRunner
 
 from log_service.cli import plan_view
@@ -15,7 +17,7 @@ from log_service.cli.main import tidelog
 from log_service.cli.output import note
 from log_service.cli.plan_view import TOLD_EVERY_SECONDS, ProgressLine, carry_out, duration, parsed_throttle, present, summary
 from log_service.cli.quotas import value_of
-from log_service.client.blocking.admin import BlockingAdmin
+from log_service.client.admin.admin import Admin
 from log_service.cluster_plans.execution import PlanProgress
 from log_service.cluster_plans.plan import Move, Plan
 from log_service.common.types import TopicPartition
@@ -103,12 +105,12 @@ def test_a_log_gets_a_line_now_and_then_and_each_text_once(monkeypatch: pytest.M
 
 def test_a_plan_that_is_stopped_before_its_first_move_leaves_nothing_to_put_back(capsys: pytest.CaptureFixture[str]) -> None:
     class InterruptedAdmin:
-        def describe_cluster(self) -> None:
+        async def describe_cluster(self) -> None:
             raise KeyboardInterrupt
 
     plan = Plan(moves=(Move(where=TopicPartition("t", 0), before=(1,), after=(2,)),), throttle_bytes=1 << 20)
     with pytest.raises(click.exceptions.Exit) as stopped:
-        carry_out(cast("BlockingAdmin", InterruptedAdmin()), plan, limit=1)
+        trio.run(partial(carry_out, cast("Admin", InterruptedAdmin()), plan, limit=1))
     assert stopped.value.exit_code == 130
     said = capsys.readouterr().err
     assert said.startswith("stopped: 0 of 1 move complete, 0 under way, 1 not begun.\nThe same command plans what is left.\n")
@@ -150,13 +152,17 @@ def unread() -> Iterator[TextIO]:
 def test_what_is_to_be_done_is_done_where_no_one_reads_about_it(monkeypatch: pytest.MonkeyPatch, unread: TextIO) -> None:
     """A plan that was carried out into ``head`` was not, and the exit code was 0."""
     done: list[Plan] = []
-    monkeypatch.setattr(plan_view, "carry_out", lambda _admin, plan, **_: done.append(plan))
+
+    async def note_plan(_admin: object, plan: Plan, **_how: object) -> None:
+        done.append(plan)
+
+    monkeypatch.setattr(plan_view, "carry_out", note_plan)
     monkeypatch.setattr("sys.stdout", unread)
     plan = Plan(moves=(Move(where=TopicPartition("t", 0), before=(1,), after=(2,)),))
     brokers = layout([broker(1), broker(2)], [partition("t", 0, [1])])
     how: dict[str, Any] = {"dry_run": False, "limit": 1, "plan_file": None, "back_file": None, "as_json": False, "nothing": ""}
     with pytest.raises(BrokenPipeError):
-        present(BlockingAdmin("127.0.0.1:1"), brokers, plan, execute=True, **how)
+        trio.run(partial(present, Admin("127.0.0.1:1"), brokers, plan, execute=True, **how))
     assert done == [plan]
 
 
@@ -183,16 +189,19 @@ def test_a_plan_and_its_way_back_are_two_files(tmp_path: Path) -> None:
     both = tmp_path / "plan.json"
     move = Move(where=TopicPartition("t", 0), before=(1,), after=(2,))
     with pytest.raises(click.UsageError, match="name the same file"):
-        present(
-            BlockingAdmin("127.0.0.1:1"),
-            layout([broker(1), broker(2)], [partition("t", 0, [1])]),
-            Plan(moves=(move,)),
-            execute=False,
-            dry_run=False,
-            limit=1,
-            plan_file=both,
-            back_file=both,
-            as_json=False,
-            nothing="",
+        trio.run(
+            partial(
+                present,
+                Admin("127.0.0.1:1"),
+                layout([broker(1), broker(2)], [partition("t", 0, [1])]),
+                Plan(moves=(move,)),
+                execute=False,
+                dry_run=False,
+                limit=1,
+                plan_file=both,
+                back_file=both,
+                as_json=False,
+                nothing="",
+            )
         )
     assert not both.exists()

@@ -1,8 +1,7 @@
 """``tidelog transactions`` with an admin that says what a test lets it say: tables, JSON, questions, and mistakes told in sentences."""
 
 import json
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from log_service.client.admin.values import HangingTransaction, ProducerDescript
 from log_service.client.connections.cluster_view import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
+from tests.helpers.stand_ins import opening
 from tests.integration.command_line import Finished, run
 
 ORDERS = TopicPartition("orders", 0)
@@ -33,20 +33,14 @@ class StandIn:
         self.refusal: KafkaError | None = None
         self.hanging = [HANGING]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
-
-    def list_transactions(self, **filters: Any) -> list[TransactionListing]:
+    async def list_transactions(self, **filters: Any) -> list[TransactionListing]:
         self.asked.append(filters)
         return [
             TransactionListing(transactional_id="copy-0", producer_id=7, state="Ongoing"),
             TransactionListing(transactional_id="load", producer_id=8, state="CompleteCommit"),
         ]
 
-    def describe_transactions(self, ids: list[str]) -> dict[str, TransactionDescription]:
+    async def describe_transactions(self, ids: list[str]) -> dict[str, TransactionDescription]:
         return {
             each: TransactionDescription(
                 transactional_id=each,
@@ -61,11 +55,11 @@ class StandIn:
             for each in ids
         }
 
-    def find_hanging_transactions(self, partitions: Any, *, open_longer_than_ms: int) -> list[HangingTransaction]:
+    async def find_hanging_transactions(self, partitions: Any, *, open_longer_than_ms: int) -> list[HangingTransaction]:
         self.asked.append((partitions, open_longer_than_ms))
         return self.hanging
 
-    def describe_producers(self, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
+    async def describe_producers(self, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
         offsets = {3: -1, 7: 42}
         found = [
             ProducerDescription(
@@ -80,7 +74,7 @@ class StandIn:
         ]
         return {where: tuple(found) for where in partitions}
 
-    def abort_transaction(self, transaction: HangingTransaction) -> None:
+    async def abort_transaction(self, transaction: HangingTransaction) -> None:
         if self.refusal is not None:
             raise self.refusal
         self.asked.append(transaction)
@@ -89,8 +83,7 @@ class StandIn:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     stand_in = StandIn()
-    opened: Callable[[str], StandIn] = lambda _: stand_in  # noqa: E731 - what open_admin is
-    monkeypatch.setattr(command, "open_admin", opened)
+    monkeypatch.setattr(command, "open_admin", opening(stand_in))
     return stand_in
 
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+import trio
 
 from log_service.client.admin.values import (
     BrokerDescription,
@@ -37,7 +38,7 @@ class Admin:
     def __init__(self, *, has_leader: bool = True) -> None:
         self.has_leader = has_leader
 
-    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         assert timeout_ms is not None
         if not self.has_leader:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no response")
@@ -64,14 +65,14 @@ CLUSTER = layout([broker(1), broker(2)], [])
 )
 def test_all_ids_that_are_of_no_broker_are_told_at_once(broker_ids: list[int], said: str) -> None:
     with pytest.raises(PlanRefused) as refused:
-        refuse_unknown_brokers(cast("Any", Admin()), CLUSTER, broker_ids)
+        trio.run(refuse_unknown_brokers, cast("Any", Admin()), CLUSTER, broker_ids)
     assert str(refused.value) == said
 
 
 def test_ids_are_told_without_a_quorum_too() -> None:
-    refuse_unknown_brokers(cast("Any", Admin(has_leader=False)), CLUSTER, [1, 2])
+    trio.run(refuse_unknown_brokers, cast("Any", Admin(has_leader=False)), CLUSTER, [1, 2])
     with pytest.raises(PlanRefused, match="there is no broker 3001; there are 1, 2"):
-        refuse_unknown_brokers(cast("Any", Admin(has_leader=False)), CLUSTER, [3001])
+        trio.run(refuse_unknown_brokers, cast("Any", Admin(has_leader=False)), CLUSTER, [3001])
 
 
 class Voters:
@@ -82,23 +83,23 @@ class Voters:
         self.is_fenced = is_fenced
         self.removed: list[int] = []
 
-    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         voters = tuple(
             QuorumReplica(node_id=each, directory_id=UUID(int=each), log_end_offset=5, last_fetch_ms=now, last_caught_up_ms=now)
             for each, now in ((1, 1_000_000), (2, 1_000_000), (3, 1_000_000 - self.silent_ms))
         )
         return QuorumDescription(leader_id=1, leader_epoch=1, high_watermark=5, voters=voters, observers=(), endpoints={})
 
-    def describe_brokers(self) -> list[BrokerDescription]:
+    async def describe_brokers(self) -> list[BrokerDescription]:
         return [BrokerDescription(node_id=each, host="h", port=1, rack=None, is_fenced=self.is_fenced and each == 3) for each in (1, 2, 3)]
 
-    def describe_features(self) -> FeatureDescription:
+    async def describe_features(self) -> FeatureDescription:
         return FeatureDescription(supported={}, finalized={KRAFT_VERSION: 1}, finalized_epoch=1)
 
-    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    async def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         return {each: {} for each in resources}
 
-    def remove_raft_voter(self, node_id: int, directory_id: UUID) -> None:
+    async def remove_raft_voter(self, node_id: int, directory_id: UUID) -> None:
         assert directory_id == UUID(int=node_id)
         self.removed.append(node_id)
 
@@ -112,9 +113,9 @@ def test_a_live_voter_is_not_taken_out_while_another_is_dead(how: dict[str, Any]
     admin: Any = Voters(**how)
     brokers = layout([broker(1), broker(2), broker(3, is_fenced=admin.is_fenced)], [])
     for refused in (
-        lambda: refuse_voter_removal(admin, 2),
-        lambda: refuse_removal(admin, brokers, 2),
-        lambda: remove_voter(admin, 2),
+        lambda: trio.run(refuse_voter_removal, admin, 2),
+        lambda: trio.run(refuse_removal, admin, brokers, 2),
+        lambda: trio.run(remove_voter, admin, 2),
     ):
         with pytest.raises(PlanRefused, match=r"voter 3 is down or behind: without node 2 .* tidelog cluster voters remove 3 --execute"):
             refused()
@@ -124,16 +125,16 @@ def test_a_live_voter_is_not_taken_out_while_another_is_dead(how: dict[str, Any]
 @pytest.mark.parametrize("how", DEAD, ids=["behind", "fenced"])
 def test_the_dead_voter_itself_is_taken_out(how: dict[str, Any]) -> None:
     admin: Any = Voters(**how)
-    assert refuse_voter_removal(admin, 3) == {1: True, 2: True, 3: False}
-    assert list(refuse_removal(admin, THREE, 3)) == [1, 2, 3]
-    assert remove_voter(admin, 3)
+    assert trio.run(refuse_voter_removal, admin, 3) == {1: True, 2: True, 3: False}
+    assert list(trio.run(refuse_removal, admin, THREE, 3)) == [1, 2, 3]
+    assert trio.run(remove_voter, admin, 3)
     assert admin.removed == [3]
 
 
 def test_a_voter_is_taken_out_while_all_are_there() -> None:
     admin: Any = Voters(0)
-    assert refuse_voter_removal(admin, 2) == refuse_removal(admin, THREE, 2) == {1: True, 2: True, 3: True}
-    assert remove_voter(admin, 2)
+    assert trio.run(refuse_voter_removal, admin, 2) == trio.run(refuse_removal, admin, THREE, 2) == {1: True, 2: True, 3: True}
+    assert trio.run(remove_voter, admin, 2)
 
 
 class Joining(Voters):
@@ -143,7 +144,7 @@ class Joining(Voters):
         super().__init__(0)
         self.is_telling = is_telling
 
-    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    async def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         if not self.is_telling:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "no broker")
         return {each: {AUTO_JOIN_KEY: cast("Any", SimpleNamespace(value="true"))} for each in resources}
@@ -155,16 +156,16 @@ JOINS = f"node 2 has {AUTO_JOIN_KEY}=true in its file, and joins the quorum by i
 def test_a_voter_that_would_join_again_by_itself_is_not_taken_out() -> None:
     admin: Any = Joining(is_telling=True)
     with pytest.raises(PlanRefused, match=JOINS):
-        refuse_voter_removal(admin, 2)
+        trio.run(refuse_voter_removal, admin, 2)
     with pytest.raises(PlanRefused, match=JOINS):
-        refuse_removal(admin, THREE, 2)
+        trio.run(refuse_removal, admin, THREE, 2)
 
 
 def test_a_voter_that_is_back_by_itself_is_told() -> None:
     admin: Any = Joining(is_telling=False)
-    refuse_voter_removal(admin, 2)
+    trio.run(refuse_voter_removal, admin, 2)
     with pytest.raises(PlanRefused, match=f"node 2 was taken out, and is a voter again: {JOINS}"):
-        refuse_undone_removal(admin, 2)
+        trio.run(refuse_undone_removal, admin, 2)
 
 
 # Quorums of other kinds
@@ -182,29 +183,29 @@ class Quorum:
         self.is_dynamic = is_dynamic
         self.removed: list[int] = []
 
-    def describe_cluster(self) -> ClusterDescription:
+    async def describe_cluster(self) -> ClusterDescription:
         return ClusterDescription(cluster_id="c", controller_id=1, nodes=(), is_tidelog=True)
 
-    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         assert timeout_ms is None or timeout_ms > 0
         voters = tuple(map(replica, self.voters))
         return QuorumDescription(
             leader_id=self.voters[0], leader_epoch=1, high_watermark=5, voters=voters, observers=(replica(7), replica(8)), endpoints={}
         )
 
-    def describe_brokers(self) -> list[BrokerDescription]:
+    async def describe_brokers(self) -> list[BrokerDescription]:
         return []
 
-    def describe_features(self) -> FeatureDescription:
+    async def describe_features(self) -> FeatureDescription:
         return FeatureDescription(supported={}, finalized={KRAFT_VERSION: 1} if self.is_dynamic else {}, finalized_epoch=1)
 
-    def remove_raft_voter(self, node_id: int, _directory_id: UUID) -> None:
+    async def remove_raft_voter(self, node_id: int, _directory_id: UUID) -> None:
         self.removed.append(node_id)
 
 
 def refusal(check: Any, *arguments: object) -> str:
     with pytest.raises(PlanRefused) as refused:
-        check(*arguments)
+        trio.run(check, *arguments)
     return str(refused.value)
 
 
@@ -228,12 +229,12 @@ def test_the_last_broker_is_not_removed_and_one_that_is_not_there_neither() -> N
     admin: Any = Quorum(3001, 3002, 3003)
     assert refusal(refuse_removal, admin, layout([broker(1)], []), 1) == "broker 1 is the last one: without it there is no cluster"
     assert refusal(refuse_removal, admin, THREE, 9) == "there is no broker 9; there are 1, 2, 3"
-    assert refuse_removal(admin, layout([broker(1), broker(2)], []), 1) == {}, "it votes not, and so it leaves no quorum"
+    assert trio.run(refuse_removal, admin, layout([broker(1), broker(2)], []), 1) == {}, "it votes not, and so it leaves no quorum"
 
 
 def test_a_broker_that_votes_not_ends_no_vote() -> None:
     admin: Any = Quorum(1, 2, 3)
-    assert not remove_voter(admin, 7)
+    assert not trio.run(remove_voter, admin, 7)
     assert admin.removed == []
     assert refusal(refuse_voter_removal, admin, 7) == "node 7 is no voter: the voters are 1, 2, 3"
 
@@ -250,7 +251,7 @@ def test_voters_that_files_name_are_neither_added_nor_taken_out() -> None:
 
 def test_a_voter_is_added_once_it_follows_from_the_directory_that_is_named() -> None:
     admin: Any = Quorum(1, 2, 3)
-    assert refuse_voter(admin, "c", voter(7)) == {1: True, 2: True, 3: True}
+    assert trio.run(refuse_voter, admin, "c", voter(7)) == {1: True, 2: True, 3: True}
     assert refusal(refuse_voter, admin, "other", voter(7)) == "node 7 was formatted for cluster other, and this is cluster c"
     assert refusal(refuse_voter, admin, "c", voter(2)) == "node 2 is a voter already: the voters are 1, 2, 3"
     said = "does not follow the metadata log: start it, and try again once tidelog cluster quorum shows it"

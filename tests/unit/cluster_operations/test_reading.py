@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+import trio
 
 from log_service.client.admin.values import (
     BrokerDescription,
@@ -25,7 +26,7 @@ OWN, CLUSTER, FILE = "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG", "
 
 
 def test_a_broker_that_dies_before_it_is_asked_is_told_and_hides_no_other() -> None:
-    observers, silent = observers_among(cast("Any", Admin(dead=2)), [1, 2, 3])
+    observers, silent = trio.run(observers_among, cast("Any", Admin(dead=2)), [1, 2, 3])
     assert observers == {3}
     assert list(silent) == [2]
     assert "broker 2 is not in the cluster's metadata" in silent[2]
@@ -37,10 +38,10 @@ class Admin:
     def __init__(self, *, dead: int) -> None:
         self.dead = dead
 
-    def describe_features(self) -> FeatureDescription:
+    async def describe_features(self) -> FeatureDescription:
         return FeatureDescription(supported={}, finalized={OBSERVERS: 1}, finalized_epoch=1)
 
-    def describe_configs(
+    async def describe_configs(
         self, resources: Sequence[ConfigResource], *, timeout_ms: int | None = None
     ) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
         assert timeout_ms is not None, "a broker that hangs holds up all others"
@@ -71,7 +72,7 @@ class CordonedAdmin:
         self.synonyms = tuple((CORDONED, value, source) for source, value in synonyms)
         self.is_told = is_told
 
-    def describe_configs(
+    async def describe_configs(
         self, resources: Sequence[ConfigResource], *, timeout_ms: int | None = None
     ) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
         assert timeout_ms is not None, "a broker that hangs holds up all others"
@@ -93,21 +94,21 @@ class CordonedAdmin:
             }
         }
 
-    def describe_brokers(self) -> list[BrokerDescription]:
+    async def describe_brokers(self) -> list[BrokerDescription]:
         return [BrokerDescription(node_id=each, host="h", port=1, rack=None, is_fenced=False) for each in (1, 2)]
 
-    def describe_log_dirs(self, broker_ids: Sequence[int], *, timeout_ms: int) -> Mapping[int, Mapping[str, LogDirDescription]]:
+    async def describe_log_dirs(self, broker_ids: Sequence[int], *, timeout_ms: int) -> Mapping[int, Mapping[str, LogDirDescription]]:
         assert timeout_ms > 0
         return {each: {path: directory(path, is_cordoned=each == 2 or path == "/a") for path in ("/a", "/b")} for each in broker_ids}
 
-    def list_topics(self, *, is_internal_included: bool) -> list[Any]:
+    async def list_topics(self, *, is_internal_included: bool) -> list[Any]:
         assert is_internal_included
         return []
 
-    def describe_features(self) -> FeatureDescription:
+    async def describe_features(self) -> FeatureDescription:
         return FeatureDescription(supported={}, finalized={}, finalized_epoch=1)
 
-    def list_partition_reassignments(self) -> Mapping[Any, Any]:
+    async def list_partition_reassignments(self) -> Mapping[Any, Any]:
         return {}
 
 
@@ -116,20 +117,20 @@ def directory(path: str, *, is_cordoned: bool) -> LogDirDescription:
 
 
 def test_a_broker_all_of_whose_directories_are_cordoned_receives_nothing() -> None:
-    found = read_layout(cast("Any", CordonedAdmin((OWN, "*"))))
+    found = trio.run(read_layout, cast("Any", CordonedAdmin((OWN, "*"))))
     assert [[each.is_cordoned for each in broker.log_dirs] for broker in found.brokers] == [[True, False], [True, True]]
     assert (found.active, found.cordoned, found.receiving) == ((1, 2), (2,), (1,))
 
 
 def test_a_log_directory_serves_its_replicas_and_not_the_copies_on_their_way() -> None:
     class CopyingAdmin(CordonedAdmin):
-        def describe_log_dirs(self, broker_ids: Sequence[int], *, timeout_ms: int) -> Mapping[int, Mapping[str, LogDirDescription]]:
+        async def describe_log_dirs(self, broker_ids: Sequence[int], *, timeout_ms: int) -> Mapping[int, Mapping[str, LogDirDescription]]:
             replicas = {
                 TopicPartition("t", number): ReplicaDescription(size_bytes=5, offset_lag=0, is_future=number == 1) for number in (0, 1)
             }
             return {each: {"/a": replace(directory("/a", is_cordoned=False), replicas=replicas)} for each in broker_ids}
 
-    (found,) = read_layout(cast("Any", CopyingAdmin())).broker(1).log_dirs
+    (found,) = trio.run(read_layout, cast("Any", CopyingAdmin())).broker(1).log_dirs
     assert (found.served, found.used_bytes) == (frozenset({TopicPartition("t", 0)}), 10)
 
 
@@ -149,10 +150,10 @@ def test_a_log_directory_serves_its_replicas_and_not_the_copies_on_their_way() -
 )
 def test_what_ends_a_cordon_fits_where_it_is_set(synonyms: list[tuple[str, str]], advice: str) -> None:
     """To unset the broker's own setting was advised also where the broker has none, or where the file would hold again then."""
-    found = read_layout(cast("Any", CordonedAdmin(*synonyms)))
+    found = trio.run(read_layout, cast("Any", CordonedAdmin(*synonyms)))
     assert why_cordoned(found.broker(2)) == f"it is cordoned {advice}"
 
 
 def test_a_cordoned_broker_that_does_not_tell_where_that_is_set_is_told_all_the_same() -> None:
-    found = read_layout(cast("Any", CordonedAdmin(is_told=False)))
+    found = trio.run(read_layout, cast("Any", CordonedAdmin(is_told=False)))
     assert (found.cordoned, found.broker(2).cordon_below) == ((2,), "")

@@ -1,35 +1,39 @@
 """A wait for a cluster says what it is for, once, and at its end what was missing; one for an empty broker asks the cluster anew."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from log_service.cluster_operations import waiting
 from log_service.cluster_operations.waiting import ClusterNotReady, wait_for_sync, wait_until_empty, wait_until_fenced, wait_until_serving
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+from tests.helpers.stand_ins import returning
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 
 class Cluster:
-    """One that is in sync at its ``ready_at``-th look. Each look takes a second."""
+    """One that is in sync at its ``ready_at``-th look. Each look takes half a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, ready_at: int) -> None:
-        self.now = 0.0
         self._looks: Iterator[int] = count()
         self._ready_at = ready_at
         state = SimpleNamespace(layout=None, quorum=None, silent=())
-        monkeypatch.setattr(waiting, "read_state", lambda _admin: state)
+        monkeypatch.setattr(waiting, "read_state", returning(state))
         monkeypatch.setattr(waiting, "obstacles", self._obstacles)
-        monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
 
     def _obstacles(self, *_: Any) -> list[str]:
         return [] if next(self._looks) >= self._ready_at else ["broker 1 is down"]
 
-    def _sleep(self, _seconds: float) -> None:
-        self.now += 1.0
+
+def run(function: Callable[..., Awaitable[Any]], *arguments: Any, **named: Any) -> Any:
+    """Run on a clock of its own, which begins at 0 and jumps to the end of each sleep."""
+    return trio.run(partial(function, *arguments, **named), clock=MockClock(autojump_threshold=0))
 
 
 @pytest.mark.parametrize(("ready_at", "said"), [(2, []), (30, ["waiting for up to 60 s before broker 2 restarts: broker 1 is down"])])
@@ -38,7 +42,7 @@ def test_only_a_long_wait_says_what_it_is_for_and_says_it_once(monkeypatch: pyte
     Cluster(monkeypatch, ready_at)
     told: list[str] = []
     admin: Any = None
-    wait_for_sync(admin, 2, 60.0, told.append)
+    run(wait_for_sync, admin, 2, 60.0, told.append)
     assert told == said
 
 
@@ -50,7 +54,7 @@ def test_a_wait_that_was_in_vain_says_what_was_missing(monkeypatch: pytest.Monke
     Cluster(monkeypatch, 1_000)
     admin: Any = None
     with pytest.raises(ClusterNotReady, match=text):
-        wait_for_sync(admin, 2, 10.0, is_restarted=is_restarted)
+        run(wait_for_sync, admin, 2, 10.0, is_restarted=is_restarted)
 
 
 @pytest.mark.parametrize(
@@ -62,15 +66,15 @@ def test_a_wait_that_was_in_vain_says_what_was_missing(monkeypatch: pytest.Monke
 )
 @pytest.mark.parametrize(("ready_at", "is_told"), [(2, False), (30, True)])
 def test_a_long_wait_for_one_broker_says_what_it_is_for(
-    monkeypatch: pytest.MonkeyPatch, wait: Callable[..., None], text: str, ready_at: int, *, was_fenced: bool, is_told: bool
+    wait: Callable[..., Awaitable[None]], text: str, ready_at: int, *, was_fenced: bool, is_told: bool
 ) -> None:
-    cluster, told = Cluster(monkeypatch, 0), list[str]()
+    told = list[str]()
 
-    def describe_brokers() -> list[SimpleNamespace]:
-        return [SimpleNamespace(node_id=2, is_fenced=was_fenced == (cluster.now < ready_at))]
+    async def describe_brokers() -> list[SimpleNamespace]:
+        return [SimpleNamespace(node_id=2, is_fenced=was_fenced == (trio.current_time() < ready_at))]
 
     admin: Any = SimpleNamespace(describe_brokers=describe_brokers)
-    wait(admin, 2, told.append)
+    run(wait, admin, 2, told.append)
     assert told == ([text] if is_told else [])
 
 
@@ -78,21 +82,24 @@ HOLDING, EMPTY = (layout([broker(1), broker(2)], [partition("t", 0, replicas)]) 
 
 
 def looks_like(monkeypatch: pytest.MonkeyPatch, *seen: ClusterLayout) -> None:
-    """Let each look at the cluster, a second apart, see the next of those layouts; the last one stays."""
-    Cluster(monkeypatch, 0)
+    """Let each look at the cluster see the next of those layouts; the last one stays."""
     left = list(seen)
-    monkeypatch.setattr(waiting, "read_layout", lambda _admin: left.pop(0) if len(left) > 1 else left[0])
+
+    async def look(_admin: object) -> ClusterLayout:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    monkeypatch.setattr(waiting, "read_layout", look)
 
 
 def test_a_broker_is_empty_once_the_cluster_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that is asked may tell for a moment what was before."""
     admin: Any = None
     looks_like(monkeypatch, HOLDING, HOLDING, EMPTY)
-    assert wait_until_empty(admin, 2) is EMPTY
+    assert run(wait_until_empty, admin, 2) is EMPTY
 
 
 def test_a_broker_that_gets_replicas_while_it_is_emptied_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     admin: Any = None
     looks_like(monkeypatch, HOLDING)
     with pytest.raises(PlanRefused, match=r"broker 2 is not forgotten: it has 1 replica and the leaders of 1 partition, which came since"):
-        wait_until_empty(admin, 2)
+        run(wait_until_empty, admin, 2)

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,10 @@ def while_serving(directory: Path, handle: control.Handle, body: Callable[[], No
     trio.run(main)
 
 
+def asked(directory: Path, request: ControlRequest, *, timeout_s: float) -> dict[str, Any]:
+    return trio.run(partial(ask, directory, request, timeout_s=timeout_s))
+
+
 async def echo(request: ControlRequest) -> Mapping[str, Any]:
     if request.command == ADD:
         raise ConfigError("there is no room")
@@ -34,9 +39,9 @@ async def echo(request: ControlRequest) -> Mapping[str, Any]:
 
 def test_a_request_gets_its_response_and_a_refusal_its_reason(tmp_path: Path) -> None:
     def body() -> None:
-        assert ask(tmp_path, ControlRequest(command=RESTART, node_id=3), timeout_s=20) == {"node_id": 3}
+        assert asked(tmp_path, ControlRequest(command=RESTART, node_id=3), timeout_s=20) == {"node_id": 3}
         with pytest.raises(ControlRefused, match="there is no room"):
-            ask(tmp_path, ControlRequest(command=ADD), timeout_s=20)
+            asked(tmp_path, ControlRequest(command=ADD), timeout_s=20)
         assert list((tmp_path / "control").iterdir()) == []
 
     while_serving(tmp_path, echo, body)
@@ -61,7 +66,7 @@ def test_many_requests_at_once_are_carried_out_one_after_the_other(tmp_path: Pat
         return {"node_id": request.node_id}
 
     def one(number: int) -> None:
-        found.append(ask(tmp_path, ControlRequest(command=RESTART, node_id=number), timeout_s=30)["node_id"])
+        found.append(asked(tmp_path, ControlRequest(command=RESTART, node_id=number), timeout_s=30)["node_id"])
 
     def body() -> None:
         threads = [threading.Thread(target=one, args=(number,)) for number in range(5)]
@@ -90,7 +95,7 @@ def test_many_requests_at_once_are_carried_out_one_after_the_other(tmp_path: Pat
 def test_what_is_no_request_is_answered_and_ends_nothing(tmp_path: Path, text: str) -> None:
     def body() -> None:
         (tmp_path / "control" / "bad.request").write_text(text)
-        assert ask(tmp_path, ControlRequest(command=RESTART, node_id=1), timeout_s=20) == {"node_id": 1}
+        assert asked(tmp_path, ControlRequest(command=RESTART, node_id=1), timeout_s=20) == {"node_id": 1}
         response, deadline = tmp_path / "control" / "bad.response", time.monotonic() + 20
         while not response.exists():  # requests of one moment are taken in no order
             assert time.monotonic() < deadline
@@ -112,10 +117,10 @@ def test_what_another_supervisor_left_is_not_carried_out(tmp_path: Path) -> None
 
 def test_where_nothing_runs_nothing_is_asked(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="nothing runs on"):
-        ask(tmp_path, ControlRequest(command=ADD), timeout_s=1)
+        asked(tmp_path, ControlRequest(command=ADD), timeout_s=1)
 
 
 def test_a_supervisor_that_does_not_respond_is_told_and_the_request_is_taken_back(tmp_path: Path) -> None:
     with state.held_lock(tmp_path), pytest.raises(ControlRefused, match="did not respond to the request to add a node"):
-        ask(tmp_path, ControlRequest(command=ADD), timeout_s=0.2)
+        asked(tmp_path, ControlRequest(command=ADD), timeout_s=0.2)
     assert list((tmp_path / "control").iterdir()) == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import trio
 from click.testing import CliRunner
 
 from log_service.cli import cluster_moves
@@ -19,6 +20,7 @@ from log_service.cluster_plans.plan import Plan
 from orchestration.infrastructure.cluster import jobs
 from orchestration.infrastructure.cluster.jobs import RemoveConfig
 from orchestration.resources.log_service import LogServiceResource
+from tests.helpers.stand_ins import InThread, opening, returning
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 LAYOUT = layout([broker(1), broker(2, is_fenced=True)], [partition("t", 0, [1])])
@@ -28,17 +30,17 @@ DONE: list[str] = []
 class Admin:
     """One that notes what it was to do, of a cluster whose brokers 1 and 2 serve and take new partitions."""
 
-    def describe_cluster(self) -> SimpleNamespace:
+    async def describe_cluster(self) -> SimpleNamespace:
         return SimpleNamespace(cluster_id="c", nodes=[SimpleNamespace(node_id=1), SimpleNamespace(node_id=2)])
 
-    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, Any]]:
+    async def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, Any]]:
         return {each: {"cordoned.log.dirs": SimpleNamespace(value="", source="DEFAULT_CONFIG")} for each in resources}
 
-    def alter_configs(self, changes: dict[ConfigResource, dict[str, str | None]]) -> None:
+    async def alter_configs(self, changes: dict[ConfigResource, dict[str, str | None]]) -> None:
         for resource, values in changes.items():
             DONE.append(f"{'cordon' if values['cordoned.log.dirs'] == '*' else 'uncordon'} {resource.name}")
 
-    def unregister_broker(self, node_id: int) -> None:
+    async def unregister_broker(self, node_id: int) -> None:
         DONE.append(f"forget {node_id}")
 
 
@@ -48,10 +50,14 @@ class LogService(LogServiceResource):
     @contextmanager
     def open_admin(self, *, timeout_ms: int | None = None) -> Iterator[Any]:
         assert timeout_ms is None
-        yield Admin()
+        yield InThread(Admin())
 
 
-def not_empty(_admin: Any, _broker_id: int) -> ClusterLayout:
+async def stop(node_id: int) -> None:
+    DONE.append(f"stop {node_id}")
+
+
+async def not_empty(_admin: Any, _broker_id: int) -> ClusterLayout:
     raise PlanRefused("it has 1 replica")
 
 
@@ -60,15 +66,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Broker 2 is down, a voter no more, and as empty as the plan could make it."""
     DONE.clear()
 
-    def remove_voter(_admin: Any, node_id: int) -> bool:
+    async def remove_voter(_admin: Any, node_id: int) -> bool:
         DONE.append(f"end the vote of {node_id}")
         return True
 
-    monkeypatch.setattr(jobs, "read_layout", lambda _admin: LAYOUT)
-    monkeypatch.setattr(jobs, "refuse_removal", lambda *_: {})
+    monkeypatch.setattr(jobs, "read_layout", returning(LAYOUT))
+    monkeypatch.setattr(jobs, "refuse_removal", returning({}))
     monkeypatch.setattr(removal, "drain", lambda *_, **__: Plan(moves=()))
     monkeypatch.setattr(removal, "remove_voter", remove_voter)
-    monkeypatch.setattr(removal, "wait_until_empty", lambda *_: LAYOUT)
+    monkeypatch.setattr(removal, "wait_until_empty", returning(LAYOUT))
 
 
 def play(*, dry_run: bool) -> None:
@@ -92,12 +98,12 @@ def test_a_job_leaves_a_broker_that_is_not_empty(monkeypatch: pytest.MonkeyPatch
 
 def test_a_command_forgets_a_broker_that_is_empty_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     admin: Any = Admin()
-    cordon = Cordon(admin, DONE.append)
-    assert removal.forget(admin, 2, None, cordon) == "broker 2 is forgotten"
+    cordon = Cordon(DONE.append)
+    assert trio.run(removal.forget, admin, 2, None, cordon) == "broker 2 is forgotten"
     assert DONE == ["end the vote of 2", "forget 2"]
     monkeypatch.setattr(removal, "wait_until_empty", not_empty)
     with pytest.raises(PlanRefused):
-        removal.forget(admin, 2, lambda node_id: DONE.append(f"stop {node_id}"), cordon)
+        trio.run(removal.forget, admin, 2, stop, cordon)
     assert DONE == ["end the vote of 2", "forget 2"]
 
 
@@ -110,22 +116,22 @@ SERVING = layout([broker(1), broker(2)], [partition("t", 0, [1])])
 def serving(monkeypatch: pytest.MonkeyPatch) -> None:
     """Broker 2 serves, and a supervisor on the data directory runs it."""
 
-    def look(_admin: Any) -> ClusterLayout:
+    async def look(_admin: Any) -> ClusterLayout:
         DONE.append("look")
         return SERVING
 
-    installation = SimpleNamespace(stop_for_good=lambda node_id: DONE.append(f"stop {node_id}"), runs=lambda *_: True)
+    installation = SimpleNamespace(stop_for_good=stop, runs=lambda *_: True)
     monkeypatch.setattr(jobs, "_refuse_to_stop", lambda *_: None)
     monkeypatch.setattr(cluster_moves, "refuse_to_stop", lambda *_: None)
-    monkeypatch.setattr(cluster_moves, "refuse_removal", lambda *_: {})
-    monkeypatch.setattr(cluster_moves, "refuse_unknown_brokers", lambda *_: None)
-    monkeypatch.setattr(cluster_moves, "open_admin", lambda _servers: LogService().open_admin())
+    monkeypatch.setattr(cluster_moves, "refuse_removal", returning({}))
+    monkeypatch.setattr(cluster_moves, "refuse_unknown_brokers", returning(None))
+    monkeypatch.setattr(cluster_moves, "open_admin", opening(Admin()))
     monkeypatch.setattr(jobs, "_installation", lambda: installation)
     monkeypatch.setattr(cluster_moves, "Installation", lambda _data: installation)
     for module in (jobs, cluster_moves, removal):
         monkeypatch.setattr(module, "read_layout", look)
-    monkeypatch.setattr(removal, "wait_until_empty", lambda *_: SERVING)
-    monkeypatch.setattr(removal, "wait_until_fenced", lambda *_: None)
+    monkeypatch.setattr(removal, "wait_until_empty", returning(SERVING))
+    monkeypatch.setattr(removal, "wait_until_fenced", returning(None))
 
 
 def command(name: str, *arguments: str) -> int:
@@ -170,7 +176,10 @@ def test_a_broker_whose_moves_are_interrupted_takes_new_partitions_again(monkeyp
     def interrupted(*_: Any, **__: Any) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster_moves, "present", interrupted)
+    async def present(*_: Any, **__: Any) -> bool:
+        return interrupted()
+
+    monkeypatch.setattr(cluster_moves, "present", present)
     monkeypatch.setattr(jobs, "_done", interrupted)
     with pytest.raises(KeyboardInterrupt):
         play(dry_run=False)

@@ -1,0 +1,42 @@
+"""Runs a command as the main task of one trio run.
+
+Ctrl-C raises KeyboardInterrupt in the command where it waits next, and never inside a task of a
+client. So the blocks that the command leaves can still ask the cluster. A command must therefore
+not block: terminals, pipes and other programs are waited for with trio, and the rest in a thread.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial, update_wrapper
+from typing import ParamSpec, TypeVar
+
+import trio
+
+from log_service.common.errors import first_error
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def run(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run an async function to its end and return its result.
+
+    Raises its exceptions, and the first one of a group that a client's tasks raised.
+    """
+    try:
+        return trio.run(partial(function, *args, **kwargs), restrict_keyboard_interrupt_to_checkpoints=True)
+    except BaseExceptionGroup as group:
+        raise first_error(group) from group
+
+
+def on_trio(command: Callable[P, Awaitable[T]]) -> Callable[P, T]:
+    """Return a plain function for click that runs an async command."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run(command, *args, **kwargs)
+
+    return update_wrapper(call, command)
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that blocks, in a thread. Ctrl-C leaves the thread behind."""
+    return await trio.to_thread.run_sync(partial(function, *args, **kwargs), abandon_on_cancel=True)
