@@ -8,10 +8,11 @@ Decisions, each over one internal topic:
 - ``share``: the share coordinator (``__share_group_state``), and the records of a share group at
   the leader of a partition.
 
-Services, which find the shard of a request and answer the request if there is none:
+Services find the shard of a request. If this node does not have the shard, they respond with an
+error.
 
-- ``group_service``, ``share_group_service``: the APIs of groups. Those of share groups ask share
-  coordinators, too.
+- ``group_service``, ``share_group_service``: the APIs of groups. The APIs of share groups also send
+  requests to share coordinators.
 - ``transaction_service``, ``share_state_service``: the APIs of transactions and of share states.
 - ``sharded_service``: the base class of these services.
 - ``shards``: loads shards, serves them, and drops them.

@@ -10,7 +10,7 @@ from log_service.state_machine.runtime import OnReply
 
 
 class Gathering:
-    """Collects a known number of responses, and passes them on in the order of their requests."""
+    """Collects a known number of responses and passes them on in the order of their requests."""
 
     def __init__(self, part_count: int, on_all: Callable[[list[Any]], None]) -> None:
         self._parts: list[Any] = [None] * part_count
@@ -20,7 +20,7 @@ class Gathering:
             on_all([])
 
     def part(self, index: int) -> OnReply:
-        """Return the callback for the response to one request."""
+        """Return the callback that takes the response to request number ``index``."""
 
         def on_reply(response: Any) -> None:
             self._parts[index] = response

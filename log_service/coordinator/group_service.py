@@ -1,8 +1,8 @@
-"""Serve the group APIs of a node: find the shard of each group, and join their responses.
+"""Serve the group APIs of a node: find the shard of each group, and join the responses of shards.
 
-This file decides which partition of ``__consumer_offsets`` a group belongs to, and which error a
-request gets if its shard is not here or its log refuses the append. It does not know groups. No
-method waits: each calls ``on_reply`` once, now or later.
+This file decides which partition of ``__consumer_offsets`` a group belongs to. It also decides on
+the error of a request whose shard is not here, or whose shard's log refuses the append. It does not
+know groups. No method waits. Each method calls ``on_reply`` once, now or later.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -67,8 +67,9 @@ MAX_MEMBER_ID_PREFIX_BYTES = 32_767 - len("-00000000-0000-0000-0000-000000000000
 class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
     """The groups that this node coordinates.
 
-    ``is_there`` tells whether a partition with that topic id exists (a zero id matches any topic).
-    ``image`` returns the newest metadata. ``share_states`` sends requests to share coordinators.
+    ``is_there`` returns whether a partition with the given topic id exists (a zero id matches any
+    topic). ``image`` returns the newest metadata. ``share_states`` sends requests to share
+    coordinators.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
         return self._partition_of(group_id)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Remove offsets of deleted partitions, and tell groups about changed metadata."""
+        """Remove offsets of deleted partitions, and pass changed metadata to the groups."""
         if delta.deleted_topics or delta.changed_topics or delta.changed_brokers:
             self._shards.on_image(delta, image)
 
@@ -158,7 +159,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
         self._ask(request.group_id, decide, on_reply, lambda error: listing.refused_commit(request, api_error(error)))
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, client: RequestClient, on_reply: OnReply, *, shown: object) -> None:
-        """Respond with TxnOffsetCommitResponse; topics must exist.
+        """Respond with TxnOffsetCommitResponse. The topics must exist.
 
         ``shown`` is the producer's state, which the log checks.
         """
@@ -168,12 +169,12 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
     def end_transaction(self, partition: int, marker: EndOfTransaction, on_reply: Callable[[ErrorCode], None]) -> None:
         """Append the end of a producer's transaction to a partition of ``__consumer_offsets``.
 
-        The shard of that partition replays it.
+        The shard of this partition replays the end.
         """
         self._shards.end_transaction(partition, marker, lambda error: on_reply(error or ErrorCode.NONE), lambda error: error.code)
 
     def offset_delete(self, request: OffsetDeleteRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Respond with OffsetDeleteResponse; topics must exist."""
+        """Respond with OffsetDeleteResponse. The topics must exist."""
         decide = _decides(GroupCoordinatorShard.handle_offset_delete, request, client)
         self._ask(request.group_id, decide, on_reply, lambda error: OffsetDeleteResponse(error_code=api_error(error)))
 
@@ -227,7 +228,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
     def overviews(self) -> Iterator[list[listing.GroupOverview]]:
         """Yield overviews of the groups that this node coordinates, shard by shard.
 
-        Yields nothing while a shard is loading.
+        While a shard is loading, nothing is yielded.
         """
         for shard in self._shards.serving() or ():
             yield shard.overviews()

@@ -1,7 +1,7 @@
 """Hashes as Java computes them.
 
 Kafka places groups and orders votes by these hashes, so clients and existing logs rely on them.
-This file decides nothing. It knows 32-bit arithmetic and the buckets of Java's hash map.
+This file implements 32-bit arithmetic and the buckets of Java's hash map. It decides nothing.
 """
 
 from collections.abc import Collection
@@ -10,14 +10,14 @@ from functools import lru_cache
 FIRST_BUCKET_COUNT = 16
 KNOWN_COUNT = 4_096
 KNOWN_LENGTH = 100
-"""Bounds of the hash cache: the number of texts and their length.
+"""The bounds of the hash cache: the number of texts and their length.
 
-Hashes are cached because all requests of a group need the same one.
+Hashes are cached because all requests of a group need the same hash.
 """
 
 
 def java_abs(value: int) -> int:
-    """Return the absolute value as Kafka does: the smallest 32-bit number becomes 0."""
+    """Return the absolute value as Kafka does. The smallest 32-bit number becomes 0."""
     return 0 if value == -(1 << 31) else abs(value)
 
 
@@ -30,7 +30,7 @@ def hashed_partition(name: str, partition_count: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """Hash as Java's ``String.hashCode``: over UTF-16 code units, 32 bits, signed."""
+    """Return the hash of Java's ``String.hashCode``: over UTF-16 code units, 32 bits, signed."""
     return _known_hash(text) if len(text) <= KNOWN_LENGTH else _computed_hash(text)
 
 

@@ -1,7 +1,7 @@
 """Error codes for the client of a coordinator when the log of its shard refuses an append.
 
-The table is Kafka's and the same for all group APIs. An error that a retry may mend sends the
-client to find the coordinator again. An error about the size of the append becomes
+The table is Kafka's and the same for all group APIs. After an error that may be temporary, the
+client looks for the coordinator again. An error about the size of the append becomes
 UNKNOWN_SERVER_ERROR. Every other error keeps its code.
 """
 

@@ -1,4 +1,4 @@
-"""Context of a coordinator's request: its client, its version, its reply address."""
+"""The context of a coordinator's request: its client, its version, its reply address."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ VisibleOf = Callable[[Iterable[str]], set[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Context of a request: its version, the client that sent it, and where the response goes.
+    """The context of a request: its version, its client, and the address of its response.
 
-    Behaviour differs by version.
+    Decisions may depend on the version.
     """
 
     api_version: int
@@ -19,7 +19,7 @@ class RequestContext:
     client_host: str
     reply_to: Hashable
     visible: VisibleOf | None = None
-    """Returns the topics that the client may see; None if it may see all of them."""
+    """Returns the topics that the client may see. None means that it may see all topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class RequestClient:
     visible: VisibleOf | None = None
 
     def context(self, reply_to: Hashable) -> RequestContext:
-        """Return the context that a shard gets."""
+        """Return the context for a shard, with the address of the response."""
         return RequestContext(
             api_version=self.api_version,
             client_id=self.client_id,

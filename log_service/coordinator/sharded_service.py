@@ -1,4 +1,4 @@
-"""Base class of coordinator services: it leads and resigns shards, and maps names to partitions.
+"""Base class of coordinator services. It loads and drops shards, and maps names to partitions.
 
 It knows neither the APIs nor the decisions of a shard.
 """
@@ -19,8 +19,8 @@ class ShardedService(Generic[S, R]):
     """A service over the shards of this node.
 
     ``partition_count`` returns how many partitions the coordinator's topic has, or 0 before the
-    topic exists. In that case ``configured_partition_count`` is used. The two may differ because
-    another node may have created the topic with another configuration.
+    topic exists. ``configured_partition_count`` is used before the topic exists. The two counts may
+    differ, because another node may have created the topic with another configuration.
     """
 
     def __init__(self, shards: Shards[S, R], partition_count: Callable[[], int], configured_partition_count: int) -> None:
@@ -29,7 +29,7 @@ class ShardedService(Generic[S, R]):
         self._configured_partition_count = configured_partition_count
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the tasks that load shards, until cancelled."""
+        """Run the tasks that load shards, until they are cancelled."""
         await self._shards.run(task_status=task_status)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
@@ -41,5 +41,8 @@ class ShardedService(Generic[S, R]):
         self._shards.resign(partition)
 
     def _partition_of(self, name: str) -> int:
-        """Return the partition of a name: its absolute Java hash modulo the partition count."""
+        """Return the partition of a name.
+
+        This is its absolute Java hash modulo the partition count.
+        """
         return hashed_partition(name, self._partition_count() or self._configured_partition_count)

@@ -1,14 +1,14 @@
 """Shards of a coordinator: one state machine for each partition that this node leads.
 
-This file decides when a shard serves. It loads a shard when this node is elected leader of its
-partition, and drops it when leadership is lost. Requests get COORDINATOR_LOAD_IN_PROGRESS while the
-shard is loading, and NOT_COORDINATOR if there is no shard. A shard that cannot be loaded is
-dropped, so that requests to all shards are not held up. The shard decides on its requests, and its
-runtime performs the decisions.
+This file decides when a shard serves requests. It loads a shard when this node is elected leader of
+its partition, and drops the shard when leadership is lost. Requests get
+COORDINATOR_LOAD_IN_PROGRESS while the shard is loading, and NOT_COORDINATOR if there is no shard. A
+shard that cannot be loaded is dropped, because requests to all shards would wait for it. The shard
+decides on its requests, and its runtime performs the decisions.
 
 A load reads to the log end offset instead of the high watermark, because records that an earlier
-leader appended may still be replicated. Replies wait until they are. A load stops at its next chunk
-if the partition is lost or led in a later epoch, and its state is dropped.
+leader appended may still be replicated. Replies wait until these records are replicated. If the
+partition is lost or led in a later epoch, a load stops at its next chunk, and its state is dropped.
 """
 
 import logging
@@ -49,12 +49,12 @@ class CoordinatorLog(Protocol):
 
     @property
     def high_watermark(self) -> int:
-        """The high watermark, as far as the leader of this epoch knows it."""
+        """The high watermark that the leader knows in this epoch."""
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int, transaction: InTransaction | None = None) -> int:
         """Append keys and values as one batch, and return the log end offset.
 
-        The batch belongs to a producer's transaction if one is given.
+        With ``transaction``, the batch belongs to a producer's transaction.
 
         Raises:
             KafkaError: nothing was appended.
@@ -70,34 +70,34 @@ class CoordinatorLog(Protocol):
     def delete_records(self, end_offset: int) -> None:
         """Delete the records below ``end_offset``, which must be below the high watermark.
 
-        A topic that is only compacted refuses this.
+        A topic that is only compacted refuses the deletion.
 
         Raises:
             KafkaError: nothing was deleted.
         """
 
     def watch_high_watermark(self, callback: Callable[[int], None]) -> None:
-        """Call ``callback`` whenever the high watermark has moved, never from inside ``append``."""
+        """Call ``callback`` whenever the high watermark has moved, but never inside ``append``."""
 
     def read_batches(self) -> Iterator[bytes]:
-        """Iterate over the partition's batches in bounded chunks. Called in the thread pool."""
+        """Iterate over the partition's batches in bounded chunks. The thread pool calls this."""
 
 
 class Shard(StateMachine[R], Protocol[R]):
     """A state machine over one partition of a coordinator's topic."""
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
-        """End a producer's transaction: its replayed records take effect, or are discarded."""
+        """End a producer's transaction. Its replayed records take effect or are discarded."""
 
     def on_loaded(self, decision: Decision[R], /) -> None:
-        """Begin to serve.
+        """Begin to serve requests.
 
-        The decision must not hold records. Records that must be stored at once are decided by a
-        timer that is due at once, because a timer is retried.
+        The decision must not hold records. To store records at once, the shard sets a timer that is
+        due at once, because timers are retried.
         """
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage, decision: Decision[R], /) -> None:
-        """Take note of new metadata. The decision must not hold records, as with ``on_loaded``."""
+        """Handle new metadata. The decision must not hold records, as with ``on_loaded``."""
 
 
 S = TypeVar("S", bound=Shard[Any])
@@ -105,7 +105,7 @@ S = TypeVar("S", bound=Shard[Any])
 
 @dataclass(slots=True)
 class _Led(Generic[S, R]):
-    """A partition that this node leads. It has a runtime once it is loaded."""
+    """A partition that this node leads. It has a runtime after it is loaded."""
 
     coordinator_log: CoordinatorLog
     shard: S
@@ -115,7 +115,7 @@ class _Led(Generic[S, R]):
 
 @dataclass(slots=True)
 class _Loaded:
-    """Progress of a replay: the offset after the last batch, and the unreadable records."""
+    """The progress of a replay: the offset after the last batch, and the unreadable records."""
 
     end_offset: int = 0
     unreadable_count: int = 0
@@ -131,7 +131,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _EncodingLog(Generic[R]):
-    """The log of a state machine: it encodes records to keys and values and appends them."""
+    """The log of a state machine. It encodes records to keys and values and appends them."""
 
     coordinator_log: CoordinatorLog
     encode: Callable[[R], tuple[bytes, bytes | None]]
@@ -174,12 +174,13 @@ class Shards(Generic[S, R]):
         on_announcement: Callable[[CoordinatorLog, Any], None] = _unheard,
         is_about_silence: Callable[[Hashable], bool] = lambda _key: False,
     ) -> None:
-        """``topic`` is the coordinator's topic.
+        """Create the shards of one coordinator. ``topic`` is the coordinator's topic.
 
-        ``reply_timeout_ms`` bounds how long a reply waits for the records that it depends on to be
-        replicated. ``on_announcement`` is called with each announcement of a shard and the shard's
-        log. ``is_about_silence`` tells which timers remove silent members. After a stall of this
-        process these timers wait until the unread requests have been read.
+        A reply may depend on records that are not replicated yet. ``reply_timeout_ms`` bounds how
+        long the reply waits for them. ``on_announcement`` is called with each announcement of a
+        shard and the shard's log. ``is_about_silence`` returns whether a timer removes silent
+        members. After a stall of this process, these timers wait until the unread requests have
+        been read.
         """
         self._clock = clock
         self._timers = timers
@@ -197,7 +198,7 @@ class Shards(Generic[S, R]):
         self._is_over = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the tasks that load shards, until cancelled. Then resign every shard."""
+        """Run the tasks that load shards until they are cancelled. Then resign every shard."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
@@ -210,9 +211,9 @@ class Shards(Generic[S, R]):
                     self.resign(partition)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
-        """Load the shard of a partition, then serve it.
+        """Load the shard of a partition, then serve its requests.
 
-        Leading it in a later epoch loads it anew.
+        If this node already leads the partition, the shard is loaded again.
         """
         self.resign(coordinator_log.partition)
         if self._is_over:
@@ -235,7 +236,7 @@ class Shards(Generic[S, R]):
             led.runtime.close(KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition} any more"))
 
     def ask(self, partition: int, decide: Callable[[S, Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse) -> None:
-        """Have a shard decide on one request. ``on_reply`` is called once, now or later."""
+        """Let a shard decide on one request. ``on_reply`` is called once, now or later."""
         try:
             led, runtime = self._find(partition)
         except KafkaError as error:
@@ -244,15 +245,15 @@ class Shards(Generic[S, R]):
             runtime.ask(partial(decide, led.shard), on_reply, refuse)
 
     def fire_if_due(self, partition: int, key: Hashable) -> None:
-        """Fire a due timer of a serving shard now, not in the next turn of the event loop."""
+        """Fire a due timer of a serving shard now instead of in the next turn of the event loop."""
         led = self._led.get(partition)
         if led is not None and led.runtime is not None:
             led.runtime.fire_if_due(key)
 
     def end_transaction(self, partition: int, marker: EndOfTransaction, on_reply: OnReply, refuse: Refuse) -> None:
-        """Append the end of a producer's transaction and have the shard replay it.
+        """Append the end of a producer's transaction and let the shard replay it.
 
-        ``on_reply`` gets None once the marker is replicated, now or later.
+        ``on_reply`` gets None when the marker is replicated, now or later.
         """
         try:
             led, runtime = self._find(partition)
@@ -263,7 +264,7 @@ class Shards(Generic[S, R]):
         runtime.ask_to_append(partial(led.coordinator_log.append_marker, marker), replay, on_reply, refuse)
 
     def _find(self, partition: int) -> tuple[_Led[S, R], Runtime[R]]:
-        """Return a shard that serves, with its runtime.
+        """Return a serving shard, with its runtime.
 
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -276,19 +277,22 @@ class Shards(Generic[S, R]):
         return led, led.runtime
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Tell every serving shard about new metadata."""
+        """Pass new metadata to every serving shard."""
         for led in list(self._led.values()):
             if led.runtime is not None:
                 led.runtime.tell(partial(led.shard.on_image, delta, image))
                 led.runtime.fire_due()
 
     def shard(self, partition: int) -> S | None:
-        """Return a serving shard for reading, or None."""
+        """Return a serving shard, or None. The caller must not change the shard."""
         led = self._led.get(partition)
         return None if led is None or led.runtime is None else led.shard
 
     def serving(self) -> list[S] | None:
-        """Return all shards for reading, or None while one is loading."""
+        """Return all shards, or None while one is loading.
+
+        The caller must not change the shards.
+        """
         if not all(led.runtime is not None for led in self._led.values()):
             return None
         return [led.shard for led in self._led.values()]
@@ -330,7 +334,7 @@ class Shards(Generic[S, R]):
     def _replay_log(self, led: _Led[S, R]) -> _Loaded:
         """Replay the whole partition.
 
-        Runs in the thread pool, where no other task sees the shard yet.
+        This runs in the thread pool. No other task has access to the shard yet.
         """
         loaded = _Loaded()
         for chunk in led.coordinator_log.read_batches():

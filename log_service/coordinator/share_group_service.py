@@ -1,12 +1,12 @@
-"""Serve the share group APIs of a node (KIP-932): ask the shard of a group and share coordinators.
+"""Serve the share group APIs of a node (KIP-932) with a group's shard and share coordinators.
 
-This file decides the order in which the shard and the share coordinators are asked, and which error
-a client gets if one of them refuses. It knows neither groups nor states. No method waits: each
-calls ``on_reply`` once, now or later.
+This file decides in which order the shard and the share coordinators get requests. It also decides
+which error a client gets if one of them refuses. It knows neither groups nor states. No method
+waits. Each method calls ``on_reply`` once, now or later.
 
-A shard stores its intent before share coordinators are asked, and the outcome afterwards. If the
-shard is lost in between, its next coordinator finds the intent in the log. The next heartbeat then
-initializes the states again, and the next delete request deletes them again.
+A shard stores its intent before share coordinators get a request, and the outcome afterwards. If
+the shard is lost in between, its next coordinator finds the intent in the log. The next heartbeat
+then initializes the states again, and the next delete request deletes them again.
 """
 
 import logging
@@ -45,14 +45,17 @@ Ask = Callable[[str, Decide, OnReply, Refuse], None]
 """Sends a request to the shard of a group."""
 Errors = Mapping[UUID, Mapping[int, KafkaError]]
 ContextOf = Callable[[Hashable], RequestContext]
-"""Makes the context of a request from its reply address."""
+"""Builds the context of a request from its reply address."""
 
 
 class ShareStates(Protocol):
     """Sends requests to share coordinators to initialize and delete states."""
 
     def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: Callable[[KafkaError | None], None]) -> None:
-        """Initialize a state, or initialize it anew. ``on_done`` is called once, now or later."""
+        """Initialize a state for the first time or again.
+
+        ``on_done`` is called once, now or later.
+        """
 
     def delete(self, key: ShareKey, *, on_done: Callable[[KafkaError | None], None]) -> None:
         """Delete a state. ``on_done`` is called once, now or later."""
@@ -111,14 +114,15 @@ class ShareGroupService:
             )
 
     def initialize_states(self, to_initialize: StatesToInitialize) -> None:
-        """Initialize states that a shard has announced, and tell the shard the outcome."""
+        """Initialize states that a shard has announced, and report the outcome to the shard."""
         self._initialize(to_initialize, lambda _errors, _refusal: None)
 
     def _initialize(self, to_initialize: StatesToInitialize, on_settled: Callable[[Errors, KafkaError | None], None]) -> None:
-        """Ask share coordinators, have the shard store the outcome, and call ``on_settled``.
+        """Send requests to share coordinators, let the shard store the outcome, and call
+        ``on_settled``.
 
-        It gets the errors of share coordinators, and the reason if the shard did not store the
-        outcome.
+        ``on_settled`` gets the errors of share coordinators. It also gets an error if the shard did
+        not store the outcome.
         """
         asked = [(topic_id, index) for topic_id, indexes in in_order(to_initialize.partitions) for index in indexes]
 
@@ -173,8 +177,8 @@ class ShareGroupService:
     def alter_offsets(self, request: AlterShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply) -> None:
         """Respond with AlterShareGroupOffsetsResponse.
 
-        If the shard is lost before it has stored the outcome, its successor initializes the states
-        again without offsets. The client gets an error in that case.
+        If the shard is lost before it has stored the outcome, the client gets an error. The shard's
+        successor then initializes the states again without offsets.
         """
 
         def refuse(error: KafkaError) -> AlterShareGroupOffsetsResponse:
@@ -213,7 +217,7 @@ class ShareGroupService:
     def delete_group(self, group_id: str, context_of: ContextOf, on_reply: OnReply, *, are_states_deleted: bool = False) -> None:
         """Respond with DeletableGroupResult, for a group of any kind.
 
-        The states of a share group are deleted first.
+        The share states of a share group are deleted first.
         """
 
         def on_deleted(errors: Mapping[UUID, KafkaError]) -> None:
@@ -238,7 +242,7 @@ class ShareGroupService:
         )
 
     def _delete(self, to_delete: StatesToDelete, on_all: Callable[[Mapping[UUID, KafkaError]], None]) -> None:
-        """Delete states, and call ``on_all`` with an error for each topic that still has one."""
+        """Delete share states. ``on_all`` gets an error for each topic whose states remain."""
         asked = [(topic_id, index) for topic_id, indexes in in_order(to_delete.partitions) for index in indexes]
 
         def on_results(results: list[KafkaError | None]) -> None:
@@ -280,7 +284,7 @@ def _refused_describe(group_id: str, error: KafkaError) -> DescribedGroup:
 
 
 def _altered(decided: OffsetsToAlter, errors: Errors) -> AlterShareGroupOffsetsResponse:
-    """Return the response to a request to alter offsets, with the errors of share coordinators."""
+    """Return the response to AlterShareGroupOffsets, including errors of share coordinators."""
     for topic in decided.topics:
         refused: Mapping[int, Any] = errors.get(topic.topic_id, {})
         for partition in topic.partitions:

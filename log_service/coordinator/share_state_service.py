@@ -1,12 +1,13 @@
 """Serve the share state APIs of a node: find the shard of each share partition, join responses.
 
-This file decides which partition of ``__share_group_state`` a share partition belongs to, and which
-error a request gets if its shard is not here or its log refuses the append. It does not know the
-meaning of states. No method waits: each calls ``on_reply`` once, now or later.
+This file decides which partition of ``__share_group_state`` a share partition belongs to. It also
+decides on the error of a request whose shard is not here, or whose shard's log refuses the append.
+It does not know the meaning of states. No method waits. Each method calls ``on_reply`` once, now or
+later.
 
-Each partition of a request is decided by itself, because the shard of one may be elsewhere while
-that of another is here. A request that names no group, no topic, or a topic without partitions gets
-an empty response, as from Apache Kafka.
+Each partition of a request gets its own result, because the shards of some partitions may be on
+other nodes. A request that names no group, no topic, or a topic without partitions gets an empty
+response, as in Apache Kafka.
 """
 
 import logging
@@ -51,7 +52,7 @@ logger = logging.getLogger(__name__)
 class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
     """The share states that this node coordinates.
 
-    ``is_there`` tells whether a partition exists.
+    ``is_there`` returns whether a partition exists.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
         super().__init__(shards, partition_count, config.topic_partitions)
         self._clock = clock
         self.write_times = LatencyMeter(clock.monotonic_ms())
-        """Duration of each write of one partition, until all in-sync replicas had it."""
+        """The duration of each write, from the request until all in-sync replicas have it."""
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Delete the states of deleted topics."""
@@ -134,9 +135,10 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
     def _ask_each(
         self, api: "_Api", request: Any, decide: Callable[[ShareKey, Any], Decide], on_reply: OnReply, times: LatencyMeter | None = None
     ) -> None:
-        """Ask the shard of each partition, and respond once all have replied, in the order asked.
+        """Send a request to the shard of each partition. Respond when all shards have replied.
 
-        ``times`` notes the duration of each request that was not refused.
+        The results are in the order of the request. ``times`` measures each request that was not
+        refused.
         """
         topics = request.topics
         if not request.group_id or not topics or not all(topic.partitions for topic in topics):
@@ -169,7 +171,7 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
 
 
 def coordinator_key(key: ShareKey) -> str:
-    """Return the key by which clients look up a share partition's coordinator."""
+    """Return the key with which clients look up a share partition's coordinator."""
     return f"{key.group_id}:{format_uuid(key.topic_id)}:{key.partition}"
 
 
@@ -192,8 +194,9 @@ def parse_coordinator_key(text: str) -> ShareKey:
 
 
 def _delete_needless(coordinator_log: CoordinatorLog, announcement: NeedlessRecords) -> None:
-    """Delete the records that no state needs any more. A failure is retried with the next
-    announcement.
+    """Delete the records that no state needs any more.
+
+    After a failure, the next announcement tries again.
     """
     try:
         coordinator_log.delete_records(announcement.end_offset)
@@ -207,9 +210,9 @@ def _refused(error: KafkaError) -> StateRefusal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Api:
-    """Response classes of one API.
+    """The response classes of one API.
 
-    ``done`` makes the result of a partition from a reply that is not a refusal.
+    ``done`` builds the result of a partition from a reply that is not a refusal.
     """
 
     partition_result: Callable[..., Any]

@@ -1,8 +1,8 @@
 """Serve the transaction APIs of a node: find the shard of each transactional id, join responses.
 
 This file decides which partition of ``__transaction_state`` an id belongs to, which errors a
-request gets before a shard is asked, and which errors old versions know. The shard decides what an
-id may do. No method waits: each calls ``on_reply`` once, now or later.
+request gets before it reaches a shard, and which errors old versions know. The shard decides what
+an id may do. No method waits. Each method calls ``on_reply`` once, now or later.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -59,32 +59,32 @@ T = TypeVar("T")
 FIRST_ADD_VERSION_WITH_MANY = 4
 FIRST_FENCED_VERSION = 2
 FIRST_FENCED_INIT_VERSION = 4
-"""From these versions on a request gets PRODUCER_FENCED (KIP-588).
+"""From these versions on, a fenced request gets PRODUCER_FENCED (KIP-588).
 
 Earlier versions get INVALID_PRODUCER_EPOCH.
 """
 STORE_TIMEOUT_MS = 60_000
-"""Longest wait of a response for replication of its records.
+"""The longest time that a response waits for the replication of its records.
 
-Equals the default transaction timeout.
+It equals the default transaction timeout.
 """
 BROKER_PATIENCE_MS = 5
-"""Longest wait of another broker's request for the end of the previous transaction.
+"""The longest time that another broker's request waits for the end of the previous transaction.
 
-It is short because the request covers many producers and the others wait behind it.
+It is short, because such a request covers many producers and the others wait too.
 """
 
 Decide = Callable[[TransactionCoordinatorShard, Decision[TransactionRecord], Hashable], None]
 Codes = dict[TopicPartition, ErrorCode]
 _ANY_CLIENT = RequestClient(api_version=0, client_id="", client_host="")
-"""Stands in for the client in requests whose decision does not depend on the client."""
+"""The client in requests whose decision does not depend on the client."""
 
 
 class TransactionService(ShardedService[TransactionCoordinatorShard, TransactionRecord]):
     """The transactional ids that this node coordinates.
 
-    ``next_producer_id`` returns an unused producer id, or None if none is at hand.
-    ``server_version`` returns the level of transaction.version.
+    ``next_producer_id`` returns an unused producer id, or None if there is none yet.
+    ``server_version`` returns the cluster's transaction.version.
 
     - ``on_due`` is called with markers whose outcome is replicated.
     - ``on_dropped`` is called with a partition of ``__transaction_state`` that this node no longer
@@ -129,7 +129,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         super().__init__(shards, partition_count, config.state_log_partitions)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
-        """Serve the transactional ids of a partition once they are loaded."""
+        """Load the transactional ids of a partition, then serve them."""
         self._on_dropped(coordinator_log.partition)
         self._epochs[coordinator_log.partition] = coordinator_log.leader_epoch
         super().lead(coordinator_log)
@@ -137,7 +137,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     def resign(self, partition: int) -> None:
         """Stop serving the transactional ids of a partition.
 
-        The next coordinator sends its markers.
+        The next coordinator sends the partition's markers.
         """
         self._epochs.pop(partition, None)
         super().resign(partition)
@@ -154,16 +154,16 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             self._waiting.resume(announced.transactional_id)
         else:
             self._on_due(Owner(partition=coordinator_log.partition, leader_epoch=coordinator_log.leader_epoch), announced)
-            # the InitProducerId that had this transaction aborted may wait for its end
+            # the InitProducerId that made this shard abort the transaction may wait for its end
             if self._waiting.is_awaited(announced.transactional_id):
                 self._on_wait()
 
     def markers_written(self, written: SentMarkers) -> None:
-        """Note the partitions of a transaction that have their marker, or are deleted.
+        """Record which partitions of a transaction have their marker, or are deleted.
 
         A report for an earlier leader epoch is ignored. After the last partition, the end of the
-        transaction is stored before this method returns, and requests that waited for it are tried
-        again.
+        transaction is stored before this method returns. Requests that waited for the end are then
+        retried.
         """
         if self._epochs.get(written.owner.partition) != written.owner.leader_epoch:
             return
@@ -179,7 +179,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         self._shards.fire_if_due(written.owner.partition, completion_timer(transactional_id))
         shard = self._shards.shard(written.owner.partition)
         if shard is not None and not shard.owed(transactional_id):
-            # now, because the announcement of the end waits for followers
+            # retry now, because the announcement of the end waits for followers
             self._waiting.resume(transactional_id)
 
     # One transactional id
@@ -289,8 +289,8 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     ) -> None:
         """Add partitions to a transaction, or only verify that it has them.
 
-        ``tell`` gets a code for each partition, once, now or later. ``patience_ms`` bounds the wait
-        for the end of the previous transaction.
+        ``tell`` is called once, now or later, with a code for each partition. ``patience_ms``
+        bounds the wait for the end of the previous transaction.
         """
         if verify_only:
             self._verify(asked, tell)
@@ -356,17 +356,16 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     def _ask_patiently(
         self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse, patience_ms: int | None = None
     ) -> None:
-        """Have the shard of an id decide, and try again if the id's previous transaction is about
-        to end.
+        """Send a request to the shard of an id. Retry if the previous transaction ends soon.
 
-        ``patience_ms`` bounds the wait. Without it, the bound is ``end_patience_ms`` of the
+        ``patience_ms`` bounds the wait. If it is None, the bound is ``end_patience_ms`` of the
         configuration, as for a client's request.
         """
         waits_ms = self._config.end_patience_ms if patience_ms is None else patience_ms
         self._waiting.ask(transactional_id, lambda hear: self._ask(transactional_id, decide, hear, refuse), on_reply, waits_ms)
 
     def _is_ending_soon(self, transactional_id: str) -> bool:
-        """Whether a transaction began to end a moment ago, so that its markers are on their way."""
+        """Whether a transaction began to end only recently. Its markers are then being written."""
         shard = self._shards.shard(self.partition_for(transactional_id))
         known = None if shard is None else shard.transactions.get(transactional_id)
         return known is not None and known.is_ending and self._clock.wall_ms() - known.last_update_ms < self._config.end_patience_ms
@@ -390,7 +389,7 @@ def _known_code(code: ErrorCode, *, is_fencing_known: bool) -> ErrorCode:
 
 
 def _telling(on_reply: OnReply, *, is_fencing_known: bool) -> OnReply:
-    """Wrap ``on_reply`` so that a request's version knows each response's error code."""
+    """Wrap ``on_reply``. An error code that the request's version does not know is replaced."""
 
     def tell(response: Any) -> None:
         response.error_code = _known_code(ErrorCode.of(response.error_code), is_fencing_known=is_fencing_known)
@@ -404,7 +403,7 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> tuple[TopicPartiti
 
 
 def _missing(partitions: Sequence[TopicPartition], is_there: Callable[[TopicPartition], bool]) -> Codes:
-    """Return the codes to report if a partition does not exist, or nothing if all exist.
+    """Return error codes if a partition does not exist, or nothing if all partitions exist.
 
     The existing partitions get OPERATION_NOT_ATTEMPTED.
     """

@@ -1,16 +1,17 @@
 """One shard of the group coordinator: all groups of one partition of ``__consumer_offsets``.
 
 Every ``handle_...`` method and ``on_timer`` is a plain function of the shard's state and a
-``Decision``. Stored state changes only in ``replay``, both after an append and while loading. Soft
-state (members between two generations, sessions) changes in the decision, which can revert it. The
-shard does not know which connections wait, nor how records reach the disk.
+``Decision``. Stored state changes only in ``replay``, both after an append and while loading. State
+that is not in the log (members between two generations, sessions) changes in the decision, which
+can revert these changes. The shard does not know which connections wait, nor how records reach the
+disk.
 
 - Classic groups: ``joining`` and ``membership``.
 - Consumer groups (KIP-848): ``consumer.heartbeats`` and ``classic_members``, because they may have
   members of both protocols.
 - Share groups (KIP-932): ``share.groups``. A share group never changes its type.
 - Streams groups (KIP-1071): ``streams.heartbeats``. A streams group may replace an empty classic
-  group, and the other way round.
+  group, and a classic group may replace an empty streams group.
 
 A classic or consumer group changes its type while it is empty, or as ``group_migration`` decides.
 
@@ -89,21 +90,21 @@ FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
 def no_topics() -> MetadataImage:
-    """Return metadata without topics. Used by a shard that does not know metadata."""
+    """Return metadata without topics, for a shard that has no access to metadata."""
     return EMPTY_IMAGE
 
 
 def always_there(_where: TopicPartition, _topic_id: UUID) -> bool:
-    """Treat every partition as existing. Used by a shard that does not know topics."""
+    """Treat every partition as existing, for a shard that has no access to metadata."""
     return True
 
 
 class GroupCoordinatorShard:
-    """The groups and offsets of one partition.
+    """The groups and offsets of one partition of ``__consumer_offsets``.
 
-    ``new_member_id`` turns a prefix into an id that no client can guess. ``is_there`` tells whether
-    a partition exists in the topic with an id (a zero id matches any topic). ``image`` returns the
-    newest metadata.
+    ``new_member_id`` turns a prefix into an id that clients cannot guess. ``is_there`` returns
+    whether a partition exists in the topic with the given id (a zero id matches any topic).
+    ``image`` returns the newest metadata.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class GroupCoordinatorShard:
             case OffsetRecord():
                 self._offsets.replay(record, context)
                 if record.committed is not None and group_id not in self._groups:
-                    # an empty group lives until the next check after its offsets are gone
+                    # an empty group stays until the next expiry check after its last offset
                     self._groups[group_id] = ClassicGroup(group_id)
             case GenerationRecord(generation=None):
                 if isinstance(self._groups.get(group_id), ClassicGroup):
@@ -168,7 +169,7 @@ class GroupCoordinatorShard:
                 self._replay_consumer_record(group_id, record)
 
     def _replay_removal(self, group_id: str) -> None:
-        """Remove a group. An empty classic group takes its place while it has committed offsets."""
+        """Remove a group. If it has committed offsets, an empty classic group takes its place."""
         del self._groups[group_id]
         if self._offsets.partitions_of(group_id):
             self._groups[group_id] = ClassicGroup(group_id)
@@ -202,19 +203,19 @@ class GroupCoordinatorShard:
         group.replay(record)
 
     def _replay_generation(self, group_id: str, stored: StoredGeneration) -> None:
-        """Apply a stored generation while loading.
+        """Apply a stored generation while the shard is loading.
 
-        A group that is being served is already ahead of it.
+        Once the shard serves requests, the group in memory is newer than the record.
         """
         self._migration.ahead_of_log.discard(group_id)
         if not self._is_serving or not isinstance(self._groups.get(group_id), ClassicGroup):
             self._groups[group_id] = restore_group(group_id, stored)
 
     def on_loaded(self, decision: GroupDecision) -> None:
-        """Begin to serve.
+        """Begin to serve requests.
 
-        Members get a whole session. Offsets in topics that were deleted meanwhile are removed.
-        Expiry of offsets is checked from now on.
+        Members get a full session. Offsets of topics that were deleted meanwhile are removed.
+        Checks for expired offsets begin.
         """
         self._is_serving = True
         for group in self._groups.values():
@@ -228,7 +229,7 @@ class GroupCoordinatorShard:
         self._offset_removals.resume(self._is_gone, decision)
 
     def _is_gone(self, where: TopicPartition, committed: CommittedOffset | None) -> bool:
-        """Whether a committed offset is of a deleted partition or of an earlier topic."""
+        """Whether an offset belongs to a deleted partition or to an earlier topic of that name."""
         return not self._is_there(where, NO_TOPIC_ID if committed is None else committed.topic_id)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:  # noqa: ARG002 - see ``Shard``
@@ -237,7 +238,7 @@ class GroupCoordinatorShard:
             self._groups.setdefault(group_id, ClassicGroup(group_id))
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
-        """Return a classic group, or None. Members of the classic protocol see no other groups."""
+        """Return a classic group, or None for any other kind of group."""
         group = self._groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
@@ -259,7 +260,7 @@ class GroupCoordinatorShard:
     def handle_consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """ConsumerGroupHeartbeat 0-1: let a member join, stay or leave, and reconcile it.
+        """Handle ConsumerGroupHeartbeat 0-1: a member joins, stays or leaves, and is reconciled.
 
         Raises:
             KafkaError: the error for the member. The caller must refuse the decision.
@@ -270,7 +271,7 @@ class GroupCoordinatorShard:
     def _consumer_group_for(self, request: ConsumerGroupHeartbeatRequest, decision: GroupDecision) -> ConsumerGroup:
         """Return the group of a request.
 
-        A joining member creates it, or converts a classic group.
+        A joining member creates the group, or converts a classic group.
         """
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -286,7 +287,7 @@ class GroupCoordinatorShard:
         return ConsumerGroup(request.group_id)
 
     def handle_describe_consumer_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
-        """ConsumerGroupDescribe 0-1, one group."""
+        """Handle ConsumerGroupDescribe 0-1 for one group."""
         described = describe_consumer_group(group_id, self._consumer(group_id), self._image(), self._config.consumer.assignors)
         decision.reply(context.reply_to, described)
 
@@ -295,7 +296,7 @@ class GroupCoordinatorShard:
     def handle_streams_group_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """StreamsGroupHeartbeat 0: let a member join, stay or leave, and reconcile it.
+        """Handle StreamsGroupHeartbeat 0: a member joins, stays or leaves, and is reconciled.
 
         The reply is a ``StreamsHeartbeatReply``.
 
@@ -308,7 +309,7 @@ class GroupCoordinatorShard:
     def _streams_group_for(self, request: StreamsGroupHeartbeatRequest, decision: GroupDecision) -> StreamsGroup:
         """Return the group of a request.
 
-        A joining member creates it, or replaces an empty classic one.
+        A joining member creates the group, or replaces an empty classic group.
         """
         group_id = request.group_id
         group = self._groups.get(group_id)
@@ -325,7 +326,7 @@ class GroupCoordinatorShard:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
 
     def handle_describe_streams_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
-        """StreamsGroupDescribe 0, one group."""
+        """Handle StreamsGroupDescribe 0 for one group."""
         group = self._streams_group(group_id)
         configured = None if group is None else self._streams.configured_topology(group)
         decision.reply(context.reply_to, describe_streams_group(group_id, group, configured))
@@ -333,7 +334,7 @@ class GroupCoordinatorShard:
     # Members of the classic protocol
 
     def handle_join_group(self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """JoinGroup 0-9: admit a member, or reply with an error.
+        """Handle JoinGroup 0-9: admit a member, or reply with an error.
 
         Raises:
             KafkaError: the error for a member of a consumer group. The caller must refuse the
@@ -359,7 +360,7 @@ class GroupCoordinatorShard:
         self._joining.handle_join(group, request, context, decision)
 
     def _append_replacement(self, replaced: Group | None, decision: GroupDecision) -> None:
-        """Append the removal of an empty group that a classic group replaces."""
+        """Append tombstones of the empty group that a classic group replaces."""
         if isinstance(replaced, StreamsGroup):
             self._streams.cancel_timers(replaced.group_id, decision)
         if replaced is not None:
@@ -381,7 +382,9 @@ class GroupCoordinatorShard:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_of_others else ErrorCode.NONE
 
     def handle_sync_group(self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """SyncGroup 0-5: reply with assignments, in a classic group once the leader has sent them.
+        """Handle SyncGroup 0-5: reply with the member's assignment.
+
+        In a classic group, the reply waits until the leader has sent the assignments.
 
         Raises:
             KafkaError: the error for a member of a consumer group. The caller must refuse the
@@ -396,7 +399,7 @@ class GroupCoordinatorShard:
             self._membership.handle_sync(group, request, context, decision)
 
     def handle_heartbeat(self, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """Heartbeat 0-4: keep a member alive.
+        """Handle Heartbeat 0-4: restart a member's session.
 
         Raises:
             KafkaError: the error for a member of a consumer group. The caller must refuse the
@@ -413,7 +416,7 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, HeartbeatResponse(error_code=error))
 
     def handle_leave_group(self, request: LeaveGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """LeaveGroup 0-5: remove members. Versions below 3 name one member and have one error."""
+        """Handle LeaveGroup 0-5: remove members. Versions below 3 name a single member."""
         if request.group_id == "":
             decision.reply(context.reply_to, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
             return
@@ -441,7 +444,7 @@ class GroupCoordinatorShard:
     # Offsets
 
     def handle_offset_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """OffsetCommit 2-10: store offsets of a member, or of a consumer that assigns itself."""
+        """Handle OffsetCommit 2-10: store offsets of a member or of a consumer without a group."""
         is_shared = request.group_id in self.share_groups
         error = ErrorCode.GROUP_ID_NOT_FOUND if is_shared else self._validate_commit(request, context, decision)
         if error is not ErrorCode.NONE:
@@ -478,7 +481,10 @@ class GroupCoordinatorShard:
     def handle_txn_offset_commit(
         self, request: TxnOffsetCommitRequest, context: RequestContext, decision: GroupDecision, *, shown: object
     ) -> None:
-        """TxnOffsetCommit 0-5: store offsets that count after the commit (KIP-98, KIP-447)."""
+        """Handle TxnOffsetCommit 0-5: store offsets of an open transaction (KIP-98, KIP-447).
+
+        The offsets take effect when the transaction commits.
+        """
         is_shared = request.group_id in self.share_groups
         error = ErrorCode.GROUP_ID_NOT_FOUND if is_shared else self._validate_commit_in_transaction(request)
         if error is not ErrorCode.NONE:
@@ -488,9 +494,10 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, self._offsets.commit_in_transaction(request, decision))
 
     def _validate_commit_in_transaction(self, request: TxnOffsetCommitRequest) -> ErrorCode:
-        """Validate a transactional commit, which has fewer checks than other commits.
+        """Validate a transactional commit. It needs fewer checks than other commits.
 
-        Older producers know neither members nor generations, and a rebalance does not matter.
+        Older producers send neither a member nor a generation. A rebalance in progress does not
+        matter.
         """
         if request.group_id == "":
             return ErrorCode.INVALID_GROUP_ID
@@ -509,7 +516,10 @@ class GroupCoordinatorShard:
     def handle_offset_fetch(
         self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision, *, is_stable_required: bool = False
     ) -> None:
-        """OffsetFetch 1-10, one group. An unknown group has no offsets, which is no error."""
+        """Handle OffsetFetch 1-10 for one group.
+
+        An unknown group has no offsets, without an error.
+        """
         group = self._groups.get(request.group_id)
         error = ErrorCode.NONE
         if isinstance(group, ConsumerGroup):
@@ -522,7 +532,7 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, self._offsets.fetch(request, is_stable_required=is_stable_required))
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision) -> None:
-        """Remove committed offsets in deleted topics, and tell groups about changed topics."""
+        """Remove committed offsets of deleted topics, and mark groups whose topics have changed."""
         self._steps.on_image(delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup)))
         self._streams.on_image(delta, (group for group in self._groups.values() if isinstance(group, StreamsGroup)))
         self.share_groups.on_image(delta, decision)
@@ -534,11 +544,11 @@ class GroupCoordinatorShard:
     # Administration
 
     def handle_describe_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
-        """DescribeGroups 0-6, one group."""
+        """Handle DescribeGroups 0-6 for one group."""
         decision.reply(context.reply_to, listing.describe(group_id, self._classic(group_id), context))
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
-        """ListGroups 0-5: return this shard's groups."""
+        """Return this shard's groups that pass the filters of ListGroups 0-5."""
         groups: Iterable[Group | ShareGroup] = (*self._groups.values(), *self.share_groups.groups())
         listed = (listing.listed(group) for group in sorted(groups, key=attrgetter("group_id")))
         return [group for group in listed if listing.is_wanted(group, request)]
@@ -551,10 +561,10 @@ class GroupCoordinatorShard:
     def handle_delete_group(
         self, group_id: str, context: RequestContext, decision: GroupDecision, *, are_states_deleted: bool = False
     ) -> None:
-        """DeleteGroups 0-2, one group.
+        """Handle DeleteGroups 0-2 for one group.
 
-        Only a group without members can be deleted. Share coordinators delete the states of a share
-        group first.
+        Only a group without members can be deleted. The share states of a share group are deleted
+        first.
         """
         if group_id in self.share_groups:
             self.share_groups.handle_delete_group(group_id, context, decision, are_states_deleted=are_states_deleted)
@@ -572,7 +582,7 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
 
     def handle_offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """OffsetDelete 0: delete offsets, except in subscribed topics (KIP-496)."""
+        """Handle OffsetDelete 0: delete offsets, except in subscribed topics (KIP-496)."""
         group = self._groups.get(request.group_id)
         error = ErrorCode.NONE
         if request.group_id == "":
@@ -620,10 +630,10 @@ class GroupCoordinatorShard:
 
 
 def _member_without_group(group_id: str) -> ErrorCode:
-    """Return the error of a member's request to a group that does not exist."""
+    """Return the error for a member's request to a group that does not exist."""
     return ErrorCode.INVALID_GROUP_ID if group_id == "" else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def _commit_without_group(context: RequestContext) -> ErrorCode:
-    """Return the error of a member's commit to a group that does not exist."""
+    """Return the error for a member's commit to a group that does not exist."""
     return ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION

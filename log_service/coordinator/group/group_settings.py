@@ -1,8 +1,8 @@
 """The settings of one consumer, share or streams group, within the bounds of the broker.
 
-A dynamic setting of the group comes first, then the broker's. A group's setting was checked against
-the bounds when it was made. It is clamped again when it is read because the bounds may have changed
-since. Durations are in milliseconds.
+A dynamic setting of the group takes precedence over the broker's. The group's setting was checked
+against the bounds when it was set. It is clamped again when it is read, because the bounds may have
+changed since. Durations are in milliseconds.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from log_service.metadata.image import MetadataImage, ResourceType
 
 
 class GroupTimes:
-    """The times of a shard's groups of one protocol. ``image`` returns the newest metadata."""
+    """The durations of one protocol's groups in a shard. ``image`` returns the newest metadata."""
 
     def __init__(self, protocol: str, config: HeartbeatTimes, image: Callable[[], MetadataImage]) -> None:
         self._protocol = protocol
@@ -20,7 +20,7 @@ class GroupTimes:
         self._image = image
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Return how long a member may be silent."""
+        """Return how long a member may go without a heartbeat."""
         config = self._times
         own = self._own(group_id, f"{self._protocol}.session.timeout.ms", config.session_timeout_ms)
         return min(max(own, config.min_session_timeout_ms), config.max_session_timeout_ms)
@@ -70,7 +70,7 @@ class GroupSettings(GroupTimes):
 
     @property
     def regex_refresh_interval_ms(self) -> int:
-        """The longest time until regular expressions are matched anew."""
+        """The longest time until regular expressions are matched again."""
         return self._config.regex_refresh_interval_ms
 
 

@@ -1,4 +1,4 @@
-"""Views of groups: DescribeGroups, ListGroups, and the response to a commit refused as a whole.
+"""Views of groups: DescribeGroups, ListGroups, and responses that refuse a whole commit.
 
 These are pure functions of a group's state.
 """
@@ -47,7 +47,11 @@ class GroupOverview(NamedTuple):
 
 
 def describe(group_id: str, group: ClassicGroup | None, context: RequestContext) -> DescribedGroup:
-    """Describe one group. A missing group is dead, and from version 6 also an error (KIP-1043)."""
+    """Return the description of one group.
+
+    A missing group is described as dead. From version 6, its description also holds an error
+    (KIP-1043).
+    """
     if group is None:
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if context.api_version >= 6:
@@ -76,7 +80,10 @@ def describe(group_id: str, group: ClassicGroup | None, context: RequestContext)
 
 
 def listed(group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup) -> ListedGroup:
-    """List one group. A group that has only offsets is empty and has no protocol type."""
+    """Return the entry of a group in ListGroups.
+
+    A group that has only offsets is empty and has no protocol type.
+    """
     if isinstance(group, ShareGroup):
         return ListedGroup(group_id=group.group_id, protocol_type=SHARE, group_state=group.state, group_type=SHARE)
     if isinstance(group, StreamsGroup):
@@ -101,7 +108,7 @@ def overview(
 
 
 def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:
-    """Whether a group passes the filters, which ignore case."""
+    """Whether a group passes the filters of the request. The filters ignore case."""
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     return (not states or group.group_state.lower() in states) and (not types or group.group_type.lower() in types)

@@ -1,8 +1,7 @@
 """Sessions of the members of one shard's groups, for every protocol that has heartbeats.
 
 This file moves deadlines and sets timers. Its caller decides what happens to a member whose session
-has expired. Sessions are soft state, which is not in the log. A refused decision reverts its
-changes.
+has expired. Sessions are not in the log. A refused decision reverts its changes to them.
 """
 
 from collections.abc import Callable, Hashable
@@ -18,9 +17,9 @@ TimerKey = Callable[[str, str], Hashable]
 
 
 def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a silent member of a classic or a consumer group.
+    """Return the key of the timer that removes a silent member of a classic or a consumer group.
 
-    Both types share it because a group may change from one type to the other.
+    Both kinds share the key, because a group may change from one kind to the other.
     """
     return (TimerKind.SESSION, group_id, member_id)
 
@@ -29,8 +28,8 @@ def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
 class Session:
     """The session of one member.
 
-    ``timer_ms`` is when its timer fires next. A heartbeat moves only the deadline, and the timer is
-    set anew when it fires.
+    The timer fires at ``timer_ms``. A heartbeat moves only the deadline. The timer is set again
+    when it fires before the deadline.
     """
 
     deadline_ms: int = 0
@@ -39,8 +38,8 @@ class Session:
     def set_back(self, deadline_ms: int, timer_ms: int | None) -> None:
         """Restore both fields.
 
-        ``Decision.stage`` could do this, but every heartbeat and every commit changes a session,
-        and this is cheaper.
+        ``Decision.stage`` could also restore them. This method is cheaper, and every heartbeat and
+        every commit changes a session.
         """
         self.deadline_ms, self.timer_ms = deadline_ms, timer_ms
 
@@ -56,7 +55,11 @@ class MemberSessions:
         return f"<MemberSessions {len(self._sessions)}>"
 
     def keep_alive(self, group_id: str, member_id: str, timeout_ms: int, decision: Decision[Any]) -> None:
-        """Start a member's session anew. An earlier timer stays because it checks the deadline."""
+        """Restart a member's session.
+
+        A timer that is already set for an earlier time stays. When it fires, it finds the later
+        deadline and is set again.
+        """
         session = self._sessions.get((group_id, member_id))
         if session is None:
             session = self._sessions[group_id, member_id] = Session()
@@ -71,9 +74,9 @@ class MemberSessions:
         self._sessions.pop((group_id, member_id), None)
 
     def is_over(self, group_id: str, member_id: str, decision: Decision[Any]) -> bool:
-        """Whether a member whose timer fired was silent for a whole session.
+        """Return whether a member's session has expired when its timer fires.
 
-        If it was not, the timer is set for the rest of the session.
+        If the session has not expired, the timer is set for the rest of it.
         """
         session = self._sessions.get((group_id, member_id))
         if session is None:
@@ -86,7 +89,7 @@ class MemberSessions:
         return True
 
     def end(self, group_id: str, member_id: str, decision: Decision[Any]) -> None:
-        """Forget the session of a removed member."""
+        """Remove the session of a removed member and cancel its timer."""
         decision.cancel_timer(self._timer_key(group_id, member_id))
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:

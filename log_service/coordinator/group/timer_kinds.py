@@ -1,7 +1,7 @@
-"""Kinds of the timers of groups. A timer's key is a tuple that begins with its kind.
+"""The kinds of the timers of groups. A timer's key is a tuple that begins with its kind.
 
-The modules that set timers make their keys of these, and ``GroupCoordinatorShard.on_timer`` and the
-streams groups dispatch on them. The values are strings, because those are hashed fast.
+Modules that set timers build their keys from these kinds. ``GroupCoordinatorShard.on_timer`` and
+the streams groups dispatch on them. The values are strings, because strings are hashed fast.
 """
 
 from collections.abc import Hashable
@@ -48,9 +48,9 @@ KINDS_OF_SILENCE = frozenset(
         TimerKind.STREAMS_REBALANCE,
     }
 )
-"""Kinds of the timers that remove silent members, in every kind of group."""
+"""The kinds of timers that remove silent members, in every kind of group."""
 
 
 def is_about_silence(key: Hashable) -> bool:
-    """Whether a timer removes a member that was silent for too long."""
+    """Whether a timer removes a member that did not send a request in time."""
     return isinstance(key, tuple) and key[0] in KINDS_OF_SILENCE

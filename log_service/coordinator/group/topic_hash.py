@@ -3,9 +3,9 @@
 A changed hash causes a new assignment.
 
 A topic's hash covers its id, name, partitions and the racks of their replicas. A group's hash
-covers the hashes of its topics, by name. Every coordinator computes the same hash because the
-hashed bytes are Kafka's. Numbers are little-endian. A text is its UTF-16 code units, followed by
-their count.
+covers the hashes of its topics, by name. The hashed bytes are the same as in Kafka, so every
+coordinator computes the same hash. Numbers are little-endian. A text is encoded as its UTF-16 code
+units, followed by their count.
 """
 
 import struct
@@ -43,7 +43,7 @@ def _text(text: str) -> bytes:
 
 
 def group_hash(topic_hashes: Mapping[str, int]) -> int:
-    """Return the hash of a group from the hashes of its topics, signed as it is stored."""
+    """Return the hash of a group from the hashes of its topics, as a signed integer."""
     if not topic_hashes:
         return NO_TOPICS_HASH
     joined = b"".join(topic_hashes[name].to_bytes(8, "little") for name in sorted(topic_hashes))
@@ -52,14 +52,14 @@ def group_hash(topic_hashes: Mapping[str, int]) -> int:
 
 
 class TopicHashes:
-    """A cache of topic hashes. A topic is hashed again when it or the racks have changed."""
+    """A cache of topic hashes. A topic is hashed again when the topic or a rack has changed."""
 
     def __init__(self) -> None:
         self._racks: dict[int, str | None] = {}
         self._known: dict[str, tuple[TopicImage, int]] = {}
 
     def of(self, names: Iterable[str], image: MetadataImage) -> int:
-        """Return the group hash of those of ``names`` that exist."""
+        """Return the group hash of the named topics. Topics that do not exist are ignored."""
         racks: dict[int, str | None] = {broker.node_id: broker.rack for broker in image.cluster.brokers.values()}
         if racks != self._racks:
             self._racks = racks
@@ -74,6 +74,6 @@ class TopicHashes:
         return known[1]
 
     def forget(self, names: Iterable[str]) -> None:
-        """Forget deleted topics."""
+        """Drop the hashes of deleted topics."""
         for name in names:
             self._known.pop(name, None)

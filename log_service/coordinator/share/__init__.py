@@ -8,7 +8,7 @@ No module here reads a clock or waits.
 - ``window``, ``acquiring``, ``acknowledging``: the parts of its decisions.
 - ``aborted``: finds the fetched batches of aborted transactions.
 - ``share_coordinator``: a shard of the share coordinator.
-- ``share_state``: the value that it keeps of a partition.
-- ``state_records``: the records in its log.
+- ``share_state``: the stored state of one group on one partition.
+- ``state_records``: the records in the share coordinator's log.
 - ``state_messages``: share states in requests and responses.
 """

@@ -1,8 +1,8 @@
 """Find the fetched batches that belong to aborted transactions.
 
-A share group that reads only committed records gets none of them. This file decides from the
-aborted transactions that the log names and from the markers among the batches. It knows neither
-groups nor logs.
+A share group that reads only committed records does not get these batches. This file uses the
+aborted transactions that the log names and the markers among the batches. It knows neither groups
+nor logs.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Apply acknowledgements to the records that a member has acquired (KIP-932, KIP-1222).
 
 This file decides whether a member may acknowledge its ranges, and the next state of each record.
-All batches of a request are accepted or refused together. A batch whose records have all left the
-window is accepted without effect.
+All batches of a request are accepted or refused together. If all records of a batch are no longer
+in the window, the batch is accepted without effect.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +20,9 @@ KNOWN_TYPES = frozenset(each.value for each in AcknowledgeType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgedRange:
-    """Offsets from ``first_offset`` to ``last_offset`` (inclusive).
+    """Acknowledged offsets from ``first_offset`` to ``last_offset`` (inclusive).
 
-    ``types`` holds one type for all of them, or one for each.
+    ``types`` holds one type for all offsets, or one type for each offset.
     """
 
     first_offset: int
@@ -32,7 +32,7 @@ class AcknowledgedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Offsets with the same acknowledge type."""
+    """Offsets of a range that have the same acknowledge type."""
 
     first: int
     last: int
@@ -41,10 +41,10 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledging:
-    """One request of one member.
+    """One acknowledgement request of one member.
 
-    ``write_id`` names the write that stores its changes. ``dead_letters`` collects the archived
-    records.
+    ``write_id`` identifies the write that stores its changes. ``dead_letters`` collects the
+    archived records.
     """
 
     window: DeliveryWindow
@@ -59,7 +59,7 @@ class Acknowledging:
 
         Raises:
             KafkaError: nothing was changed. INVALID_REQUEST, an invalid range or type, or offsets
-                past the acquired ones; INVALID_RECORD_STATE, the member does not hold some of the
+                past the acquired ones. INVALID_RECORD_STATE, the member does not hold some of the
                 records.
         """
         untouched: dict[int, BatchState] = {}
@@ -87,14 +87,20 @@ class Acknowledging:
         return to_store
 
     def _note_dead_letters(self, of_type: AcknowledgeType, changed: Sequence[Run]) -> None:
-        """Note archived records as dead letters. A gap is none because it holds no record."""
+        """Collect archived records as dead letters. A gap holds no record and is not collected."""
         if self.settings.has_dead_letters and of_type in _ARCHIVE_REASONS:
             self.dead_letters.extend(
                 dead_letter_range(run, _ARCHIVE_REASONS[of_type]) for run in changed if run.delivery.state is RecordState.ARCHIVED
             )
 
     def _batches_of(self, each: AcknowledgedRange) -> list[InFlightBatch]:
-        """Return the batches that cover a range. The range must not begin or end behind them."""
+        """Return the batches that cover a range.
+
+        Every offset of the range must have been acquired.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE or INVALID_REQUEST, offsets were not acquired.
+        """
         batches = self.window.batches
         begin = each.first_offset
         if batches.floor(begin) is None and begin < self.window.start_offset:
@@ -134,7 +140,7 @@ class Acknowledging:
 
 
 def given_back(delivery: Delivery, delivery_count_limit: int) -> Delivery:
-    """Return the next delivery of a record that its member gives back.
+    """Return the delivery state of a record after its member has given it back.
 
     The record is archived if its delivery count has reached the limit.
     """
@@ -143,14 +149,14 @@ def given_back(delivery: Delivery, delivery_count_limit: int) -> Delivery:
 
 
 def dead_letter_range(run: Run, reason: ArchiveReason) -> DeadLetterRange:
-    """Return the dead letters of an archived run."""
+    """Return the dead letter range of an archived run."""
     return DeadLetterRange(first_offset=run.first, last_offset=run.last, delivery_count=run.delivery.delivery_count, reason=reason)
 
 
 def _parts(each: AcknowledgedRange) -> Iterator[_Part]:
-    """Yield the offsets of a range by type.
+    """Split a range into parts whose offsets have the same acknowledge type.
 
-    The number of types must fit the offsets.
+    The number of types must fit the number of offsets.
 
     Raises:
         KafkaError: INVALID_REQUEST.

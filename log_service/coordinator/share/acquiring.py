@@ -2,17 +2,17 @@
 
 Whole batches are preferred, because they are cheap to track and to acknowledge:
 
-- New records are acquired in batches of the log. ``max_records`` is then a soft limit: the batch
-  that reaches it is acquired whole. With ``AcquireMode.RECORD_LIMIT`` the rest of that batch stays
-  available.
+- New records are acquired in batches of the log. ``max_records`` is then a soft limit, because the
+  batch that reaches it is acquired whole. With ``AcquireMode.RECORD_LIMIT`` the rest of that batch
+  stays available.
 - Records that are available again are acquired with their previous batch, or individually if that
   batch is tracked by offset.
-- A record that fails repeatedly may make others fail, too. From half of the delivery count limit
-  on, but at least from the second delivery on, its batch is delivered alone, and each further time
-  only half as much of it. A record on its last delivery is delivered alone.
+- A record that fails repeatedly may make other records fail too. From half of the delivery count
+  limit on, but not before the second delivery, its batch is delivered alone. Each further delivery
+  holds only half as many records of the batch. A record on its last delivery is delivered alone.
 
-This file reads no record: a batch of the log is a range of offsets, and the consumer reports the
-gaps in it.
+This file reads no records. It treats a batch of the log as a range of offsets, and the consumer
+reports the gaps in this range.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ MIN_THROTTLED_COUNT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSettings:
-    """Settings of a group for its records: counts, offset counts, and milliseconds.
+    """The settings of a group for its records.
 
-    ``has_dead_letters`` tells whether an archived record must be written elsewhere first.
+    ``has_dead_letters`` means that an archived record must first be written to a dead letter topic.
     """
 
     delivery_count_limit: int = 5
@@ -40,7 +40,7 @@ class ShareSettings:
 
     @property
     def throttled_from_count(self) -> int:
-        """The delivery count from which on a record's batch is delivered alone."""
+        """The delivery count at which a record's batch begins to be delivered alone."""
         return max(MIN_THROTTLED_COUNT, (self.delivery_count_limit + 1) // 2)
 
 
@@ -63,9 +63,9 @@ class AcquiredRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """Batches that the leader has read from ``fetch_offset`` on, by first and last offset.
+    """The batches that the leader has read from ``fetch_offset`` on, as first and last offsets.
 
-    ``aborted`` holds those of aborted transactions.
+    ``aborted`` holds the batches of aborted transactions.
     """
 
     fetch_offset: int
@@ -75,7 +75,7 @@ class FetchedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquireRequest:
-    """A request to acquire records. ``batch_size`` is how many records to track together."""
+    """A request to acquire records. ``batch_size`` is the number of records to track together."""
 
     member_id: str
     max_records: int
@@ -85,7 +85,7 @@ class AcquireRequest:
 
 @dataclass(slots=True)
 class _Bounds:
-    """How many more records may be acquired, and up to which offset (inclusive)."""
+    """The number of records that may still be acquired, and the last offset (inclusive)."""
 
     last: int
     remaining: int
@@ -93,7 +93,7 @@ class _Bounds:
 
 @dataclass(slots=True)
 class Acquisition:
-    """One attempt to acquire records. Call ``run`` once."""
+    """One attempt to acquire records. ``run`` may be called only once."""
 
     window: DeliveryWindow
     settings: ShareSettings
@@ -122,9 +122,9 @@ class Acquisition:
         return self.acquired
 
     def _bounds(self) -> _Bounds:
-        """Respect the limit of records in flight.
+        """Return the bounds of this acquisition, within the limit of records in flight.
 
-        If it is reached, acquire only available records among those in flight.
+        If the limit is reached, only available records among those in flight are acquired.
         """
         window, wanted = self.window, self.request.max_records
         last = self.fetched.batches[-1][1]
@@ -156,7 +156,7 @@ class Acquisition:
     def _acquire_again(self, batch: InFlightBatch, base: int, bounds: _Bounds) -> bool:
         """Acquire the available records of a batch.
 
-        Return False if nothing more may be acquired.
+        Return False if no more records may be acquired.
         """
         acquirable = [run for run in batch.runs_in(max(base, self.window.start_offset), bounds.last) if run.is_acquirable]
         if not acquirable:
@@ -179,7 +179,7 @@ class Acquisition:
     def _acquire_offsets(self, batch: InFlightBatch, acquirable: Sequence[Run], most: int) -> None:
         """Acquire at most ``most`` records individually.
 
-        From the first throttled record on, acquire fewer.
+        After the first throttled record, the number is reduced further.
         """
         limit = self.settings.delivery_count_limit
         throttled_from = self.settings.throttled_from_count
@@ -194,7 +194,7 @@ class Acquisition:
             if delivered >= throttled_from and not is_throttled:
                 is_throttled = True
                 part = max(1, batch.count >> (delivered - throttled_from + 1))
-                if taken < part:  # otherwise Apache Kafka delivers the rest of the batch, too
+                if taken < part:  # otherwise, as in Kafka, the whole rest is delivered
                     most = min(most, part)
             last = run.first if is_last_delivery else min(run.last, run.first + most - taken - 1)
             delivery = self._take(batch, run.first, last, run)
@@ -230,9 +230,9 @@ class Acquisition:
         return next((last for base, last in self.fetched.batches if base <= offset <= last), offset)
 
     def _add_in_batches(self, first: int, last: int) -> int:
-        """Track up to ``batch_size`` records together.
+        """Track new records in groups of about ``batch_size`` records.
 
-        Tracked batches end at batches of the log.
+        Each group ends at the end of a batch of the log.
         """
         size = self.request.batch_size
         for base, _ in self.fetched.batches if last - first + 1 > size else ():
@@ -279,7 +279,7 @@ class Acquisition:
 
 
 def _without(acquired: AcquiredRange, left_out: Sequence[tuple[int, int]]) -> list[AcquiredRange]:
-    """Return the parts of a range outside of others, which are in offset order."""
+    """Return the parts of a range outside of ``left_out``, which is in offset order."""
     parts = []
     first = acquired.first_offset
     for left_first, left_last in left_out:

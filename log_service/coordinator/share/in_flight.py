@@ -1,12 +1,12 @@
 """Records in flight: the batches that a share partition has acquired, as lists of runs.
 
 A run is a range of records in the same state. This file decides how runs are cut and joined when
-some of their records change. It does not decide when they change, nor to which state.
+the state of some records changes. Its callers decide on the new states.
 
-A change that must be stored first is tentative: the run has its new delivery already, and keeps the
+A change that must be stored first is tentative. The run has its new delivery already, and keeps the
 previous one until the write is complete. ``settled`` then confirms or reverts the change.
 
-Invariants: The runs of a batch cover it without gap or overlap. Neighbours differ. A delivery
+Invariants: The runs of a batch cover it without gap or overlap. Adjacent runs differ. A delivery
 follows the previous one by ``record_states.NEXT_STATES``.
 """
 
@@ -25,7 +25,8 @@ _FIRST = attrgetter("first")
 class Delivery:
     """The state of a record and its delivery count.
 
-    ``member_id`` and ``lock_deadline_ms`` (monotonic) are those of the member that has acquired it.
+    ``member_id`` is the member that has acquired the record. Its lock expires at
+    ``lock_deadline_ms`` (monotonic).
     """
 
     state: RecordState
@@ -48,7 +49,8 @@ class Delivery:
 class Run:
     """Records from ``first`` to ``last`` (inclusive) that share one delivery.
 
-    While a write is in progress, ``write_id`` names it and ``before`` is the previous delivery.
+    While a write is in progress, ``write_id`` identifies the write and ``before`` is the previous
+    delivery.
     """
 
     first: int
@@ -73,11 +75,11 @@ class Run:
         return self.delivery.is_final and self.before is None
 
     def changed(self, delivery: Delivery) -> "Run":
-        """Return the run with another delivery that needs no write."""
+        """Return the run with a new delivery that is not stored."""
         return replace(self, delivery=delivery, before=None, write_id=0)
 
     def tentatively(self, delivery: Delivery, write_id: int) -> "Run":
-        """Return the run with a delivery that takes effect once the write is complete."""
+        """Return the run with a new delivery that takes effect when the write is complete."""
         return replace(self, delivery=delivery, before=self.delivery, write_id=write_id)
 
     def settled(self, *, is_written: bool) -> "Run":
@@ -90,7 +92,8 @@ class Run:
 class DeadLetterRange:
     """Archived records from ``first_offset`` to ``last_offset`` (inclusive).
 
-    ``delivery_count`` is how often they were delivered, ``reason`` why they were archived.
+    ``delivery_count`` is the number of their deliveries. ``reason`` is the reason for archiving
+    them.
     """
 
     first_offset: int
@@ -106,8 +109,8 @@ BatchState = tuple["InFlightBatch", tuple[Run, ...], bool]
 class InFlightBatch:
     """The records that were first acquired together, from ``first`` to ``last`` (inclusive).
 
-    ``is_tracked_by_offset`` becomes true once its records have different states. From then on they
-    are acquired individually.
+    ``is_tracked_by_offset`` becomes true when records of the batch have different states. The
+    records are then acquired individually.
     """
 
     __slots__ = ("first", "is_tracked_by_offset", "last", "runs")
@@ -138,7 +141,7 @@ class InFlightBatch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether none of its records can change any more."""
+        """Whether no record of the batch can change any more."""
         return all(run.is_settled_final for run in self.runs)
 
     def is_within(self, first: int, last: int) -> bool:
@@ -146,7 +149,7 @@ class InFlightBatch:
         return first <= self.first and self.last <= last
 
     def runs_in(self, first: int, last: int) -> list[Run]:
-        """Return the runs of a range, cut to it."""
+        """Return the runs that overlap a range, cut to the range."""
         begin, end = self._places(first, last)
         return [_cut(run, first, last) for run in self.runs[begin:end]]
 
@@ -198,8 +201,8 @@ def _joined(runs: Sequence[Run]) -> Iterator[Run]:
 class InFlightBatches:
     """All batches of a share partition in offset order.
 
-    They never overlap. ``new_counts`` holds the offset count of each batch added since a reader
-    cleared the list.
+    Batches never overlap. ``new_counts`` holds the offset count of each batch that was added since
+    a reader last cleared the list.
     """
 
     __slots__ = ("_batches", "new_counts")
@@ -216,7 +219,7 @@ class InFlightBatches:
 
     @property
     def last_offset(self) -> int:
-        """The last offset in flight. There must be a batch."""
+        """The last offset in flight. There must be at least one batch."""
         return self._batches[-1].last
 
     def states(self) -> list[BatchState]:
@@ -224,7 +227,7 @@ class InFlightBatches:
         return [batch.state for batch in self._batches]
 
     def restore(self, states: Sequence[BatchState]) -> None:
-        """Restore the batches from snapshots. Batches added since are dropped."""
+        """Restore the batches from snapshots. Batches that were added later are dropped."""
         self._batches = [state[0] for state in states]
         self.new_counts.clear()
         for state in states:
@@ -248,7 +251,7 @@ class InFlightBatches:
         return self._batches[start : bisect_right(self._batches, last, key=_FIRST)]
 
     def add(self, batch: InFlightBatch) -> None:
-        """Add a batch between its neighbours."""
+        """Add a batch in offset order. It must not overlap another batch."""
         index = bisect_right(self._batches, batch.first, key=_FIRST)
         assert not self.overlapping(batch.first, batch.last), f"{batch} is in flight already"
         self._batches.insert(index, batch)

@@ -1,6 +1,6 @@
 """The states of a record that was delivered to a share group, and their transitions (KIP-932).
 
-This file decides which state may follow which, and the state of an acquired record after an
+This file decides which transitions are allowed, and the state of an acquired record after an
 acknowledgement. It knows neither offsets nor members.
 """
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class RecordState(IntEnum):
-    """The state of one record for one share group. The numbers are stored. ACQUIRED never is."""
+    """The state of one record for one share group. The numbers are stored, except ACQUIRED."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -17,7 +17,7 @@ class RecordState(IntEnum):
 
 
 class AcknowledgeType(IntEnum):
-    """A consumer's acknowledgement of a record. GAP is an offset without a record in the log."""
+    """A consumer's acknowledgement of one offset. GAP means that the log has no record there."""
 
     GAP = 0
     ACCEPT = 1
@@ -27,7 +27,7 @@ class AcknowledgeType(IntEnum):
 
 
 class AcquireMode(IntEnum):
-    """Strictness of ``max_records`` (KIP-1206)."""
+    """How strictly ``max_records`` is applied (KIP-1206)."""
 
     BATCH_OPTIMIZED = 0
     RECORD_LIMIT = 1
@@ -46,7 +46,7 @@ NEXT_STATES: dict[RecordState, frozenset[RecordState]] = {
     RecordState.ACKNOWLEDGED: frozenset(),
     RecordState.ARCHIVED: frozenset(),
 }
-"""The allowed transitions. Final states have none."""
+"""The allowed transitions. A final state has none."""
 
 STATE_AFTER: dict[AcknowledgeType, RecordState] = {
     AcknowledgeType.GAP: RecordState.ARCHIVED,
@@ -54,6 +54,9 @@ STATE_AFTER: dict[AcknowledgeType, RecordState] = {
     AcknowledgeType.RELEASE: RecordState.AVAILABLE,
     AcknowledgeType.REJECT: RecordState.ARCHIVED,
 }
-"""The state of an acquired record after each type. A renewal (KIP-1222) changes no state."""
+"""The state of an acquired record after each type.
+
+A renewal (KIP-1222) does not change the state.
+"""
 
 FINAL_STATES = frozenset(state for state, following in NEXT_STATES.items() if not following)

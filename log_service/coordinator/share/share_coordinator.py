@@ -2,16 +2,17 @@
 
 This file decides who may write, how a write is stored, and from which offset on the log is needed.
 It does not know what the states mean to members, nor which groups exist. The group coordinator
-initializes and deletes states, leaders of partitions read and write them.
+initializes and deletes states. Leaders of partitions read and write them.
 
-- A read with a newer leader epoch is stored before the leader gets the state. Older leaders are
-  fenced from then on.
-- A state that is initialized anew has a newer state epoch. Writes with an older one are fenced,
-  because the group's offsets were reset.
-- A write is stored as an update of the last snapshot. After a number of updates it is stored as a
-  snapshot. So a load stays short, and records before the oldest needed snapshot can be deleted.
+- A read with a newer leader epoch is stored before the leader gets the state. From then on, leaders
+  with older epochs are fenced.
+- A state that is initialized again has a newer state epoch. Writes with an older state epoch are
+  fenced, because the group's offsets were reset.
+- A write is stored as an update of the last snapshot. After a number of updates, a write is stored
+  as a snapshot. This keeps loads short, and records before the oldest needed snapshot can be
+  deleted.
 
-Invariants: A state changes only in ``replay``. Its snapshot epoch grows with every snapshot. An
+Invariants: A state changes only in ``replay``. Its snapshot epoch increases with every snapshot. An
 update belongs to the snapshot before it.
 """
 
@@ -41,15 +42,15 @@ COLD_TIMER = "cold snapshots"
 CLEAN_UP_TIMER = "deleted topics"
 MAX_CLEAN_UP_RECORDS = 1_000
 CLEAN_UP_PAUSE_MS = 5
-"""States of deleted topics are deleted in batches of this size, with this pause for requests."""
+"""States of deleted topics are deleted in batches of this size, with this pause between batches."""
 PRUNE_TIMER = "needless records"
 IsThere = Callable[[UUID, int], bool]
-"""Tells whether a partition of a topic exists, as far as this node knows."""
+"""Returns whether a partition of a topic exists, as far as this node knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedlessRecords:
-    """Announcement that no state needs the records of the log before ``end_offset``."""
+    """Announcement that no state needs the log records below ``end_offset``."""
 
     end_offset: int
 
@@ -64,7 +65,7 @@ class StateRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareStateWrite:
-    """A leader's write of one partition of one group. Epochs of -1 are not checked."""
+    """A leader's write of one partition of one group. An epoch of -1 is not checked."""
 
     state_epoch: int
     leader_epoch: int
@@ -75,10 +76,10 @@ class ShareStateWrite:
 
 @dataclass(slots=True)
 class _Entry:
-    """A state with the log offset of its last snapshot and the number of updates since.
+    """A state with the log offset of its last snapshot and the number of updates since then.
 
-    The epochs are the highest ever seen, and fence older ones, because a state that is initialized
-    anew has no leader.
+    The epochs are the highest that the shard has seen. They are kept beside the state, because a
+    state that is initialized again has no leader. Requests with older epochs are fenced.
     """
 
     state: ShareState
@@ -103,14 +104,15 @@ class ShareCoordinatorShard:
 
     @property
     def needed_offset(self) -> int:
-        """The log offset from which on a load needs the log.
+        """The log offset from which a load must read.
 
-        It is the oldest of the states' last snapshots, or the end of the log.
+        This is the oldest of the states' last snapshots, or the end of the log if there is no
+        state.
         """
         return min((entry.snapshot_offset for entry in self._entries.values()), default=self._replayed_end)
 
     def state_of(self, key: ShareKey) -> ShareState | None:
-        """Return a state for reading, or None."""
+        """Return a state, or None. The caller must not change the state."""
         entry = self._entries.get(key)
         return None if entry is None else entry.state
 
@@ -119,7 +121,7 @@ class ShareCoordinatorShard:
     def handle_initialize(
         self, key: ShareKey, state_epoch: int, start_offset: int, reply_to: Hashable, decision: Decision[ShareRecord]
     ) -> None:
-        """Initialize a state, or initialize it anew. The reply is None."""
+        """Initialize a state for the first time or again. The reply is None."""
         entry = self._entries.get(key)
         refusal = _malformed(key)
         if refusal is None and entry is not None:
@@ -141,7 +143,7 @@ class ShareCoordinatorShard:
         decision.reply(reply_to, None)
 
     def handle_read(self, key: ShareKey, leader_epoch: int, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Reply with the state, and fence leaders of older epochs."""
+        """Reply with the state. Leaders of older epochs are fenced from now on."""
         entry = self._entries.get(key)
         refusal = _malformed(key) or _not_open(entry, leader_epoch, NO_EPOCH, "read") or self._unknown_partition(key)
         if refusal is not None or entry is None:
@@ -181,11 +183,11 @@ class ShareCoordinatorShard:
     # Timers and metadata
 
     def on_loaded(self, decision: Decision[ShareRecord]) -> None:
-        """Begin to serve, and delete the states of topics deleted while the shard was not loaded.
+        """Begin to serve, and delete the states of topics that were deleted meanwhile.
 
-        Each state was written by a coordinator that knew its topic, in an earlier leader epoch.
-        This node's metadata is newer because it knows its own leader epoch. Therefore an unknown
-        topic is a deleted one.
+        Each state was written in an earlier leader epoch, by a coordinator that knew its topic.
+        This node's metadata is newer, because this node knows its own leader epoch. Therefore a
+        topic that is unknown here is deleted.
         """
         decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
         decision.set_timer(PRUNE_TIMER, decision.now_ms + self._config.prune_interval_ms)
@@ -196,7 +198,8 @@ class ShareCoordinatorShard:
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: Decision[ShareRecord]) -> None:
         """Delete the states of deleted topics.
 
-        A topic that is merely unknown may be one that this node has not heard of yet.
+        The states of an unknown topic are not deleted here, because this node may not know the
+        topic yet.
         """
         gone = delta.deleted_topics
         self._orphans |= {key for key in self._entries if key.topic_id in gone} if gone else set()
@@ -204,7 +207,7 @@ class ShareCoordinatorShard:
             decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
 
     def on_timer(self, key: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Store cold states anew, announce needless records, or delete states of deleted topics."""
+        """Store cold states again, announce needless records, or delete states of gone topics."""
         if key == COLD_TIMER:
             decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
             self._store_cold_states(decision)
@@ -219,7 +222,10 @@ class ShareCoordinatorShard:
                 decision.set_timer(CLEAN_UP_TIMER, decision.now_ms + CLEAN_UP_PAUSE_MS)
 
     def _store_cold_states(self, decision: Decision[ShareRecord]) -> None:
-        """Store cold states as new snapshots, unless all last snapshots are cold ones already."""
+        """Store states that were not written for a while as new snapshots.
+
+        Nothing is stored if the last snapshot of every state already comes from this method.
+        """
         if all(entry.state.create_timestamp_ms != entry.state.write_timestamp_ms for entry in self._entries.values()):
             return
         for key, entry in self._entries.items():
@@ -251,7 +257,7 @@ class ShareCoordinatorShard:
             state=state, snapshot_offset=offset, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch
         )
         entry.state, entry.snapshot_offset = state, offset
-        # like Apache Kafka, the count continues if a state is initialized anew
+        # like Apache Kafka, the count continues if a state is initialized again
         if entry.update_count >= self._config.snapshot_update_records:
             entry.update_count = 0
         entry.leader_epoch = max(entry.leader_epoch, state.leader_epoch)

@@ -1,21 +1,20 @@
 """One share group on one partition, at the partition's leader (KIP-932).
 
 This file decides which records a member acquires, the effect of an acknowledgement, when a lock has
-expired, and what must be stored. It reads no log, stores nothing and knows no clock. It gets
-batches of the log as ranges of offsets, and the time as an argument. It returns writes as
-``StateWrite``.
+expired, and what must be stored. It reads no log, stores nothing and has no clock. It gets batches
+of the log as ranges of offsets, and the time as an argument. It returns writes as ``StateWrite``.
 
 A change that a member requests is tentative until it is stored. ``complete_write`` confirms or
-reverts it. An expired lock is released whether that could be stored or not. Acquiring stores
+reverts the change. An expired lock is released even if this cannot be stored. Acquiring stores
 nothing, because a new leader delivers unacknowledged records again.
 
-If a group has dead letters, an archived record must be written elsewhere before it is final.
-``StateWrite.dead_letters`` names these records. A record whose last lock has expired stays with its
-member until ``archive_expired`` archives it. If that fails, it is retried.
+If a group has dead letters, an archived record must be written to a dead letter topic before it is
+final. ``StateWrite.dead_letters`` lists these records. A record whose last lock has expired stays
+with its member until ``archive_expired`` archives it. If archiving fails, it is retried.
 
 Invariants: A record is held by at most one member. A final record is never delivered again. A
-delivery count grows only with an acquisition, and never beyond the limit. The start offset never
-decreases. A write is completed once.
+delivery count increases only with an acquisition, and never beyond the limit. The start offset
+never decreases. A write is completed once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,8 +36,8 @@ _EXPIRED_MS = -1
 class StateWrite:
     """A write for the share coordinator.
 
-    Call ``complete_write`` once it is stored or has failed. ``dead_letters`` are the records that
-    must be written elsewhere before, in groups that have dead letters.
+    Call ``complete_write`` when the write is stored or has failed. ``dead_letters`` holds the
+    records that must first be written to a dead letter topic.
     """
 
     write_id: int
@@ -51,7 +50,7 @@ class StateWrite:
 class SharePartition:
     """The records of one group on one partition.
 
-    ``settings`` may be replaced at any time, and take effect at the next call.
+    ``settings`` may be replaced at any time. New settings take effect at the next call.
     """
 
     def __init__(self, settings: ShareSettings, start_offset: int, stored: Sequence[StateBatch] = ()) -> None:
@@ -65,19 +64,19 @@ class SharePartition:
         self._last_write_id = 0
         self._pending: dict[int, tuple[int, int]] = {}
         self.lock_timeout_count = 0
-        """The number of records whose lock has expired, once for each delivery."""
+        """The number of expired locks. A record counts once for each delivery."""
 
     def __repr__(self) -> str:
         return f"<SharePartition {self._window.start_offset}-{self._window.end_offset} writes={len(self._pending)}>"
 
     @property
     def start_offset(self) -> int:
-        """The first offset whose record can still change (SPSO)."""
+        """The first offset whose record can still change (start offset, SPSO)."""
         return self._window.start_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record that was ever acquired (SPEO, exclusive)."""
+        """The offset after the last record that was ever acquired (end offset, SPEO)."""
         return self._window.end_offset
 
     @property
@@ -87,7 +86,7 @@ class SharePartition:
 
     @property
     def delivery_complete_count(self) -> int:
-        """The number of final records from the start offset on (KIP-1226)."""
+        """The number of final records at or above the start offset (KIP-1226)."""
         return self._window.delivery_complete_count
 
     @property
@@ -111,7 +110,7 @@ class SharePartition:
     def can_acquire(self) -> bool:
         """Whether a member may acquire records.
 
-        They may be available again, or new ones while the limit of records in flight is not
+        This is so if records are available again, or if the limit of records in flight is not
         reached.
         """
         window = self._window
@@ -123,7 +122,7 @@ class SharePartition:
         return min((run.delivery.lock_deadline_ms for run in self.runs() if run.delivery.state is RecordState.ACQUIRED), default=None)
 
     def runs(self) -> Iterable[Run]:
-        """Return the records in flight, for reading."""
+        """Return the records in flight. The caller must not change them."""
         return self._window.batches.runs()
 
     # Requests of members
@@ -133,14 +132,14 @@ class SharePartition:
         return self._window.state()
 
     def undo_acquisition(self, state: WindowState) -> None:
-        """Revert the last acquisition, which then counts as no delivery.
+        """Revert the last acquisition. It then does not count as a delivery.
 
-        No member may know of it. Nothing else may have happened since.
+        No member may have received the records, and nothing else may have happened since.
         """
         self._window.restore(state)
 
     def acquire(self, request: AcquireRequest, fetched: FetchedRecords, now_ms: int) -> list[AcquiredRange]:
-        """Have a member acquire fetched records, and return the acquired ranges in offset order."""
+        """Let a member acquire fetched records, and return the acquired ranges in offset order."""
         deadline_ms = now_ms + self.settings.record_lock_duration_ms
         return Acquisition(self._window, self.settings, request, fetched, deadline_ms).run()
 
@@ -150,7 +149,7 @@ class SharePartition:
         Return None if nothing must be stored.
 
         Raises:
-            KafkaError: nothing was changed; INVALID_REQUEST or INVALID_RECORD_STATE.
+            KafkaError: INVALID_REQUEST or INVALID_RECORD_STATE. Nothing was changed.
         """
         write_id = self._last_write_id + 1
         acknowledging = Acknowledging(window=self._window, settings=self.settings, member_id=member_id, now_ms=now_ms, write_id=write_id)
@@ -159,8 +158,8 @@ class SharePartition:
     def release(self, member_id: str) -> StateWrite | None:
         """Release all records of a member whose session has ended.
 
-        Return None if nothing must be stored. Locks of records that must become dead letters expire
-        at once, and ``archive_expired`` archives them.
+        Return None if nothing must be stored. If a record must become a dead letter, its lock
+        expires at once, and ``archive_expired`` archives it later.
         """
         write_id = self._last_write_id + 1
         held = [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.member_id == member_id]
@@ -179,12 +178,15 @@ class SharePartition:
         return self._write(self._give_back(expired, Run.changed))
 
     def archive_expired(self, now_ms: int) -> StateWrite | None:
-        """Archive records whose last lock has expired, tentatively. Only used with dead letters."""
+        """Tentatively archive records whose last lock has expired.
+
+        Groups without dead letters have none.
+        """
         write_id = self._last_write_id + 1
         last_held = [run for run in self._expired(now_ms) if self._needs_dead_letter(run)]
         self._count_timeouts(last_held)
         for run in last_held:
-            self._window.batches.change(run.first, run.last, _unlocked)  # a retry must not count it again
+            self._window.batches.change(run.first, run.last, _unlocked)  # a retry must not count it twice
         archived = self._give_back(last_held, partial(Run.tentatively, write_id=write_id))
         start = self._window.start_offset
         return self._write(archived, [dead_letter_range(run, ArchiveReason.DELIVERED_TOO_OFTEN) for run in archived if run.first >= start])
@@ -201,7 +203,7 @@ class SharePartition:
         return settings.has_dead_letters and run.delivery.delivery_count >= settings.delivery_count_limit
 
     def follow_log_start(self, log_start_offset: int) -> bool:
-        """Forget records that the log has deleted.
+        """Drop records that the log has deleted.
 
         Return whether the start offset moved. The new start offset is stored with the next write.
         """
@@ -211,8 +213,8 @@ class SharePartition:
         """Confirm or revert a write.
 
         Return whether records became available or the start offset moved. If the write has failed,
-        records that were acquired before it are held again. ``expire_locks`` finds those whose lock
-        has expired meanwhile.
+        its records are held again by their member. ``expire_locks`` finds those whose lock has
+        expired meanwhile.
         """
         first, last = self._pending.pop(write_id)
         self._window.batches.change(first, last, partial(_settled, write_id=write_id, is_written=is_written))
@@ -223,9 +225,9 @@ class SharePartition:
     # Changes of runs
 
     def _give_back(self, runs: Iterable[Run], change: Callable[[Run, Delivery], Run]) -> list[Run]:
-        """Give records back and return the runs to store.
+        """Change the state of records that their member gives back, and return the runs to store.
 
-        Records below the start offset are archived whatever their delivery count.
+        Records below the start offset are archived, whatever their delivery count is.
         """
         start, limit = self._window.start_offset, self.settings.delivery_count_limit
         to_store: list[Run] = []
@@ -266,7 +268,7 @@ def _settled(run: Run, *, write_id: int, is_written: bool) -> Run:
 
 
 def _state_batches(runs: Iterable[Run]) -> Iterator[StateBatch]:
-    """Yield the stored batches of runs. Equal neighbours are joined."""
+    """Yield runs as batches to store. Adjacent runs with equal state and count are joined."""
     batch: StateBatch | None = None
     for run in sorted(runs, key=attrgetter("first")):
         state, count = run.delivery.state, run.delivery.delivery_count

@@ -1,14 +1,14 @@
-"""The state that the share coordinator keeps of one group on one partition (KIP-932).
+"""The state that the share coordinator stores for one group on one partition (KIP-932).
 
 This file decides how a stored state and a write are combined. It knows neither the log nor
 requests.
 
-Writes may arrive late or repeatedly. If two batches overlap, the one with the higher delivery count
-wins. If the counts are equal, the one with the later state in a record's life wins. So the order of
-writes does not matter.
+Writes may arrive late or repeatedly. If two batches overlap, the batch with the higher delivery
+count wins. If the counts are equal, the batch with the later state in a record's life wins. So the
+order of writes does not matter.
 
-Invariants: Batches are sorted, do not overlap, and begin at the start offset or above. Neighbours
-with equal state and count are joined.
+Invariants: Batches are sorted, do not overlap, and do not begin below the start offset. Adjacent
+batches with equal state and count are joined.
 """
 
 from collections.abc import Iterable
@@ -21,14 +21,14 @@ from log_service.coordinator.share.window import StateBatch
 UNKNOWN_START_OFFSET = -1
 UNKNOWN_COUNT = -1
 FIRST_LEADER_EPOCH = 0
-"""The leader epoch of a state that no leader has read. No leader's epoch is lower."""
+"""The leader epoch of a state that no leader has read yet. No leader has a lower epoch."""
 NO_EPOCH = -1
-"""A request with this epoch is not checked."""
+"""The epoch in a request whose epoch is not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareKey:
-    """One partition of one group."""
+    """The identity of a share state: one group on one partition."""
 
     group_id: str
     topic_id: UUID
@@ -39,7 +39,7 @@ class ShareKey:
 class ShareState:
     """The state of one partition of one group.
 
-    ``delivery_complete_count`` is -1 if no leader has reported it (KIP-1226).
+    ``delivery_complete_count`` is -1 if no leader has reported the count (KIP-1226).
     """
 
     snapshot_epoch: int
@@ -53,7 +53,7 @@ class ShareState:
 
 
 def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Combine batches, which may overlap, from ``start_offset`` on."""
+    """Combine batches that may overlap. The part below ``start_offset`` is dropped."""
     waiting = sorted(
         (max(each.first_offset, start_offset), -each.delivery_count, -each.delivery_state, each.last_offset)
         for each in batches

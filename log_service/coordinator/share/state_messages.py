@@ -1,7 +1,7 @@
 """Convert share states to and from the messages of the share state APIs (KIP-932).
 
-This file decides nothing. The share coordinator uses it for requests that it gets, and a broker for
-responses to its requests.
+This file decides nothing. The share coordinator uses it for requests that it receives, and a broker
+for responses to its requests.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ class _Batch(Protocol):
 
     @property
     def delivery_state(self) -> int:
-        """The state, as its stored number."""
+        """The number of the stored state."""
 
     @property
     def delivery_count(self) -> int:
@@ -50,7 +50,7 @@ def _copied(batches: Iterable[_Batch], new: Callable[..., B]) -> list[B]:
 
 
 def write_request(partition: int, write: ShareStateWrite) -> writing.PartitionData:
-    """Return a write of one partition as part of a request."""
+    """Return a write of one partition as a part of a request."""
     return writing.PartitionData(
         partition=partition,
         state_epoch=write.state_epoch,
@@ -83,13 +83,16 @@ def read_result(partition: int, state: ShareState) -> reading.PartitionResult:
 
 
 def state_read(result: reading.PartitionResult) -> ShareState:
-    """Return the state of a read's result, which does not hold all fields."""
+    """Return the state from a read's result. The result does not hold all fields."""
     batches = tuple(_copied(result.state_batches, StateBatch))
     return ShareState(snapshot_epoch=0, state_epoch=result.state_epoch, leader_epoch=0, start_offset=result.start_offset, batches=batches)
 
 
 def summary_result(partition: int, state: ShareState | None) -> summarizing.PartitionResult:
-    """Return a state as the result of a summary. A missing state has unknown offset and count."""
+    """Return a state as the result of a summary.
+
+    For a missing state, offset and count are unknown.
+    """
     if state is None:
         return summarizing.PartitionResult(partition=partition, start_offset=UNKNOWN_START_OFFSET, delivery_complete_count=UNKNOWN_COUNT)
     return summarizing.PartitionResult(
@@ -102,7 +105,7 @@ def summary_result(partition: int, state: ShareState | None) -> summarizing.Part
 
 
 def state_summarized(result: summarizing.PartitionResult) -> ShareState:
-    """Return the state of a summary's result, which has no batches."""
+    """Return the state from a summary's result. The result has no batches."""
     return ShareState(
         snapshot_epoch=0,
         state_epoch=result.state_epoch,

@@ -29,7 +29,7 @@ B = TypeVar("B", ShareSnapshotValueStateBatch, ShareUpdateValueStateBatch)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRecord:
-    """The whole state of one partition of one group. None deletes it."""
+    """The whole state of one partition of one group. None deletes the state."""
 
     key: ShareKey
     state: ShareState | None
@@ -37,7 +37,7 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRecord:
-    """The changes of a write to the last snapshot. A start offset of -1 leaves it unchanged."""
+    """The changes of a write to the last snapshot. A start offset of -1 means no change."""
 
     key: ShareKey
     snapshot_epoch: int
@@ -102,7 +102,7 @@ def _encode_batches(of: type[B], batches: Iterable[StateBatch]) -> list[B]:
 
 
 def decode(key: Buffer, value: Buffer | None) -> ShareRecord | None:
-    """Return the record, or None for an update without a value, which is ignored.
+    """Return the record, or None for an update without a value. Such an update has no effect.
 
     Raises:
         ProtocolError: the bytes do not match their type, or the type does not exist.

@@ -1,12 +1,13 @@
-"""The window of a share partition: its start and end offsets, and the records in flight between.
+"""The window of a share partition: its start and end offsets, and the records in flight between
+them.
 
 This file decides where the window begins and ends, which offset the leader fetches next, and how
 many records of the window are final. It does not decide on the states of records.
 
-A share coordinator stores only the states of some records. When a new leader loads them, there may
-be offsets between two stored batches. Their records were acquired but never acknowledged. These
-offsets are the *gap*, and the leader fetches and acquires them again. Offsets that compaction
-removed from the log are not part of it.
+A share coordinator stores only the states of some records. When a new leader loads the states, some
+offsets may lie between two stored batches. The records at these offsets were acquired but never
+acknowledged. The offsets are the *gap*. The leader fetches and acquires their records again.
+Offsets that compaction removed from the log do not belong to the gap.
 
 Invariants: The start offset never decreases. Every batch in flight ends below the end offset. A
 record at or above the start offset is final only when its last write is complete.
@@ -36,7 +37,7 @@ WindowState = tuple[int, int, tuple[int, int] | None, list[BatchState]]
 
 @dataclass(slots=True)
 class _Gap:
-    """The first offset between stored batches whose record is acquired again.
+    """The first offset between stored batches whose record must be acquired again.
 
     ``window_end`` is the end offset at loading. The gap is valid until the window's end offset
     changes.
@@ -47,9 +48,9 @@ class _Gap:
 
 
 class DeliveryWindow:
-    """The records of a share partition that its group has acquired, and that are not all final.
+    """The records of a share partition that were acquired and are not yet all final.
 
-    ``end_offset`` is exclusive. New records begin there.
+    New records begin at ``end_offset``.
     """
 
     __slots__ = ("_gap", "batches", "end_offset", "start_offset")
@@ -96,7 +97,7 @@ class DeliveryWindow:
 
     @property
     def gap_start(self) -> int | None:
-        """The first offset between stored batches to acquire again, or None without a gap."""
+        """The first offset of the gap between stored batches, or None if there is no gap."""
         gap = self._gap
         return max(gap.start, self.start_offset) if gap is not None and gap.window_end == self.end_offset else None
 
@@ -104,8 +105,8 @@ class DeliveryWindow:
     def next_fetch_offset(self) -> int:
         """The next offset to fetch.
 
-        It is the start of the gap or the first record that may be acquired again, whichever is
-        lower. Without either, it is the end offset.
+        This is the start of the gap or the first record that may be acquired again, whichever is
+        lower. Without both, it is the end offset.
         """
         gap_start = self.gap_start
         for batch in self.batches:
@@ -120,7 +121,10 @@ class DeliveryWindow:
 
     @property
     def delivery_complete_count(self) -> int:
-        """The number of final records in the window, including those being written (KIP-1226)."""
+        """The number of final records in the window (KIP-1226).
+
+        It includes records being written.
+        """
         start = self.start_offset
         return sum(run.last - max(run.first, start) + 1 for run in self.batches.runs() if run.delivery.is_final and run.last >= start)
 
@@ -137,11 +141,14 @@ class DeliveryWindow:
             self._gap = None
 
     def begin_with_records(self) -> None:
-        """Move the start offset to the first batch, because the log holds nothing before it."""
+        """Move the start offset to the first batch, because the log has no records before it."""
         self.start_offset = max(self.start_offset, next(iter(self.batches)).first)
 
     def note_missing(self, first: int, end: int) -> None:
-        """Archive available records from ``first`` to ``end`` (exclusive) that the log has lost."""
+        """Archive available records from ``first`` to ``end`` (exclusive).
+
+        The log no longer has them.
+        """
         self.batches.change(first, end - 1, _archived_if_available)
         gap_start = self.gap_start
         if gap_start is not None and first <= gap_start < end:
@@ -150,8 +157,9 @@ class DeliveryWindow:
     # Records that leave the window
 
     def move_start(self) -> bool:
-        """Move the start offset to the first record whose state can still change. Return whether it
-        moved.
+        """Move the start offset to the first record that can still change.
+
+        Return whether it moved.
 
         Batches below the start offset are dropped.
         """
@@ -181,11 +189,11 @@ class DeliveryWindow:
         return reached
 
     def follow_log_start(self, log_start_offset: int) -> bool:
-        """Move the start offset to the log start offset.
+        """Move the start offset to the log start offset. Return whether it moved.
 
-        Return whether it moved. Available records below it are archived now, acquired ones once
-        they are given back. The start offset then also skips final records, which a new leader may
-        have loaded.
+        Available records below it are archived now. Acquired records are archived when they are
+        given back. The start offset then also skips final records, which a new leader may have
+        loaded.
         """
         if log_start_offset <= self.start_offset:
             return False
@@ -196,7 +204,7 @@ class DeliveryWindow:
         return True
 
     def archive_acquired(self, first: int, last: int) -> None:
-        """Archive the acquired records of a range that belong to an aborted transaction."""
+        """Archive the acquired records of a range, because their transaction was aborted."""
         self.batches.change(first, last, _archived_if_acquired)
 
 

@@ -1,9 +1,9 @@
 """Views of transactional ids for admin clients (KIP-664, KIP-994, KIP-1152).
 
 One id can be described, and ids can be listed by filters. This file decides which ids pass the
-filters, and the names of states. Patterns are those of RE2, as with Apache Kafka, and match whole
-ids. Ids are matched in bounded steps, because any client may list them, and a match of many ids
-would hold up all others.
+filters, and on the names of states. As in Apache Kafka, patterns use the syntax of RE2 and match
+whole ids. Ids are matched in bounded steps. Any client may list ids, and a match of many ids at
+once would delay all other requests.
 """
 
 from collections import deque
@@ -23,10 +23,10 @@ from log_service.protocol.messages.list_transactions import TransactionState as 
 MAX_PATTERN_SIZE = 2_000
 """The largest number of instructions of a pattern.
 
-It is bounded because an id may have 32,767 characters, and one match is not interrupted.
+The size is bounded, because an id may have 32,767 characters and one match is not interrupted.
 """
 WORK_PER_STEP = 40_000
-"""Work of one step, in instructions of the pattern for each id of usual length."""
+"""The bound of one step's work: instructions of the pattern, for each id of usual length."""
 USUAL_LENGTH = 32
 _STATES = {state.told: state for state in TransactionState}
 
@@ -35,7 +35,7 @@ _STATES = {state.told: state for state in TransactionState}
 class Filters:
     """The filters of a request.
 
-    Empty sets, an empty pattern and a duration below 0 let all ids pass.
+    An empty set, an empty pattern and a negative duration let all ids pass.
     """
 
     states: frozenset[TransactionState]
@@ -45,9 +45,11 @@ class Filters:
     pattern: str
 
     def passes(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether an id passes all filters except the pattern, which ``Search`` matches.
+        """Return whether an id passes all filters except the pattern.
 
-        An id without a transaction has an infinite duration, as with Kafka.
+        ``Search`` matches the pattern.
+
+        As in Kafka, an id without a transaction has an infinite duration.
         """
         if self.has_states and transaction.state not in self.states:
             return False
@@ -89,7 +91,7 @@ def listed(transactions: Iterable[Transaction], filters: Filters, now_ms: int) -
 
 
 class Search:
-    """Finds the ids that match a pattern. An empty pattern matches all."""
+    """Finds the ids that match a pattern. An empty pattern matches all ids."""
 
     def __init__(self, pattern: str, ids: Iterable[ListedTransaction]) -> None:
         self._pattern = pattern
@@ -97,7 +99,7 @@ class Search:
         self.found: list[ListedTransaction] = [] if pattern else list(ids)
 
     def take_step(self) -> bool:
-        """Match a bounded number of ids. Return whether all are done."""
+        """Match a bounded number of ids. Return whether all ids are matched."""
         work, size = WORK_PER_STEP, program_size(self._pattern) if self._left else 0
         while self._left and work > 0:
             each = self._left.popleft()
@@ -108,7 +110,10 @@ class Search:
 
 
 def described(transactional_id: str, transaction: Transaction | None) -> DescribedTransaction:
-    """Describe one id with the partitions of its transaction, or TRANSACTIONAL_ID_NOT_FOUND."""
+    """Return the description of one id with the partitions of its transaction.
+
+    If ``transaction`` is None, the description holds TRANSACTIONAL_ID_NOT_FOUND.
+    """
     if transaction is None:
         return DescribedTransaction(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     topics = groupby(sorted(transaction.partitions), attrgetter("topic"))

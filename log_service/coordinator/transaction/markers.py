@@ -1,12 +1,12 @@
-"""Markers of ending transactions: those that wait, those in flight, and responses to them.
+"""Markers of ending transactions: waiting markers, markers in flight, and responses to them.
 
-This file decides which broker a marker goes to, and which errors are retried. A broker has one
-request at a time. It knows neither transactions beyond their markers nor connections. Deleted
-partitions count as written, because there is nothing to end in them.
+This file decides which broker gets a marker, and which errors are retried. A broker has at most one
+request in flight. This file does not know connections, and of transactions it knows only their
+markers. Deleted partitions count as written, because they hold no transaction to end.
 
-Invariant: Each partition of each announced transaction is waiting or in flight until it is written,
-given up because another coordinator owns the transaction, or dropped with the leadership of the
-coordinator's partition.
+Invariant: Each partition of each announced transaction is waiting or in flight until one of three
+things happens. Its marker is written, or another coordinator owns the transaction, or this node no
+longer leads the coordinator's partition.
 
 Source: KIP-98; KIP-1228 (the transaction version in markers).
 """
@@ -26,7 +26,7 @@ from log_service.protocol.messages.write_txn_markers import (
 )
 
 OWNED_ELSEWHERE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Errors of a partition to which a later coordinator has written. It then ends the transaction."""
+"""Errors of a partition to which a later coordinator has written. That one ends the transaction."""
 WITHOUT_MARKER = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """Errors of a partition that cannot have had transactional records."""
 
@@ -56,7 +56,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class SentMarkers:
-    """Markers of one transaction for some partitions, in flight or done."""
+    """The markers of one transaction for some partitions, in flight or done."""
 
     owner: Owner
     markers: DueMarkers
@@ -71,24 +71,25 @@ class MarkerBatch:
     entries: tuple[SentMarkers, ...]
 
     def request(self) -> WriteTxnMarkersRequest:
-        """Return the request."""
+        """Return the WriteTxnMarkers request of this batch."""
         return WriteTxnMarkersRequest(markers=[_message(entry) for entry in self.entries])
 
 
 class Gone:
-    """Stands for the leader of a deleted partition."""
+    """Represents the missing leader of a deleted partition."""
 
 
 GONE = Gone()
 FindLeader = Callable[[TopicPartition], NodeId | Gone | None]
-"""Returns the leader of a partition; None if it has no leader."""
+"""Returns the leader of a partition, ``GONE`` if it is deleted, or None if it has no leader."""
 
 
 @dataclass(slots=True)
 class _Owed:
-    """Markers of one transaction.
+    """The unfinished markers of one transaction.
 
-    ``left`` are not written yet. Those of them that are not ``waiting`` are in flight.
+    ``left`` holds the partitions without a marker. ``waiting`` holds those whose marker is not in
+    flight.
     """
 
     markers: DueMarkers
@@ -102,16 +103,16 @@ class _Owed:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Outcome of a response: finished partitions, and whether others must be retried."""
+    """The outcome of a response: finished partitions, and whether others must be retried."""
 
     written: tuple[SentMarkers, ...]
     is_retrying: bool
     given_up: tuple[str, ...] = ()
-    """Transactional ids that another coordinator owns now."""
+    """The transactional ids that another coordinator owns now."""
 
 
 class MarkerQueue:
-    """All markers that this node owes."""
+    """All markers that this node has yet to write."""
 
     def __init__(self) -> None:
         self._owed: dict[tuple[int, str], _Owed] = {}
@@ -126,14 +127,14 @@ class MarkerQueue:
     def add(self, owner: Owner, markers: DueMarkers) -> None:
         """Add the markers of a transaction.
 
-        They replace those of an earlier announcement of the same id.
+        They replace the markers of an earlier announcement of the same id.
         """
         self._owed[owner.partition, markers.transactional_id] = _Owed(markers, owner)
 
     def drop(self, partition: int) -> None:
         """Drop all markers of a partition of ``__transaction_state``.
 
-        Its next leader announces them again.
+        The next leader of the partition announces them again.
         """
         for key in [key for key in self._owed if key[0] == partition]:
             del self._owed[key]
@@ -145,7 +146,7 @@ class MarkerQueue:
     def take(self, find_leader: FindLeader) -> tuple[list[MarkerBatch], list[SentMarkers]]:
         """Return requests for idle brokers, and the markers of deleted partitions.
 
-        Neither of them is waiting any more.
+        The returned markers are no longer waiting.
         """
         by_node: dict[NodeId, list[SentMarkers]] = {}
         gone: list[SentMarkers] = []
@@ -172,7 +173,10 @@ class MarkerQueue:
         return sum(any(find_leader(where) is None for where in owed.waiting) for owed in self._owed.values())
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse | None) -> Settled:
-        """Apply a response, or None if there was none. Markers that were not written wait again."""
+        """Apply the response to a batch. None means that there was no response.
+
+        Markers that were not written wait again.
+        """
         self._busy.discard(batch.node_id)
         codes = {} if response is None else _codes(response)
         written, given_up, is_retrying = [], [], False

@@ -1,10 +1,10 @@
 """Records of ``__transaction_state``, as values.
 
-Each holds a transactional id or deletes it.
+A record holds the value of a transactional id, or deletes the id.
 
-This file decides how a value is stored: as version 0 if the cluster's transaction.version is 0,
-else as version 1, which has tagged fields. A record of an unknown version decodes to None and stays
-untouched in the log, as with Apache Kafka.
+This file decides how a value is stored. If the cluster's transaction.version is 0, values have
+version 0. Otherwise they have version 1, which has tagged fields. As in Apache Kafka, a record of
+an unknown version decodes to None and stays unchanged in the log.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ VALUE_VERSIONS = (CLASSIC_VALUE_VERSION, FLEXIBLE_VALUE_VERSION)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRecord:
-    """The new value of a transactional id. None deletes it."""
+    """The new value of a transactional id. None deletes the id."""
 
     transactional_id: str
     transaction: Transaction | None
@@ -33,12 +33,10 @@ class TransactionRecord:
 
 
 def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    """Return the stored key and value.
-
-    A value of None is a tombstone.
+    """Return the stored key and value. A value of None is a tombstone.
 
     Raises:
-        ProtocolError: a text does not fit.
+        ProtocolError: a text is too long.
     """
     key = encode_key(TransactionLogKey(transactional_id=record.transactional_id))
     return key, None if record.transaction is None else _encode_value(record.transaction, record.value_version)

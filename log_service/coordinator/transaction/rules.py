@@ -1,16 +1,17 @@
 """The effect of each request on a transactional id: its next value, or an error.
 
 This file holds all decisions of Kafka's coordinator about one transactional id, without log, clock
-and markers. The version of a request selects the rules (KIP-890). EndTxn from version 5 and
-AddPartitionsToTxn from version 4 on use those of transaction version 2, all others the classic
-ones. Only an abort that the coordinator itself begins uses the level of the cluster.
+and markers. The version of a request selects the rules (KIP-890). EndTxn from version 5 on and
+AddPartitionsToTxn from version 4 on use the rules of transaction version 2. All others use the
+classic rules. Only an abort that the coordinator itself begins depends on the transaction version
+of the cluster.
 
 Invariants: A function returns its argument if the request changes nothing. While markers are being
-written, requests get CONCURRENT_TRANSACTIONS before their producer is checked, because the end may
-give the producer another id. Only markers have an epoch above 32766.
+written, requests get CONCURRENT_TRANSACTIONS before their producer is checked, because the end of
+the transaction may give the producer another id. Only markers have an epoch above 32766.
 
-Errors are KafkaErrors. The handlers replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for old
-versions.
+Errors are KafkaErrors. For old versions, the handlers replace PRODUCER_FENCED by
+INVALID_PRODUCER_EPOCH.
 
 Source: KIP-98, KIP-360, KIP-588, KIP-890, and the 4.3 coordinator's tables.
 """
@@ -35,7 +36,7 @@ from log_service.coordinator.transaction.transaction import (
 NewProducerId = Callable[[], int]
 """Returns an unused producer id.
 
-Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, none is at hand.
+Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, there is no unused id yet.
 """
 
 _COMPLETED = {
@@ -61,11 +62,11 @@ def init_producer_id(
     """Return the id with an epoch that fences earlier producers.
 
     ``claimed`` is the producer's previous identity, or None for a new producer. An ongoing
-    transaction is returned unchanged: the coordinator must abort it first, and the producer must
-    ask again.
+    transaction is returned unchanged. The coordinator must then abort it, and the producer must
+    send the request again.
 
     Raises:
-        KafkaError: CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, or no producer id is at hand.
+        KafkaError: CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, or there is no unused producer id yet.
     """
     _refuse_while_ending(known)
     if claimed is not None and not _may_be(known, claimed):
@@ -82,7 +83,7 @@ def init_producer_id(
 def first_seen(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
     """Return a new transactional id.
 
-    It has no epoch yet, because InitProducerId sets the first one.
+    It has no epoch yet. InitProducerId sets the first epoch.
     """
     return Transaction(transactional_id=transactional_id, producer_id=producer_id, timeout_ms=timeout_ms, last_update_ms=now_ms)
 
@@ -92,10 +93,10 @@ def _empty(known: Transaction, now_ms: int, fresh: dict[str, Any], **changes: An
 
 
 def _may_be(known: Transaction, claimed: Producer) -> bool:
-    """Whether a producer may own the id.
+    """Return whether a producer may own the id.
 
-    It is the current producer, or the previous one if that had used up its epochs and missed the
-    response.
+    The current producer may. The previous producer may too, if it had used up its epochs and missed
+    the response with its new id.
     """
     if known.producer_epoch == NO_PRODUCER_EPOCH or claimed.producer_id == known.producer_id:
         return True
@@ -119,9 +120,9 @@ def _raised_epoch(known: Transaction, claimed: Producer | None) -> dict[str, int
 def add_partitions(
     known: Transaction | None, producer: Producer, partitions: Iterable[TopicPartition], client_version: int, now_ms: int
 ) -> Transaction:
-    """Return the transaction with more partitions.
+    """Return the transaction with more partitions. If needed, the transaction begins.
 
-    It begins if needed. The argument itself is returned if it already has all of them.
+    If it already has all partitions, the argument itself is returned.
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS or PRODUCER_FENCED.
@@ -156,9 +157,9 @@ def verify_partitions(
 
 
 def end_classic(known: Transaction | None, producer: Producer, *, is_commit: bool, now_ms: int) -> Transaction:
-    """End a transaction for EndTxn up to version 4.
+    """End a transaction for EndTxn up to version 4. The epoch does not change.
 
-    The epoch stays. The argument itself is returned if it has ended with this outcome.
+    If the transaction has already ended with this outcome, the argument itself is returned.
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or
@@ -177,15 +178,14 @@ def end_classic(known: Transaction | None, producer: Producer, *, is_commit: boo
 def end_raising_epoch(
     known: Transaction | None, producer: Producer, new_producer_id: NewProducerId, *, is_commit: bool, now_ms: int
 ) -> Transaction:
-    """End a transaction for EndTxn from version 5 on.
+    """End a transaction for EndTxn from version 5 on, and raise the epoch.
 
-    The epoch is raised. The argument itself is returned for a repeated request. A request with the
-    previous epoch is a repeated one, and so is one with the last epoch of the previous producer id.
-    A producer may abort although nothing has begun, because it cannot know whether its first
-    request arrived.
+    For a repeated request, the argument itself is returned. A request is a repeated one if it has
+    the previous epoch, or the last epoch of the previous producer id. A producer may abort although
+    nothing has begun, because it cannot know whether its first request arrived.
 
     Raises:
-        KafkaError: those of ``end_classic``, or no producer id is at hand.
+        KafkaError: the errors of ``end_classic``, or there is no unused producer id yet.
     """
     if known is None:
         raise _unknown(producer)
@@ -216,9 +216,9 @@ def _repeated_end(known: Transaction, producer: Producer, *, is_commit: bool) ->
 
 
 def abort_as_coordinator(known: Transaction, server_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
-    """Abort an ongoing transaction that timed out, or whose producer has a successor.
+    """Abort an ongoing transaction that timed out, or whose producer was replaced.
 
-    The epoch is raised, so that the producer is fenced.
+    The epoch is raised to fence the producer.
     """
     assert known.state is TransactionState.ONGOING, f"{known.transactional_id} is {known.state.told}"
     if server_version >= EPOCH_BUMP_VERSION:
@@ -231,7 +231,7 @@ def abort_as_coordinator(known: Transaction, server_version: int, new_producer_i
 def _prepare_raising_epoch(known: Transaction, new_producer_id: NewProducerId, *, is_commit: bool, now_ms: int) -> Transaction:
     """Return the transaction with its outcome and a raised epoch.
 
-    If the raised epoch is the last one, the producer gets a new id after the markers.
+    If the raised epoch is the last one, the producer gets a new id after the markers are written.
     """
     return known.moved(
         _prepared(is_commit=is_commit),
@@ -249,7 +249,7 @@ def _prepared(*, is_commit: bool) -> TransactionState:
 
 
 def complete(known: Transaction, now_ms: int) -> Transaction:
-    """Return an ending transaction after all its markers have been written."""
+    """Return the value of an ending transaction after all its markers have been written."""
     producer_id, producer_epoch = known.completed_identity
     return known.moved(
         _COMPLETED[known.state],
@@ -271,7 +271,7 @@ def is_timed_out(known: Transaction, now_ms: int) -> bool:
 
 
 def is_expired(known: Transaction, expiration_ms: int, now_ms: int) -> bool:
-    """Whether an id was unused for so long that it expires."""
+    """Whether an id was unused for at least ``expiration_ms``."""
     return known.state in AT_REST and known.last_update_ms <= now_ms - expiration_ms
 
 

@@ -1,9 +1,9 @@
 """One transactional id: its producer, its state, and the partitions of its transaction.
 
-This file decides which state may follow which. A value never changes: ``moved`` returns the next
-one, and refuses a move that the table does not have. Every field except the last producer epoch is
-stored. Therefore only the coordinator that answered an InitProducerId request first recognizes its
-retry.
+This file decides which state may follow which. A value never changes. ``moved`` returns the next
+value, and refuses a transition that the table does not have. Every field except the last producer
+epoch is stored. Therefore only the coordinator that responded to an InitProducerId request
+recognizes a retry of this request.
 
 Source: KIP-98; KIP-360 (previous producer id, last epoch); KIP-890 (next producer id, client
 version).
@@ -19,16 +19,16 @@ from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPar
 
 NO_START_MS = -1
 MAX_EPOCH = 32_767
-"""The last epoch, which only markers have.
+"""The last epoch. Only markers use it.
 
-A producer's last epoch is one less, so that the coordinator can always fence it.
+The last epoch of a producer is one less, so that the coordinator can always fence the producer.
 """
 NEVER_TIMES_OUT_MS = 2**31 - 1
 """The timeout of a transaction that an external coordinator ends (KIP-939)."""
 
 CLASSIC_VERSION = 0
 EPOCH_BUMP_VERSION = 2
-"""From this version on each end of a transaction raises the producer's epoch (KIP-890)."""
+"""From this version on, each end of a transaction raises the producer's epoch (KIP-890)."""
 
 
 class TransactionState(IntEnum):
@@ -54,9 +54,9 @@ _TOLD = {state: "".join(word.capitalize() for word in state.name.split("_")) for
 _EMPTY, _ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT, _COMPLETE_COMMIT, _COMPLETE_ABORT = (TransactionState(number) for number in range(6))
 
 AT_REST = frozenset({_EMPTY, _COMPLETE_COMMIT, _COMPLETE_ABORT})
-"""No transaction is open. One may begin, and the id may expire."""
+"""States without an open transaction. A transaction may begin, and the id may expire."""
 ENDING = frozenset({_PREPARE_COMMIT, _PREPARE_ABORT})
-"""The outcome is stored, and markers are being written."""
+"""States in which the outcome is stored and markers are being written."""
 
 SOURCES: Mapping[TransactionState, frozenset[TransactionState]] = MappingProxyType(
     {
@@ -68,9 +68,9 @@ SOURCES: Mapping[TransactionState, frozenset[TransactionState]] = MappingProxyTy
         _COMPLETE_ABORT: frozenset({_PREPARE_ABORT}),
     }
 )
-"""The states from which a stored state may be reached.
+"""The states from which each state may be reached.
 
-An id that expires leaves no state. A fence moves directly to PREPARE_ABORT.
+An id that expires has no state any more. A fence moves directly to PREPARE_ABORT.
 """
 
 
@@ -96,29 +96,32 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has used up the epochs of producers."""
+        """Whether the producer id has no epochs left for producers."""
         return self.producer_epoch >= MAX_EPOCH - 1
 
     @property
     def is_ending(self) -> bool:
-        """Whether markers are being written. Until they are, no other request changes the id."""
+        """Whether markers are being written.
+
+        Until they are written, requests cannot change the id.
+        """
         return self.state in ENDING
 
     @property
     def is_commit(self) -> bool:
-        """Whether the markers of an ending transaction commit it."""
+        """Whether an ending transaction is committed."""
         return self.state is TransactionState.PREPARE_COMMIT
 
     @property
     def completed_identity(self) -> tuple[int, int]:
-        """Producer id and epoch after an ending transaction is complete.
+        """The producer id and epoch after an ending transaction is complete.
 
-        It is a new id if the epochs of the old one are used up.
+        If the epochs of the old producer id are used up, the id is a new one.
         """
         return (self.producer_id, self.producer_epoch) if self.next_producer_id == NO_PRODUCER_ID else (self.next_producer_id, 0)
 
     def moved(self, state: TransactionState, now_ms: int, **changes: Any) -> "Transaction":
-        """Return the value after a move to ``state``, with ``changes``.
+        """Return the value after a transition to ``state``, with ``changes``.
 
         The current producer id becomes the previous one.
         """

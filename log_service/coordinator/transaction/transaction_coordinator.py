@@ -1,14 +1,15 @@
 """One shard of the transaction coordinator: the ids of one partition of ``__transaction_state``.
 
 Every ``handle_...`` method and ``on_timer`` is a plain function of the shard's state and a
-``Decision``. ``rules`` decides the next value of an id. The ids change only in ``replay``, both
-after an append and while loading. The only soft state is the set of partitions of an ending
-transaction that have not acknowledged their marker yet. After a load it holds all of them.
+``Decision``. ``rules`` decides on the next value of an id. The ids change only in ``replay``, both
+after an append and while loading. One part of the state is not in the log: the partitions of an
+ending transaction that have not acknowledged their marker yet. After a load, these are all
+partitions of the transaction.
 
 Invariants: Markers are announced only after the record with the outcome is replicated. An ending
-transaction is completed only when every partition has acknowledged its marker, and its completion
-is retried until the log accepts it. A refusal waits for the high watermark like every response,
-because a producer that gets PRODUCER_FENCED gives up for good.
+transaction is completed only when every partition has acknowledged its marker. The completion is
+retried until the log accepts it. A refusal waits for the high watermark like every response,
+because a producer that gets PRODUCER_FENCED does not retry.
 
 Source: transaction coordinator of Kafka 4.3; KIP-98, KIP-360, KIP-890.
 """
@@ -39,7 +40,7 @@ TIMEOUT_TIMER = ("abort-timed-out",)
 EXPIRY_TIMER = ("forget-expired",)
 FORGOTTEN_PER_STEP = 500
 FORGOTTEN_CHARACTERS_PER_STEP = 1 << 18
-"""Bound of the expired ids in one batch.
+"""The bound of the expired ids' total length in one batch.
 
 An id may have 32,767 bytes, and a batch must fit into a segment.
 """
@@ -60,7 +61,7 @@ class PartitionsOfTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenMarkers:
-    """Partitions that have the marker of an ending transaction, or that are deleted."""
+    """The partitions that have the marker of an ending transaction, or that are deleted."""
 
     transactional_id: str
     producer: Producer
@@ -75,10 +76,10 @@ class EndedTransaction:
 
 
 class TransactionCoordinatorShard:
-    """The transactional ids of one partition.
+    """The transactional ids of one partition of ``__transaction_state``.
 
-    ``next_producer_id`` returns an unused producer id, or None if none is at hand.
-    ``server_version`` returns the level of transaction.version in the cluster.
+    ``next_producer_id`` returns an unused producer id, or None if there is none yet.
+    ``server_version`` returns the cluster's transaction.version.
     """
 
     def __init__(self, config: TransactionConfig, next_producer_id: Callable[[], int | None], server_version: Callable[[], int]) -> None:
@@ -121,7 +122,7 @@ class TransactionCoordinatorShard:
         """Do nothing, because the broker of a marker is chosen when it is sent."""
 
     def on_loaded(self, decision: TransactionDecision) -> None:
-        """Begin to serve.
+        """Begin to serve requests.
 
         Markers of ending transactions are announced again, and the timers start.
         """
@@ -133,7 +134,8 @@ class TransactionCoordinatorShard:
     # Requests
 
     def handle_init_producer_id(self, request: InitProducerIdRequest, context: RequestContext, decision: TransactionDecision) -> None:
-        """InitProducerId with a transactional id: raise its epoch, which fences earlier producers.
+        """Handle InitProducerId with a transactional id: raise the epoch to fence earlier
+        producers.
 
         An ongoing transaction is aborted first.
         """
@@ -158,9 +160,9 @@ class TransactionCoordinatorShard:
         decision.reply(context.reply_to, response)
 
     def handle_add_partitions(self, asked: PartitionsOfTransaction, context: RequestContext, decision: TransactionDecision) -> None:
-        """Add partitions to a transaction, which begins if needed.
+        """Add partitions to a transaction. If needed, the transaction begins.
 
-        Reply with one error code for all.
+        Reply with one error code for all partitions.
         """
         known = self._transactions.get(asked.transactional_id)
         try:
@@ -173,9 +175,9 @@ class TransactionCoordinatorShard:
         decision.reply(context.reply_to, ErrorCode.NONE)
 
     def handle_verify_partitions(self, asked: PartitionsOfTransaction, context: RequestContext, decision: TransactionDecision) -> None:
-        """Verify that a transaction has partitions.
+        """Verify that a transaction has all of the given partitions. Nothing changes.
 
-        Nothing changes. Reply with an error code for each partition, or with one for all.
+        Reply with an error code for each partition, or with one code for all.
         """
         known = self._transactions.get(asked.transactional_id)
         try:
@@ -184,9 +186,9 @@ class TransactionCoordinatorShard:
             decision.reply(context.reply_to, error.code)
 
     def handle_end_txn(self, request: EndTxnRequest, context: RequestContext, decision: TransactionDecision) -> None:
-        """EndTxn 0-5: store the outcome and respond.
+        """Handle EndTxn 0-5: store the outcome and respond. The markers are written later.
 
-        The markers follow. From version 5 on the response has the producer's next epoch.
+        From version 5 on, the response holds the producer's next epoch.
         """
         known = self._transactions.get(request.transactional_id)
         producer = Producer(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
@@ -211,9 +213,11 @@ class TransactionCoordinatorShard:
         decision.reply(context.reply_to, described)
 
     def handle_written_markers(self, written: WrittenMarkers, decision: TransactionDecision) -> None:
-        """Note partitions that have their marker.
+        """Record which partitions have their marker.
 
-        The transaction is complete when all have. Late news of an earlier transaction is ignored.
+        The transaction is complete when all have it.
+
+        A late report about an earlier transaction is ignored.
         """
         known, owed = self._transactions.get(written.transactional_id), self._owed.get(written.transactional_id)
         if known is None or owed is None:
@@ -231,7 +235,7 @@ class TransactionCoordinatorShard:
     # Time
 
     def on_timer(self, key: Hashable, decision: TransactionDecision) -> None:
-        """Abort, forget or complete the ids that are due."""
+        """Abort timed-out transactions, remove expired ids, or complete an ending transaction."""
         if key == TIMEOUT_TIMER:
             self._find_timed_out(decision)
         elif key == EXPIRY_TIMER:
@@ -249,7 +253,8 @@ class TransactionCoordinatorShard:
     def _find_timed_out(self, decision: TransactionDecision) -> None:
         """Start a timer for each transaction that has timed out.
 
-        Each is aborted in a decision of its own, so that one refused append holds up no other.
+        Each transaction is aborted in a separate decision, so that a refused append does not delay
+        the others.
         """
         for known in self._transactions.values():
             if rules.is_timed_out(known, decision.wall_ms):
@@ -287,7 +292,7 @@ class TransactionCoordinatorShard:
         self._announce_markers(prepared, decision)
 
     def _announce_markers(self, ending: Transaction, decision: TransactionDecision) -> None:
-        """Announce the markers, which follows once the outcome is replicated.
+        """Announce the markers. The announcement is made when the outcome is replicated.
 
         A transaction without partitions has no markers and completes at once.
         """

@@ -1,11 +1,12 @@
-"""Requests that arrive while the previous transaction of their id is ending: they wait, then retry.
+"""Requests that wait while the previous transaction of their id is ending, and are then retried.
 
 Kafka's coordinator refuses such a request with CONCURRENT_TRANSACTIONS, and the client retries
-after a pause of 20 to 100 ms. Markers are written much faster. So the node retries in the client's
-place as soon as the last marker is written. The client gets the refusal only if that takes longer
-than its patience. A request does not wait for a transaction that has been ending for longer.
+after a pause of 20 to 100 ms. Markers are written much faster. So this node retries on behalf of
+the client as soon as the last marker is written. The client gets the refusal only if this takes
+longer than its patience. If a transaction has been ending for a long time already, requests do not
+wait for it.
 
-Invariant: Each request gets one reply, the coordinator's last response. If no end of the
+Invariant: Each request gets one reply, which is the coordinator's last response. If no end of the
 transaction is reported, the request is retried once when its patience is over.
 """
 
@@ -19,12 +20,12 @@ from log_service.common.timers import Timer, TimerQueue
 from log_service.state_machine.runtime import OnReply
 
 Ask = Callable[[OnReply], None]
-"""Asks the coordinator once. The outcome comes once, now or later."""
+"""Sends the request to the coordinator once. The outcome is reported once, now or later."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A waiting request with the timer of its patience."""
+    """A waiting request, with the timer that ends its wait."""
 
     ask: Ask
     on_reply: OnReply
@@ -34,8 +35,8 @@ class _Waiting:
 class WaitingRequests:
     """The waiting requests by transactional id.
 
-    ``is_ending_soon`` tells whether an ending transaction is worth waiting for. ``on_wait`` is
-    called when a request begins to wait.
+    ``is_ending_soon`` returns whether a transaction is expected to end soon. ``on_wait`` is called
+    when a request begins to wait.
     """
 
     def __init__(self, *, clock: Clock, timers: TimerQueue, is_ending_soon: Callable[[str], bool], on_wait: Callable[[], None]) -> None:
@@ -49,7 +50,7 @@ class WaitingRequests:
         return f"<WaitingRequests {sum(map(len, self._waiting.values()))}>"
 
     def ask(self, transactional_id: str, ask: Ask, on_reply: OnReply, patience_ms: int) -> None:
-        """Ask, and pass the outcome on: an error code, or a response with one.
+        """Send a request and pass its outcome on: an error code, or a response with an error code.
 
         CONCURRENT_TRANSACTIONS is passed on only after ``patience_ms``.
         """
@@ -79,7 +80,7 @@ class WaitingRequests:
         ask(hear)
 
     def _give_up(self, transactional_id: str, waiting: _Waiting) -> None:
-        """Retry a request for the last time."""
+        """Send a request for the last time, because its patience is over."""
         line = self._waiting[transactional_id]
         line.remove(waiting)
         if not line:

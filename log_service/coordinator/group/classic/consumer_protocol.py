@@ -1,9 +1,9 @@
 """Decode and encode the subscriptions and assignments that classic consumers exchange.
 
-The coordinator reads the topics of a subscription for every classic group. It reads more if a
-classic consumer is a member of a consumer group (KIP-848): its owned partitions, its rack, and its
-assignment. Everything else is between the members. This file knows the public format in all
-versions. A newer version is read as the newest known one.
+The coordinator reads the topics of a subscription for every classic group. If a classic consumer is
+a member of a consumer group (KIP-848), the coordinator also reads its owned partitions, its rack
+and its assignment. All other content matters only to the members. This file knows the public format
+in all versions. It reads a newer version as the newest known one.
 """
 
 import struct
@@ -33,7 +33,7 @@ def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription:
     """Return a member's subscription from its metadata.
 
     Raises:
-        ProtocolError: the bytes are no subscription.
+        ProtocolError: the bytes are not a subscription.
     """
     subscription, _ = decode(ConsumerProtocolSubscription, _known_version(metadata), metadata, _VERSION.size)
     return subscription
@@ -43,7 +43,7 @@ def subscribed_topics_of(metadata: bytes) -> list[str]:
     """Return the subscribed topics from a member's metadata.
 
     Raises:
-        ProtocolError: the bytes are no subscription.
+        ProtocolError: the bytes are not a subscription.
     """
     return subscription_of(metadata).topics
 
@@ -51,10 +51,10 @@ def subscribed_topics_of(metadata: bytes) -> list[str]:
 def assignment_of(assignment: bytes, image: MetadataImage) -> Partitions:
     """Return the partitions of a member's assignment, without topics that do not exist.
 
-    No bytes mean no partitions.
+    Empty bytes are an assignment without partitions.
 
     Raises:
-        ProtocolError: the bytes are no assignment, or they hold user data of a custom assignor.
+        ProtocolError: the bytes are not an assignment, or they hold user data of a custom assignor.
     """
     if not assignment:
         return {}
@@ -65,7 +65,7 @@ def assignment_of(assignment: bytes, image: MetadataImage) -> Partitions:
 
 
 def owned_partitions_of(subscription: ConsumerProtocolSubscription, image: MetadataImage) -> Partitions:
-    """Return the partitions that a member says it owns, without topics that do not exist."""
+    """Return the partitions that a member reports as owned, without topics that do not exist."""
     return _by_topic_id(subscription.owned_partitions, image)
 
 
@@ -81,7 +81,10 @@ def _by_topic_id(
 
 
 def encode_assignment(partitions: Partitions, image: MetadataImage, subscription: bytes) -> bytes:
-    """Encode a member's assignment in the version of its subscription, without deleted topics."""
+    """Encode a member's assignment in the version of its subscription.
+
+    Topics that no longer exist are left out.
+    """
     named: Mapping[str, list[int]] = {
         topic.name: indexes
         for topic_id, indexes in in_order(partitions)

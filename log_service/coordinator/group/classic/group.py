@@ -1,16 +1,16 @@
 """One group of the classic protocol: its members, its generation, and the table of its states.
 
 This file decides which protocol all members share, which member leads, and whether all members have
-joined. It does not know requests, timers, records or the log. ``joining`` and ``membership`` drive
-it, and stage a group and its members in their decision before they change them. Members between two
-generations are soft state that only this class holds.
+joined. It does not know requests, timers, records or the log. ``joining`` and ``membership`` change
+groups. Before a change, they stage the group and its members in their decision. Members that have
+joined since the last stored generation exist only here and not in the log.
 
 Invariants: A state changes only along ``TRANSITIONS``. The leader is a member or None.
 ``static_members`` holds the member id of every static member. Outside of EMPTY and DEAD there is at
 least one member or one pending member. ``joined_count``, ``supporters``, ``protocol_bytes`` and
-``assignment_bytes`` equal sums over all members. They are kept because every request needs them.
-Therefore only the group changes a member's open join, protocols and assignment, and the decision
-stages both.
+``assignment_bytes`` equal sums over all members. The sums are stored because every request needs
+them. Therefore only the group changes a member's open join, protocols and assignment, and the
+decision stages both the group and the member.
 
 Source: the classic group protocol as of Kafka 4.3 with KIP-134, KIP-345, KIP-394, KIP-559 and
 KIP-800.
@@ -52,7 +52,7 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 
 @dataclass(slots=True, kw_only=True)
 class ClassicMember:
-    """One member. ``awaiting_join`` and ``awaiting_sync`` name its open request, if any."""
+    """One member. ``awaiting_join`` and ``awaiting_sync`` identify its open requests, if any."""
 
     member_id: str
     group_instance_id: str | None
@@ -73,7 +73,10 @@ class ClassicMember:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Return the member's first choice among the candidates. It must support all of them."""
+        """Return the member's first choice among the candidates.
+
+        The member must support all of them.
+        """
         return next(name for name, _ in self.protocols if name in candidates)
 
 
@@ -93,10 +96,10 @@ class ClassicGroup:
     pending_join_members: dict[str, None] = field(default_factory=dict)
     pending_sync_members: set[str] = field(default_factory=set)
     subscribed_topics: frozenset[str] | None = None
-    """The topics that the generation's consumers subscribe to.
+    """The topics that the consumers of this generation subscribe to.
 
-    None if they are unknown: the members are no consumers, there is no generation, or metadata
-    cannot be decoded.
+    None means that the topics are unknown. Either the members are not consumers, or there is no
+    generation, or the metadata cannot be decoded.
     """
     has_new_member_joined: bool = False
     initial_delay_remaining_ms: int | None = None
@@ -105,9 +108,9 @@ class ClassicGroup:
     supporters: dict[str, int] = field(default_factory=dict)
     """The number of members that support a protocol, by its name."""
     protocol_bytes: int = 0
-    """Size of all members' metadata under all their protocols."""
+    """The size of all members' metadata under all their protocols."""
     assignment_bytes: int = 0
-    """Size of all members' assignments."""
+    """The size of all members' assignments."""
 
     def __repr__(self) -> str:
         return f"<ClassicGroup {self.group_id!r} {self.state.value} generation={self.generation_id} members={len(self.members)}>"
@@ -134,14 +137,15 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether every member has an open join and every id handed out has been used."""
+        """Whether every member has an open join and no pending member id is left."""
         return not self.pending_join_members and self.joined_count == len(self.members)
 
     def accepts(self, member_id: str, max_size: int) -> bool:
-        """Whether there is room for a joiner.
+        """Return whether there is room for a joiner.
 
-        During a rebalance only rejoined members take room. A static member that returns without its
-        id takes additional room, so a full group refuses it. Kafka does the same.
+        During a rebalance, only members that have rejoined count. A static member that returns
+        without its member id needs an additional place, so a full group refuses this member. Kafka
+        does the same.
         """
         if self.is_in(GroupState.EMPTY, GroupState.DEAD):
             return True
@@ -155,7 +159,7 @@ class ClassicGroup:
 
     @property
     def member_count(self) -> int:
-        """The number of members and of ids handed out that have not joined yet."""
+        """The number of members plus the number of pending member ids."""
         return len(self.members) + len(self.pending_join_members)
 
     def add(self, member: ClassicMember) -> None:
@@ -192,12 +196,12 @@ class ClassicGroup:
         return member
 
     def await_join(self, member: ClassicMember, reply_to: Hashable | None) -> None:
-        """Keep a member's join open, or close it if ``reply_to`` is None."""
+        """Store a member's open join request, or close it if ``reply_to`` is None."""
         self.joined_count += (reply_to is not None) - (member.awaiting_join is not None)
         member.awaiting_join = reply_to
 
     def announce(self, member: ClassicMember, protocols: Protocols) -> None:
-        """Set a member's protocols and their metadata."""
+        """Set the protocols that a member supports, with their metadata."""
         if protocols != member.protocols:
             self._count_protocols(member, -1)
             member.protocols = protocols
@@ -221,7 +225,7 @@ class ClassicGroup:
                 self.supporters[name] = count
 
     def maybe_elect_joined_leader(self) -> bool:
-        """Ensure that the leader is a member that has joined. Return false if no member has."""
+        """Make a member that has joined the leader. Return false if no member has joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is None or leader.awaiting_join is None:
             joined = (member.member_id for member in self.members.values() if member.awaiting_join is not None)
@@ -232,7 +236,7 @@ class ClassicGroup:
         return True
 
     def supports(self, protocol_type: str, protocol_names: Iterable[str]) -> bool:
-        """Whether a joiner has the group's protocol type and a protocol common to all members."""
+        """Return whether a joiner fits the group's protocol type and a protocol of all members."""
         names = set(protocol_names)
         if self.is_in(GroupState.EMPTY) or not self.members:
             return bool(protocol_type) and bool(names)
@@ -245,7 +249,8 @@ class ClassicGroup:
     def select_protocol(self) -> str:
         """Return the common protocol that most members prefer.
 
-        Among equals it is the first in the iteration order of Kafka's hash map.
+        Among equally preferred protocols, the first in the iteration order of Kafka's hash map
+        wins.
         """
         candidates = self.common_protocols()
         votes: dict[str, int] = {}
@@ -269,13 +274,13 @@ class ClassicGroup:
 
     @property
     def is_of_consumers(self) -> bool:
-        """Whether the members are consumers, so that their metadata can be decoded."""
+        """Whether the members are consumers. Only the metadata of consumers can be decoded."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def note_subscriptions(self) -> None:
-        """Read the subscriptions of a new generation's members.
+        """Read the topics that the members of a new generation subscribe to.
 
-        They hold until the next generation.
+        The result stays valid until the next generation.
         """
         self.subscribed_topics = self._read_subscriptions() if self.is_of_consumers else None
 
@@ -287,14 +292,17 @@ class ClassicGroup:
             return None
 
     def subscription_test(self) -> Callable[[str], bool]:
-        """Return a test whether consumers read a topic, or may because metadata is unreadable."""
+        """Return a test whether the group's consumers may read a topic.
+
+        If their metadata cannot be decoded, the test passes for every topic.
+        """
         topics = self.subscribed_topics
         return (lambda _: self.is_of_consumers) if topics is None else topics.__contains__
 
     def begin_next_generation(self, wall_ms: int) -> None:
-        """Increment the generation and select its protocol.
+        """Increment the generation id and select the protocol of the new generation.
 
-        Without members the group becomes EMPTY.
+        A group without members becomes EMPTY.
         """
         self.generation_id = (self.generation_id + 1) & 0x7FFFFFFF
         if self.members:
@@ -309,9 +317,15 @@ class ClassicGroup:
         self.note_subscriptions()
 
     def subscription_bytes(self) -> int:
-        """Size of the members' metadata under the chosen protocol, as a generation stores it."""
+        """Return the size of the members' metadata under the selected protocol.
+
+        A stored generation holds this metadata.
+        """
         return sum(len(member.metadata_for(self.protocol_name)) for member in self.members.values())
 
     def metadata_bytes(self) -> int:
-        """Size of all metadata and assignments, compared with the bound of a group's record."""
+        """Return the size of all metadata and assignments.
+
+        The caller compares this size with the bound of a group's record.
+        """
         return self.protocol_bytes + self.assignment_bytes

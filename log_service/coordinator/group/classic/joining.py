@@ -1,8 +1,8 @@
 """The join phase of a classic group: admit members, begin a rebalance, begin its generation.
 
 This file decides on JoinGroup requests and on the two timers that end a join phase. It does not
-know the log: records to store go into the decision as ``GenerationRecord``. Responses to joins need
-no stored record because a generation counts only once its leader has synced.
+know the log. It adds records to the decision as ``GenerationRecord``. A response to a join does not
+wait for a stored record, because a generation takes effect only when its leader has synced.
 
 Source: classic group protocol of Kafka 4.3, KIP-134 (initial delay), KIP-345 (static members),
 KIP-394 (member id first), KIP-814 (a static leader that returns skips assignment).
@@ -26,15 +26,18 @@ from log_service.state_machine.decision import Decision
 GroupDecision = Decision[GroupRecord]
 
 MIN_POSTPONEMENT_MS = 100
-"""The shortest postponement of a join phase without joined members.
+"""The shortest postponement of a join phase in which no member has joined.
 
-It is needed because clients may ask for a rebalance timeout of 0 ms.
+Without this bound, a rebalance timeout of 0 ms would end the phase again at once.
 """
 MAX_PENDING_MEMBERS = 1_000
-"""The largest number of ids that a group has handed out and that have not joined yet."""
+"""The largest number of pending member ids in a group.
+
+A pending id was handed out but has not joined.
+"""
 FIRST_JOIN_VERSION_WITH_REQUIRED_ID = 4
 ANNOUNCED_RECORDS = 8
-"""The bound of all members' metadata under all protocols, in multiples of the largest record."""
+"""The bound of all members' metadata under all protocols, as a multiple of the largest record."""
 
 
 _TOLD_WITHOUT_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR})
@@ -52,7 +55,7 @@ def sync_timer(group_id: str) -> tuple[str, str]:
 
 
 class Joining:
-    """Decides on joins. ``new_member_id`` turns a prefix into an id that no client can guess."""
+    """Decides on joins. ``new_member_id`` turns a prefix into an id that clients cannot guess."""
 
     def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
         self._config = config
@@ -100,7 +103,10 @@ class Joining:
             self._admit(group, member_id, request, context, decision)
 
     def _make_room_for_pending(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Forget the oldest pending id if there are too many. Its owner, if alive, asks again."""
+        """Drop the oldest pending member id if the group has too many of them.
+
+        A client that still uses the dropped id gets UNKNOWN_MEMBER_ID and joins again.
+        """
         if len(group.pending_join_members) >= MAX_PENDING_MEMBERS:
             oldest = next(iter(group.pending_join_members))
             del group.pending_join_members[oldest]
@@ -183,9 +189,9 @@ class Joining:
             self._let_wait(group, member, request, context, decision)
 
     def _returned(self, group: ClassicGroup, member: ClassicMember, old_id: str, context: RequestContext) -> JoinGroupResponse:
-        """Return the response for a static member that returned.
+        """Return the response for a static member that rejoins under a new member id.
 
-        Its generation continues, so a returning leader must not assign again.
+        The generation continues, so a leader that returns must not assign partitions again.
         """
         is_leader = group.leader_id == member.member_id
         can_skip = context.api_version >= 9
@@ -196,13 +202,13 @@ class Joining:
         return response
 
     def rebalance_or_complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Begin a rebalance if the state allows it. End the join phase if all have joined."""
+        """Begin a rebalance if the state allows one. End the join phase if all have joined."""
         if group.can_rebalance:
             self.begin_rebalance(group, decision)
         self.maybe_complete_join(group, decision)
 
     def begin_rebalance(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Open the join phase. Open syncs of the old generation get an error."""
+        """Begin the join phase. Open syncs of the old generation get REBALANCE_IN_PROGRESS."""
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self._abandon_sync(group, ErrorCode.REBALANCE_IN_PROGRESS, decision)
         is_first = group.is_in(GroupState.EMPTY)
@@ -216,7 +222,10 @@ class Joining:
         decision.set_timer(join_timer(group.group_id), decision.now_ms + timeout_ms)
 
     def abandon_generation(self, group: ClassicGroup, error: ErrorCode, decision: GroupDecision) -> None:
-        """Begin a rebalance because a generation cannot be stored. Its open syncs get ``error``."""
+        """Begin a rebalance because the record of a generation cannot be stored.
+
+        The open syncs of this generation get ``error``.
+        """
         self._abandon_sync(group, error, decision)
         self.rebalance_or_complete_join(group, decision)
 
@@ -236,7 +245,7 @@ class Joining:
             self.complete_join(group, decision)
 
     def on_join_timer(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """End the join phase, or prolong the first one while members keep arriving (KIP-134)."""
+        """End the join phase, or prolong the initial delay while members join (KIP-134)."""
         if not group.is_in(GroupState.PREPARING_REBALANCE):
             return
         decision.stage(group)
@@ -252,8 +261,8 @@ class Joining:
     def complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
         """Begin the next generation with the members that joined.
 
-        Static members that did not join keep their place until the sync or session timer removes
-        them.
+        Static members that did not join stay until the sync or session timer removes them. If only
+        such members are left, the join phase is prolonged.
         """
         group.initial_delay_remaining_ms = None
         for member in [member for member in group.members.values() if member.awaiting_join is None]:
@@ -284,7 +293,11 @@ class Joining:
 
 
 def keep_alive(group: ClassicGroup, member: ClassicMember, session_ms: int, decision: GroupDecision) -> None:
-    """Start a session anew. An earlier timer stays because it checks the deadline."""
+    """Restart a member's session.
+
+    A timer that is already set for an earlier time stays. When it fires, it finds the later
+    deadline and is set again.
+    """
     session = member.session
     decision.on_refused(partial(session.set_back, session.deadline_ms, session.timer_ms))
     session.deadline_ms = decision.now_ms + session_ms

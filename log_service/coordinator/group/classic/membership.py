@@ -59,7 +59,7 @@ class Membership:
         return ErrorCode.NONE
 
     def validate_request(self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Validate the ids and the generation that every request of a member carries."""
+        """Validate the member id, instance id and generation of a member's request."""
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.validate_member(member_id, group_instance_id)
@@ -88,7 +88,7 @@ class Membership:
             decision.cancel_timer(sync_timer(group.group_id))
 
     def on_sync_timer(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Remove the members that joined this generation and never synced."""
+        """Remove the members that joined this generation and did not sync in time."""
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
         decision.stage(group)
@@ -101,7 +101,7 @@ class Membership:
     def handle_heartbeat(
         self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, decision: GroupDecision
     ) -> ErrorCode:
-        """Keep the member alive and tell it whether a rebalance is in progress."""
+        """Restart the member's session. Return REBALANCE_IN_PROGRESS during a join phase."""
         error = self.validate_request(group, member_id, group_instance_id, generation_id)
         if error is not ErrorCode.NONE:
             return error
@@ -109,11 +109,11 @@ class Membership:
         return ErrorCode.REBALANCE_IN_PROGRESS if group.is_in(GroupState.PREPARING_REBALANCE) else ErrorCode.NONE
 
     def keep_alive(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
-        """Start the member's session anew."""
+        """Restart the member's session."""
         keep_alive(group, member, member.session_timeout_ms, decision)
 
     def handle_leave(self, group: ClassicGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
-        """Remove members before the single rebalance that follows.
+        """Remove all leaving members, then begin one rebalance. Return a code for each of them.
 
         An administrator may name a static member by its instance id alone.
         """
@@ -136,7 +136,10 @@ class Membership:
         return error
 
     def on_session_timer(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a silent member, unless it waits for a response."""
+        """Remove a member or a pending member id whose session has expired.
+
+        A member with an open join or sync stays, unless it is new.
+        """
         if member_id in group.pending_join_members:
             decision.stage(group)
             self._forget_pending(group, member_id, decision)
@@ -170,7 +173,7 @@ class Membership:
         group.remove(member)
 
     def resume(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Give every member of a freshly loaded group a whole session."""
+        """Start a full session for every member of a group that was just loaded from the log."""
         for member in group.members.values():
             self.keep_alive(group, member, decision)
 

@@ -48,7 +48,7 @@ def restore_group(group_id: str, stored: StoredGeneration) -> ClassicGroup:
 
 
 def _restored_member(member: StoredMember, stored: StoredGeneration) -> ClassicMember:
-    """Build a member from its stored form, which holds only the chosen protocol."""
+    """Build a member from its stored form. The stored form holds only the selected protocol."""
     return ClassicMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

@@ -1,13 +1,13 @@
-"""Consumer groups (KIP-848): the coordinator assigns, and members follow by heartbeats.
+"""Consumer groups (KIP-848): the coordinator assigns partitions, and members follow by heartbeats.
 
-- ``group``: one group as the log holds it.
-- ``listing``: how groups are described.
-- ``requests``: the checks of a heartbeat.
-- ``heartbeats``: its effects.
+- ``group``: one group as the log stores it.
+- ``listing``: descriptions of groups, and validation of their commits and fetches.
+- ``requests``: the checks of a heartbeat that need no group.
+- ``heartbeats``: the response to a heartbeat.
 - ``steps``: the steps that follow a member's request.
 - ``reconciliation``: one member's next step towards its target.
 - ``assignors``: the targets of all members.
-- ``sessions``: how long members may take.
+- ``sessions``: the deadlines of members.
 - ``removals``: members that leave or are removed.
 - ``regex_refresher``: topics that regular expressions match.
 """

@@ -22,7 +22,7 @@ PartitionCounts = Mapping[UUID, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSpec:
-    """Input of an assignor for one member: its ids, its topics, and its last target."""
+    """The input of an assignor for one member: its ids, its topics, and its last target."""
 
     member_id: str
     instance_id: str | None
@@ -71,9 +71,10 @@ def assign_uniform(members: Sequence[MemberSpec], partition_counts: PartitionCou
 
 
 def _kept(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> dict[str, list[tuple[UUID, int]]]:
-    """Return the partitions of its last target that each member may keep.
+    """Return the partitions that each member may keep from its last target.
 
-    Its topic must exist and still be subscribed to, and no member before it may have the partition.
+    A member keeps a partition if the partition exists, the member still subscribes to its topic,
+    and no earlier member keeps the same partition.
     """
     taken: set[tuple[UUID, int]] = set()
     kept: dict[str, list[tuple[UUID, int]]] = {}
@@ -91,8 +92,8 @@ def _kept(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> d
 def _uniform_alike(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> _Growing:
     """Assign partitions to members that all subscribe to the same topics.
 
-    Each member is filled up to its quota. Members that already have one partition more keep it as
-    far as possible.
+    Every member gets the same number of partitions. If some are left over, members that already
+    have one partition more get them first.
     """
     wanted = [topic_id for topic_id in sorted(partition_counts) if topic_id in members[0].topic_ids]
     share, extra = divmod(sum(partition_counts[topic_id] for topic_id in wanted), len(members))
@@ -119,10 +120,10 @@ def _by_topic(partitions: Sequence[tuple[UUID, int]]) -> dict[UUID, set[int]]:
 
 
 def _uniform_mixed(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> _Growing:
-    """Assign partitions to members with different subscriptions, then even out.
+    """Assign partitions to members with different subscriptions, then balance their counts.
 
-    Each free partition goes to the reader with the fewest partitions. Topics with the most
-    partitions for each reader come first.
+    Each free partition goes to the subscribed member with the fewest partitions. Topics with the
+    most partitions for each subscribed member come first.
     """
     readers = {topic_id: [member.member_id for member in members if topic_id in member.topic_ids] for topic_id in partition_counts}
     topics = sorted(
@@ -162,9 +163,10 @@ def _hand_out(topic_id: UUID, partition_count: int, readers: Sequence[str], targ
 
 
 def _even_out(topic_id: UUID, readers: Sequence[str], targets: _Growing, sizes: dict[str, int]) -> bool:
-    """Move partitions of one topic from its largest to its smallest reader.
+    """Move partitions of one topic from its most loaded to its least loaded subscriber.
 
-    This ends when their partition counts differ by at most one.
+    The moves end when the partition counts of the two members differ by at most one. Return whether
+    a partition has moved.
     """
     has_moved = False
     while True:

@@ -1,10 +1,10 @@
-"""One consumer group (KIP-848) as the log holds it: members, targets, and holders of partitions.
+"""One consumer group (KIP-848) as the log stores it: members, targets, and holders of partitions.
 
-It changes only by ``replay``; all other methods only read. It does not know requests, timers or the
-log. ``ConsumerHeartbeats`` decides.
+Only ``replay`` changes a group. All other methods only read. This file does not know requests,
+timers or the log. ``ConsumerHeartbeats`` decides on changes.
 
-Invariant: ``_holders`` maps each partition that a member is assigned, or has yet to revoke, to that
-member.
+Invariant: ``_holders`` maps a partition to the member that it is assigned to, or that has yet to
+revoke it.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ class ConsumerGroupState(Enum):
 
 
 class ConsumerGroup:
-    """The members of one group, and how partitions are divided among them."""
+    """The members of one group, their targets and their current assignments."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -107,10 +107,12 @@ class ConsumerGroup:
                 del self.regex_users[subscription.regex]
 
     def _replay_current(self, member_id: str, stored: CurrentAssignment | None) -> None:
-        """Apply the current assignment of a member, or None if it holds nothing.
+        """Apply the current assignment of a member.
 
-        In a compacted log it may come before the member's subscription, if the subscription was
-        updated later.
+        None means that the member holds no partitions.
+
+        In a compacted log, this record may come before the member's subscription record, if the
+        subscription was updated later.
         """
         old = self.members.get(member_id)
         if old is None:
@@ -164,7 +166,7 @@ class ConsumerGroup:
         return self._subscribed
 
     def topics_of(self, members: Iterable[ConsumerMember]) -> frozenset[str]:
-        """Return the topics that some members subscribe to."""
+        """Return all topics that any of the members subscribes to."""
         return frozenset(topic for member in members for topic in self.topics_of_subscription(member.subscription))
 
     def topics_of_subscription(self, subscription: Subscription) -> frozenset[str]:
@@ -173,15 +175,18 @@ class ConsumerGroup:
         return frozenset(subscription.topics) | (resolved.topics if resolved is not None and subscription.regex else frozenset())
 
     def preferred_assignor(self, members: Iterable[ConsumerMember], offered: tuple[str, ...]) -> str:
-        """Return the assignor that most members named, or the first offered one if none did."""
+        """Return the assignor that most members prefer.
+
+        Without preferences, return the first offered.
+        """
         votes = Counter(assignor for member in members if (assignor := member.subscription.assignor) in offered)
         return max(in_hash_map_order(votes), key=lambda name: votes[name]) if votes else offered[0]
 
 
 def tombstones(group: ConsumerGroup, replaced: Mapping[str, str] | None = None) -> list[ConsumerGroupRecord]:
-    """Return the tombstones of everything that the log holds of a group, except its offsets.
+    """Return tombstones for all records of a group except its committed offsets.
 
-    ``replaced`` maps each member that was just replaced to the member in its place.
+    ``replaced`` maps the id of each member that was just replaced to the id of its successor.
     """
     group_id = group.group_id
     members = sorted((replaced or {}).get(each, each) for each in group.members)

@@ -1,8 +1,8 @@
 """Heartbeats of consumer groups (KIP-848): join, report, get and revoke partitions, leave.
 
-This file finds the member of a heartbeat, and decides on the response. ``ConsumerSteps`` advances
-the group and the member, ``ConsumerRemovals`` removes members. Groups change only as their records
-are replayed. This file knows neither how records are stored nor the classic protocol.
+This file finds the member of a heartbeat and decides on the response. ``ConsumerSteps`` advances
+the group and the member. ``ConsumerRemovals`` removes members. Groups change only when their
+records are replayed. This file knows neither how records are stored nor the classic protocol.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -44,7 +44,7 @@ GroupDecision = Decision[GroupRecord]
 class ConsumerHeartbeats:
     """Decides on the heartbeats of one shard's consumer groups.
 
-    ``new_member_id`` turns a prefix into an id, for clients that do not make their own.
+    ``new_member_id`` generates a member id from a prefix, for clients that send no id.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class ConsumerHeartbeats:
         self._removals = removals
 
     def validate(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
-        """Validate a request on its own.
+        """Validate the fields of a request, without its group.
 
         Raises:
-            KafkaError: the client's mistake.
+            KafkaError: the request is invalid.
         """
         validate_heartbeat(request, context.api_version, self._settings.assignors)
 
     def handle_heartbeat(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """Advance a member by one step.
+        """Advance a member by one step, and respond.
 
-        The request must be valid; ``group`` may be a new one.
+        The request must be valid. ``group`` may be a new one.
 
         Raises:
             KafkaError: the error for the member. The caller must refuse the decision.
@@ -105,7 +105,7 @@ class ConsumerHeartbeats:
     ) -> tuple[ConsumerMember, str | None]:
         """Return the member, and the id of the member that it replaces.
 
-        The id is None unless the member is a static one that returns.
+        The id is None unless a static member returns under a new member id.
         """
         is_joining = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
@@ -141,9 +141,9 @@ class ConsumerHeartbeats:
         decision.reply(context.reply_to, ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
 
     def resume(self, group: ConsumerGroup, decision: GroupDecision) -> None:
-        """Give every member of a freshly loaded group a whole session.
+        """Start a full session for every member of a group that was just loaded from the log.
 
-        A member that has yet to revoke partitions also gets its whole rebalance timeout.
+        A member that has yet to revoke partitions also gets its full rebalance timeout.
         """
         self._steps.note_loaded(group.group_id)
         for member in group.members.values():
@@ -154,7 +154,7 @@ class ConsumerHeartbeats:
 
 
 def validate_size(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:
-    """Check that there is room for a member.
+    """Refuse a new member if the group is full.
 
     Raises:
         KafkaError: GROUP_MAX_SIZE_REACHED.

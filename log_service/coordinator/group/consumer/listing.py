@@ -23,7 +23,11 @@ FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
 
 
 def describe_consumer_group(group_id: str, group: ConsumerGroup | None, image: MetadataImage, assignors: Sequence[str]) -> DescribedGroup:
-    """Describe one group. GROUP_ID_NOT_FOUND if it is no consumer group."""
+    """Return the description of one group.
+
+    If ``group`` is None, no consumer group has the id, and the description holds
+    GROUP_ID_NOT_FOUND.
+    """
     if group is None:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} not found.")
     return DescribedGroup(
@@ -86,8 +90,9 @@ def validate_commit(group: ConsumerGroup, request: OffsetCommitRequest, context:
 def validate_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommitRequest, image: MetadataImage) -> ErrorCode:
     """Return NONE if a transactional commit is valid, else its error.
 
-    Older producers name no member. Newer ones know only generations. A commit of an older epoch is
-    valid if the member has held all its partitions since then, as outside of transactions.
+    A commit without member and generation is valid, because older producers send neither. A commit
+    of an older epoch is valid if the member has held all its partitions since then. A wrong epoch
+    gets ILLEGAL_GENERATION, because producers know only generations.
     """
     is_outsider = request.generation_id < 0
     if is_outsider and (not group.members or (request.member_id == "" and request.group_instance_id is None)):
@@ -103,7 +108,7 @@ def validate_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommi
 
 
 def _has_held_since(member: ConsumerMember, epoch: int, wanted: Iterable[tuple[UUID, int]]) -> bool:
-    """Whether a member already held all partitions of a commit in ``epoch``."""
+    """Return whether a member already held all partitions of a commit in ``epoch``."""
     return all(_assignment_epoch(member, topic_id, index, epoch + 1) <= epoch for topic_id, index in wanted)
 
 
@@ -120,7 +125,7 @@ def _assignment_epoch(member: ConsumerMember, topic_id: UUID, index: int, defaul
 def validate_fetch(group: ConsumerGroup, request: OffsetFetchRequestGroup) -> ErrorCode:
     """Return NONE if a fetch of offsets is valid, else its error.
 
-    It must come from a member in its epoch, or from a tool that names no member.
+    The fetch must come from a member in its current epoch, or from a tool that names no member.
     """
     if request.member_id is None and request.member_epoch < 0:
         return ErrorCode.NONE

@@ -1,9 +1,9 @@
 """The next step of one member from its current assignment to its target (KIP-848).
 
-One function decides, from the member's state, its target and the partitions that the member
+``reconcile`` decides from the member's state, its target and the partitions that the member
 reports. It keeps the two guarantees of the protocol. A partition is assigned to a member only if no
 other member holds it. A member enters a new epoch only after it has revoked the partitions that it
-loses. This file knows no group, no log and no time.
+loses. This file does not know groups, the log or time.
 
 | state | when | next |
 |---|---|---|
@@ -35,9 +35,9 @@ IsHeld = Callable[[UUID, int], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The target of a member in ``epoch``.
+    """A member's target assignment in ``epoch``.
 
-    ``wanted_topics`` are its currently subscribed topics.
+    ``wanted_topics`` holds the ids of the topics that the member subscribes to now.
     """
 
     epoch: int
@@ -47,7 +47,7 @@ class Target:
 
 
 def reconcile(current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld) -> CurrentAssignment:
-    """Return the member's next assignment, which may be the same.
+    """Return the member's next assignment, which may equal the current one.
 
     ``owned`` holds the partitions that the member reports, or None if it does not report.
 
@@ -67,9 +67,9 @@ def reconcile(current: CurrentAssignment, target: Target, owned: Partitions | No
 
 
 def _still_owns(owned: Partitions | None, lost: HeldPartitions) -> bool:
-    """Whether the member may still consume a lost partition.
+    """Return whether the member may still consume a partition that it must revoke.
 
-    It may until its report shows that it does not.
+    This holds until the member reports that it owns none of these partitions.
     """
     return bool(lost) and (owned is None or overlaps(owned, lost))
 

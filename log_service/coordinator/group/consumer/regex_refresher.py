@@ -24,16 +24,17 @@ from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
 BeginEpoch = Callable[[ConsumerGroup, Iterable[str], GroupDecision], None]
-"""Begins a new epoch of a group that reads some topics."""
+"""Callback that begins a new epoch of a group. It takes the topics that the group reads."""
 
 MIN_INTERVAL_MS = 10_000
 WORK_PER_STEP = 40_000
-"""Work of one step, in instructions of an expression for each name.
+"""The bound of one step's work: instructions of the expression, multiplied by names.
 
-This is about two thousand names for a usual expression, and at least one name for a huge one.
+A usual expression is matched against about two thousand names in one step. A huge one is matched
+against at least one name.
 """
 WORK_OF_REGEX = 100
-"""Fixed cost of an expression in each step, because it may have to be compiled."""
+"""The fixed cost of an expression in each step, because it may have to be compiled."""
 PAUSE_MS = 1
 
 
@@ -48,7 +49,8 @@ class _Refresh:
 
     ``version`` is the offset of the metadata that holds the names. ``visible`` returns the topics
     that the client whose heartbeat began the refresh may see. Other topics do not match.
-    ``done_count`` expressions are done. ``place`` names are done for the next one.
+    ``done_count`` is the number of finished expressions. ``place`` is the number of names that the
+    current expression was matched against.
     """
 
     regexes: tuple[str, ...]
@@ -60,7 +62,7 @@ class _Refresh:
     found: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def take_step(self) -> None:
-        """Match as much as one step allows."""
+        """Match names until the work of one step is used up."""
         left = WORK_PER_STEP
         while left > 0 and self.done_count < len(self.regexes):
             regex = self.regexes[self.done_count]
@@ -101,7 +103,7 @@ class RegexRefresher:
     def maybe_refresh(self, group: ConsumerGroup, new_regex: str, decision: GroupDecision, visible: VisibleOf | None) -> None:
         """Begin a refresh if one is due.
 
-        ``new_regex`` is the new expression of the heartbeat's member.
+        ``new_regex`` is the regular expression of the member that sent the heartbeat, or empty.
         """
         if not new_regex and not group.regex_users:
             return
@@ -151,6 +153,9 @@ class RegexRefresher:
 
 
 def known_topics(group: ConsumerGroup, regex: str) -> frozenset[str]:
-    """Return the last matches of an expression, or nothing before the first time."""
+    """Return the topics that an expression matched in its last refresh.
+
+    Before the first refresh, the result is empty.
+    """
     known = group.regexes.get(regex)
     return frozenset() if known is None else known.topics

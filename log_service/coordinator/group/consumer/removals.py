@@ -44,7 +44,7 @@ class ConsumerRemovals:
         self._maybe_downgrade = maybe_downgrade
 
     def remove(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], decision: GroupDecision) -> None:
-        """Remove members. The group enters a new epoch, or becomes a classic group."""
+        """Remove members. The group begins a new epoch or becomes a classic group."""
         if self._maybe_downgrade(group, leaving, decision):
             return
         gone = {member.member_id for member in leaving}
@@ -71,8 +71,8 @@ class ConsumerRemovals:
         """Return a joining static member, and the id of the member that it replaces, if any.
 
         Raises:
-            KafkaError: UNRELEASED_INSTANCE_ID, both speak the consumer protocol and the previous
-                member has not left.
+            KafkaError: UNRELEASED_INSTANCE_ID, both members use the consumer protocol and the
+                previous one has not left.
         """
         holder = group.static_member(instance_id)
         if holder is None:
@@ -101,7 +101,7 @@ class ConsumerRemovals:
     # Time
 
     def on_session_timer(self, group: ConsumerGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that was silent for a whole session."""
+        """Remove a member that has sent no heartbeat for a whole session."""
         member = group.members.get(member_id)
         if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
             self.remove(group, [member], decision)
@@ -120,7 +120,7 @@ class ConsumerRemovals:
 
 
 def known(member: ConsumerMember | None, member_id: str, group: ConsumerGroup) -> ConsumerMember:
-    """Return ``member`` unless it is None.
+    """Return the member, or raise an error if there is none.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID.
@@ -131,12 +131,11 @@ def known(member: ConsumerMember | None, member_id: str, group: ConsumerGroup) -
 
 
 def holder_of(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """Return the static member with an instance id.
-
-    Its member id must be ``member_id``.
+    """Return the static member that has an instance id.
 
     Raises:
-        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        KafkaError: UNKNOWN_MEMBER_ID, no member has the instance id. FENCED_INSTANCE_ID, the member
+            has another member id than ``member_id``.
     """
     holder = group.static_member(instance_id)
     if holder is None:

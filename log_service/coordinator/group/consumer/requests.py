@@ -1,6 +1,7 @@
 """Validate a ConsumerGroupHeartbeat without its group, and read its fields.
 
-These are plain functions of the request. Source: KIP-848 as of Kafka 4.3; the error texts are ours.
+These are plain functions of the request. The source is KIP-848 as of Kafka 4.3. The error texts are
+our own.
 """
 
 from dataclasses import replace
@@ -25,7 +26,7 @@ NO_TIMEOUT = -1
 
 
 def validate_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]) -> None:
-    """Validate a request on its own.
+    """Validate the fields of a request, without its group.
 
     Raises:
         KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, with the reason.
@@ -67,12 +68,15 @@ def _is_blank(text: str | None) -> bool:
 
 
 def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member leaves, for good or as a static member for a while."""
+    """Return whether the member leaves. A static member may leave temporarily."""
     return request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the request is complete, so that the response must hold the assignment."""
+    """Return whether the request holds all fields, as a join does.
+
+    The response to such a request must hold the assignment.
+    """
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_complete = request.rebalance_timeout_ms != NO_TIMEOUT and has_subscription and request.topic_partitions is not None
     return request.member_epoch == JOIN_EPOCH or is_complete
@@ -101,12 +105,13 @@ def updated_subscription(old: Subscription, request: ConsumerGroupHeartbeatReque
 
 
 def validate_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """Validate the epoch of a request.
+    """Validate the member epoch of a request.
 
-    An older one is valid only if its reply may have been lost.
+    The member's previous epoch is valid too, if the response with the current epoch may have been
+    lost.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, the member must give everything up and join again.
+        KafkaError: FENCED_MEMBER_EPOCH, the member must give up all partitions and join again.
     """
     current = member.current
     if epoch in (JOIN_EPOCH, current.epoch):

@@ -1,10 +1,10 @@
 """Deadlines of the members of consumer groups: heartbeats, revocation, rejoining, and syncing.
 
-This file only sets timers and moves deadlines. ``ConsumerRemovals`` decides what happens when one
-expires. All of it is soft state, which is not in the log and starts anew when a group is loaded. A
+This file only sets timers and moves deadlines. ``ConsumerRemovals`` decides what to do when a
+deadline expires. Deadlines are not in the log, and they start again when a group is loaded. A
 member of the consumer protocol has a session, and a rebalance timer while it revokes partitions. A
-member of the classic protocol has a session of its own length, a join timer from when it is told to
-rejoin, and a sync timer from when it has joined.
+member of the classic protocol has a session of its own length. Its join timer runs while the member
+must rejoin, and its sync timer runs after it has joined.
 """
 
 from functools import partial
@@ -20,17 +20,17 @@ GroupDecision = Decision[GroupRecord]
 
 
 def rebalance_timer(group_id: str, member_id: str, epoch: int) -> tuple[str, str, str, int]:
-    """Key of the timer that removes a member that does not revoke its partitions."""
+    """Return the key of the timer that removes a member that does not revoke its partitions."""
     return (TimerKind.REBALANCE, group_id, member_id, epoch)
 
 
 def join_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a classic member that was told to rejoin and does not."""
+    """Return the key of the timer that removes a classic member that does not rejoin."""
     return (TimerKind.JOIN, group_id, member_id)
 
 
 def sync_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a classic member that has joined and does not sync."""
+    """Return the key of the timer that removes a classic member that joined but does not sync."""
     return (TimerKind.SYNC, group_id, member_id)
 
 
@@ -43,20 +43,20 @@ class ConsumerSessions:
         self._awaited_joins: set[tuple[str, str]] = set()
 
     def keep_alive(self, group_id: str, member_id: str, timeout_ms: int, decision: GroupDecision) -> None:
-        """Start a member's session anew."""
+        """Restart a member's session."""
         self._sessions.keep_alive(group_id, member_id, timeout_ms, decision)
 
     def is_over(self, group_id: str, member_id: str, decision: GroupDecision) -> bool:
-        """Whether a member whose timer fired was silent for a whole session."""
+        """Return whether a member's session has expired when its timer fires."""
         return self._sessions.is_over(group_id, member_id, decision)
 
     def timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
-        """Return how long a member may be silent. A classic member has its own session timeout."""
+        """Return a member's session timeout. A classic member has a timeout of its own."""
         classic = member.subscription.classic
         return self._settings.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
 
     def end(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
-        """Forget all deadlines of a removed member."""
+        """Cancel all timers of a removed member."""
         member_id = member.member_id
         self._sessions.end(group_id, member_id, decision)
         decision.cancel_timer(rebalance_timer(group_id, member_id, member.current.epoch))
@@ -67,16 +67,16 @@ class ConsumerSessions:
     # Members of the consumer protocol
 
     def await_revocation(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
-        """Start a member's rebalance timer.
+        """Start the timer within which a member must revoke partitions.
 
-        A classic member has none because it must rejoin instead.
+        A classic member has no such timer, because it must rejoin instead.
         """
         if not member.is_classic:
             key = rebalance_timer(group_id, member.member_id, member.current.epoch)
             decision.set_timer(key, decision.now_ms + member.subscription.rebalance_timeout_ms)
 
     def note_revocation(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
-        """Note that a member has revoked its partitions in its epoch."""
+        """Cancel a member's rebalance timer, because the member has revoked its partitions."""
         decision.cancel_timer(rebalance_timer(group_id, member.member_id, member.current.epoch))
 
     # Members of the classic protocol
@@ -90,7 +90,7 @@ class ConsumerSessions:
             decision.set_timer(join_timer(*key), decision.now_ms + member.subscription.rebalance_timeout_ms)
 
     def note_join(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
-        """Note that a member has joined, or no longer has to."""
+        """Cancel a member's join timer, because the member has joined or need not join any more."""
         key = (group_id, member_id)
         if key in self._awaited_joins:
             self._awaited_joins.discard(key)
@@ -102,5 +102,5 @@ class ConsumerSessions:
         decision.set_timer(sync_timer(group_id, member_id), decision.now_ms + timeout_ms)
 
     def note_sync(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
-        """Note that a member has synced."""
+        """Cancel a member's sync timer, because the member has synced."""
         decision.cancel_timer(sync_timer(group_id, member_id))

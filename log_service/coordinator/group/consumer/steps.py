@@ -1,11 +1,12 @@
-"""Steps after a member's request: store its subscription, settle epoch and targets, move it on.
+"""Steps after a member's request: store its subscription, settle epoch and targets, reconcile it.
 
 The group enters a new epoch if its subscribed topics have changed. Targets of an older epoch are
-computed anew, unless they were computed a moment ago. The member is moved one step towards its
-target. ``reconciliation`` decides that step, ``assignors`` the targets, and ``RegexRefresher`` the
-matches of regular expressions. The steps are the same for both protocols: ``ConsumerHeartbeats``
-takes them for a heartbeat, ``ClassicMembers`` for a join. Groups change only as their records are
-replayed. The only soft state is the set of groups that must look at changed topics.
+computed again, but not within the assignment interval. The member is moved one step towards its
+target. ``reconciliation`` decides on this step, ``assignors`` on the targets, and
+``RegexRefresher`` on the matches of regular expressions. The steps are the same for both protocols.
+``ConsumerHeartbeats`` takes them for a heartbeat, ``ClassicMembers`` for a join. Groups change only
+when their records are replayed. The only state outside the log is the set of groups that must check
+whether their topics have changed.
 
 Source: KIP-848 as of Kafka 4.3, with KIP-1101 (hashes of topics) and KIP-1251 (assignment epochs).
 """
@@ -49,8 +50,8 @@ GroupDecision = Decision[GroupRecord]
 class Beat:
     """A member's request in progress.
 
-    It holds the group and the member before the request, and the member with its new subscription.
-    ``replaced_id`` is the previous id of a static member.
+    ``group`` and ``member`` are the state before the request. ``updated`` is the member with its
+    new subscription. ``replaced_id`` is the previous member id of a static member.
     """
 
     group: ConsumerGroup
@@ -58,7 +59,10 @@ class Beat:
     updated: ConsumerMember
     replaced_id: str | None
     visible: VisibleOf | None = None
-    """Returns the topics that the member's client may see; None if it may see all of them."""
+    """Returns the topics that the member's client may see.
+
+    None means that it may see all topics.
+    """
 
     def members(self) -> list[ConsumerMember]:
         """Return the group's members after the request."""
@@ -106,9 +110,10 @@ class ConsumerSteps:
         return self._settled_epoch(beat, decision, is_bump_needed=is_bump_needed)
 
     def _note_regex(self, beat: Beat, decision: GroupDecision) -> bool:
-        """Remove an unused expression and validate a new one.
+        """Delete the record of an expression that loses its last user, and validate a new
+        expression.
 
-        Return whether the group's topics change by that.
+        Return whether the group's topics change at once.
         """
         group, old, new = beat.group, beat.member.subscription.regex, beat.updated.subscription.regex
         if old == new:
@@ -120,7 +125,7 @@ class ConsumerSteps:
         return not new or new in group.regexes
 
     def _settled_epoch(self, beat: Beat, decision: GroupDecision, *, is_bump_needed: bool) -> int:
-        """Return the group's epoch, a new one if its members or its topics have changed."""
+        """Return the group's epoch. A new epoch begins if the group's topics have changed."""
         group_id = beat.group.group_id
         if not is_bump_needed and group_id not in self._stale:
             return beat.group.epoch.epoch
@@ -133,11 +138,11 @@ class ConsumerSteps:
         return self._append_epoch(beat.group, metadata_hash, decision)
 
     def hash_of(self, topics: Iterable[str]) -> int:
-        """Return the hash of a group's topics."""
+        """Return the hash of ``topics``, computed from the newest metadata."""
         return self._hashes.of(topics, self._image())
 
     def next_epoch(self, group: ConsumerGroup, topics: Iterable[str], decision: GroupDecision) -> None:
-        """Begin a new epoch of the group, in which it reads ``topics``."""
+        """Begin a new epoch of the group. The group reads ``topics`` in this epoch."""
         self._append_epoch(group, self.hash_of(topics), decision)
 
     def _append_epoch(self, group: ConsumerGroup, metadata_hash: int, decision: GroupDecision) -> int:
@@ -165,7 +170,7 @@ class ConsumerSteps:
     def _settled_target(self, beat: Beat, epoch: int, decision: GroupDecision) -> tuple[int, Partitions]:
         """Return the epoch and the target of the member.
 
-        Targets of an older epoch are computed anew, but not within the assignment interval.
+        Targets of an older epoch are computed again, but not within the assignment interval.
         """
         group = beat.group
         last = group.target_epoch
@@ -231,16 +236,19 @@ class ConsumerSteps:
         self._regexes.on_timer(group, group_id, decision)
 
     def note_loaded(self, group_id: str) -> None:
-        """Have a loaded group check at the next request whether its topics have changed."""
+        """Mark a loaded group, so that its next request checks whether its topics have changed."""
         self._stale.add(group_id)
 
     def forget(self, group_id: str) -> None:
-        """Forget the soft state of a removed group."""
+        """Drop the cached state of a removed group."""
         self._stale.discard(group_id)
         self._regexes.forget(group_id)
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[ConsumerGroup]) -> None:
-        """Have groups whose topics or racks have changed check their topics at the next request."""
+        """Mark groups whose topics or racks have changed.
+
+        Their next request checks their topics.
+        """
         changed = {changed.topic.name for changed in delta.changed_topics.values()}
         deleted = {topic.name for topic in delta.deleted_topics.values()}
         touched = changed | deleted

@@ -1,13 +1,13 @@
 """Members of the classic protocol in a consumer group (KIP-848): join, sync, heartbeat, leave.
 
-They take the same steps as members of the consumer protocol. A JoinGroup holds the member's
-subscription and owned partitions, and is answered at once. The member's epoch is its generation, no
-member leads, and no client assigns. The SyncGroup response holds the partitions. A Heartbeat tells
-the member to rejoin if its epoch is over, if it must revoke partitions, or if the partitions that
-it waits for are free.
+Classic members take the same steps as members of the consumer protocol. A JoinGroup holds the
+member's subscription and owned partitions, and gets a response at once. The member's epoch is its
+generation. No member is the leader, and no client computes assignments. The SyncGroup response
+holds the member's partitions. A Heartbeat response makes the member rejoin in three cases: its
+epoch is over, it must revoke partitions, or the partitions that it waits for are free.
 
-This file knows neither classic groups nor how a consumer group becomes one. ``GroupMigration``
-does.
+This file knows neither classic groups nor the conversion of groups. ``GroupMigration`` converts
+them.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -49,7 +49,7 @@ from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 class ClassicMembers:
     """Decides on requests of classic members to one shard's consumer groups.
 
-    ``new_member_id`` turns a prefix into an id.
+    ``new_member_id`` generates a member id from a prefix.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ClassicMembers:
     # Joining
 
     def handle_join(self, group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """Respond at once, with the member's epoch as its generation.
+        """Respond at once. The generation in the response is the member's epoch.
 
         Raises:
             KafkaError: the error for the member. The caller must refuse the decision.
@@ -123,7 +123,7 @@ class ClassicMembers:
     ) -> tuple[ConsumerMember, str | None]:
         """Return the member, which may be new, and the id of the member that it replaces.
 
-        The id is None unless the member is a static one that returns.
+        The id is None unless a static member returns under a new member id.
         """
         if request.group_instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id=member_id, subscription=Subscription()), None
@@ -143,7 +143,7 @@ class ClassicMembers:
     def _join_and_downgrade(self, beat: Beat, holder: ConsumerMember, owned: Partitions, decision: GroupDecision) -> ConsumerMember:
         """Admit the member and turn the group into a classic one.
 
-        The classic group keeps its generation unless its target is out of date.
+        The classic group continues its generation unless the group's targets are out of date.
         """
         group, joined = beat.group, beat.updated
         is_rebalance_needed = group.target_epoch.epoch < self._steps.note(beat, decision)
@@ -183,7 +183,7 @@ class ClassicMembers:
     def handle_heartbeat(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int, decision: GroupDecision
     ) -> ErrorCode:
-        """Keep the member alive and tell it whether it must rejoin.
+        """Restart the member's session. Return REBALANCE_IN_PROGRESS if the member must rejoin.
 
         Raises:
             KafkaError: the error for the member. The caller must refuse the decision.
@@ -196,7 +196,9 @@ class ClassicMembers:
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     def handle_leave(self, group: ConsumerGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
-        """Remove members of either protocol before the single epoch that follows.
+        """Remove members of either protocol, then begin one epoch.
+
+        Return a code for each leaver.
 
         An administrator may name a static member by its instance id alone.
         """
@@ -226,10 +228,10 @@ def common_protocols(group: ConsumerGroup, offered: Iterable[str]) -> set[str]:
 
 
 def has_to_join_again(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether a classic member must rejoin.
+    """Return whether a classic member must rejoin.
 
-    It must if its epoch is over, if it has partitions to revoke, or if the partitions that it waits
-    for are free.
+    There are three reasons: its epoch is over, it has partitions to revoke, or the partitions that
+    it waits for are free.
     """
     current = member.current
     if current.epoch < group.target_epoch.epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
@@ -238,7 +240,7 @@ def has_to_join_again(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether another member still holds a partition of a member's target."""
+    """Whether another member still holds a partition of this member's target."""
     return any(
         group.is_held_by_another(member.member_id, topic_id, index)
         for topic_id, indexes in group.target_of(member).items()
@@ -247,7 +249,11 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _validated(group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int) -> tuple[ConsumerMember, ClassicMetadata]:
-    """Return the member of a request, and its metadata from its last join."""
+    """Return the member of a request, and its classic metadata from its last join.
+
+    Raises:
+        KafkaError: the error for the member.
+    """
     member = known(group.members.get(member_id), member_id, group) if instance_id is None else holder_of(group, instance_id, member_id)
     classic = member.subscription.classic
     if classic is None:

@@ -1,12 +1,13 @@
 """Convert a group with members between the classic and the consumer protocol (KIP-848).
 
-The first consumer heartbeat to a classic group upgrades it: each member keeps its assignment, in
-the epoch of its generation, and is told to rejoin. When the last member of the consumer protocol
-leaves, the group is downgraded: the targets of the remaining members become their assignments, and
-a rebalance begins. ``group.consumer.migration.policy`` allows either, both or neither.
+The first consumer heartbeat to a classic group upgrades the group. Each member keeps its
+assignment, its generation becomes its epoch, and it must rejoin. When the last member of the
+consumer protocol leaves, the group is downgraded. The targets of the remaining members become their
+assignments, and a rebalance begins. ``group.consumer.migration.policy`` allows either direction,
+both or neither.
 
 This file decides whether a group may be converted and builds the new group. The records of a
-conversion are one batch, so that the log never holds half of it. This file does not know the
+conversion form one batch, so that the log never holds half of them. This file does not know the
 requests of members.
 
 Source: KIP-848 as of Kafka 4.3.
@@ -49,7 +50,10 @@ from log_service.protocol.messages.sync_group import SyncGroupResponse
 
 
 class GroupMigration:
-    """Converts ``groups``, which are one shard's groups. ``image`` returns the newest metadata."""
+    """Converts groups of one shard.
+
+    ``groups`` holds all of them, ``image`` returns the newest metadata.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class GroupMigration:
         self._joining = rebalances
         self._image = image
         self.ahead_of_log: set[str] = set()
-        """Groups that are already classic before the records of their conversion are replayed."""
+        """Ids of groups that are already classic before the records of that change are replayed."""
 
     @property
     def takes_classic_members(self) -> bool:
@@ -80,7 +84,7 @@ class GroupMigration:
     def upgrade(self, group: ClassicGroup, decision: GroupDecision) -> ConsumerGroup:
         """Return the consumer group that replaces a classic one.
 
-        Waiting members are told to rejoin.
+        Members with an open join or sync get REBALANCE_IN_PROGRESS.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, the group may not be upgraded.
@@ -126,7 +130,7 @@ class GroupMigration:
     def maybe_downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], decision: GroupDecision) -> bool:
         """Downgrade the group if all remaining members are classic, and begin a rebalance.
 
-        Return whether it was downgraded.
+        Return whether the group was downgraded.
         """
         gone = {member.member_id for member in leaving}
         staying = [member for member in group.members.values() if member.member_id not in gone]
@@ -150,7 +154,7 @@ class GroupMigration:
     def downgrade_by_replacing(
         self, group: ConsumerGroup, replaced: ConsumerMember, joined: ConsumerMember, decision: GroupDecision, *, is_rebalance_needed: bool
     ) -> None:
-        """Downgrade the group, with ``joined`` in place of ``replaced``, whose target it takes.
+        """Downgrade the group. ``joined`` replaces ``replaced`` and takes over its target.
 
         Both have the same instance id. The decision already holds the records of the replacement.
         """
@@ -170,14 +174,15 @@ class GroupMigration:
         return len(staying) <= self._config.max_size and all(member.is_classic for member in staying)
 
     def _fits(self, group: ClassicGroup) -> bool:
-        """Whether the generation fits into a record. If not, the group stays a consumer group."""
+        """Whether the generation of the classic group fits into a record."""
         assigned_bytes = sum(len(member.assignment) for member in group.members.values())
         return group.subscription_bytes() + assigned_bytes <= self._config.max_metadata_record_bytes
 
     def _become(self, group: ConsumerGroup, classic: ClassicGroup, records: Sequence[ConsumerGroupRecord], decision: GroupDecision) -> None:
-        """Make the classic group effective at once, before its records are replayed.
+        """Replace the consumer group by the classic group at once, before the records are replayed.
 
-        The next requests of its members then find it, and its stored generation is behind it.
+        The next requests of the members then find the classic group. The generation record that is
+        replayed later is older than the group in memory, so it is ignored.
         """
         self._groups[group.group_id] = classic
         decision.on_refused(partial(self._groups.__setitem__, group.group_id, group))
@@ -190,7 +195,7 @@ class GroupMigration:
 
 
 def upgrade_records(group: ClassicGroup, image: MetadataImage, hash_of: Callable[[frozenset[str]], int]) -> list[ConsumerGroupRecord]:
-    """Return the records of an upgraded group, in which all members hold their assignments.
+    """Return the records of an upgraded group. All members keep their assignments.
 
     Raises:
         ProtocolError: a subscription or an assignment cannot be decoded.
@@ -216,7 +221,7 @@ def upgrade_records(group: ClassicGroup, image: MetadataImage, hash_of: Callable
 
 
 def _subscription_of_classic(member: ClassicMember, protocol_name: str | None) -> Subscription:
-    """Return a classic member's subscription, from its first protocol if none is chosen yet."""
+    """Return a classic member's subscription under the selected protocol, or its first one."""
     subscription = subscription_of(member.metadata_for(protocol_name) or member.protocols[0][1])
     return Subscription(
         instance_id=member.group_instance_id,
@@ -236,7 +241,12 @@ def downgraded(
     image: MetadataImage,
     targets: dict[str, Partitions] | None = None,
 ) -> ClassicGroup:
-    """Return the classic group of some classic members, with their targets as assignments."""
+    """Return the classic group of the ``staying`` members.
+
+    Their targets become their assignments.
+
+    ``targets`` holds targets that differ from those in ``group``.
+    """
     classic = ClassicGroup(group.group_id, state=GroupState.STABLE, state_since_ms=wall_ms, generation_id=group.epoch.epoch)
     for member in staying:
         classic.add(_classic_member(member))

@@ -1,4 +1,4 @@
-"""Offsets that groups commit, whatever their kind.
+"""Offsets that groups of all kinds commit.
 
 - ``committed``: offsets by group and partition.
 - ``pending``: offsets of open transactions.

@@ -1,10 +1,10 @@
 """Committed offsets of all groups of one shard: commits, fetches, deletions, and expiry.
 
 This file decides on the records of a commit, a deletion or an expiry. Its state changes only in
-``replay``. It does not know members: the shard has checked that the sender may commit. Expiry
-follows KIP-211: a group's offsets expire only while the group is empty. An offset pending in an
-open transaction keeps the group's committed offset of that partition from expiring. A fetch that
-requires stable offsets (KIP-447) gets UNSTABLE_OFFSET_COMMIT until the transaction has ended.
+``replay``. It does not know members, because the shard has checked that the sender may commit. A
+group's offsets expire only while the group is empty (KIP-211). A committed offset does not expire
+while an open transaction holds a pending offset for the same partition. A fetch that requires
+stable offsets (KIP-447) gets UNSTABLE_OFFSET_COMMIT until this transaction has ended.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -49,7 +49,7 @@ NO_OFFSET = -1
 
 GroupOffsets = dict[TopicPartition, CommittedOffset]
 IsInUse = Callable[[str], bool]
-"""Tells whether members of the group read a topic."""
+"""Returns whether members of the group read a topic."""
 
 LAST_TIMESTAMP_MS = 2**63 - 1
 """The latest timestamp that a record can hold."""
@@ -73,13 +73,13 @@ class OffsetStore:
         yield from (group_id for group_id in self._pending.group_ids() if group_id not in self._by_group)
 
     def pending_of(self, group_id: str) -> Collection[TopicPartition]:
-        """Return the partitions with offsets of a group that are pending in open transactions."""
+        """Return the partitions for which a group has offsets in open transactions."""
         return self._pending.of(group_id)
 
     def last_pending_of(self, group_id: str, where: TopicPartition) -> int:
-        """Return the log offset of the last record with a pending offset for a partition.
+        """Return the log offset of the newest record with a pending offset for a partition.
 
-        Returns ``NONE_PENDING`` if there is none.
+        Without such a record, return ``NONE_PENDING``.
         """
         return self._pending.last_of(group_id, where)
 
@@ -107,7 +107,7 @@ class OffsetStore:
         return {record.group_id for _, record in ended}
 
     def _take(self, offset: int, record: OffsetRecord) -> None:
-        """Apply a record that counts. Pending offsets before it never count, however they end."""
+        """Apply a committed offset or its deletion. Earlier pending offsets never take effect."""
         where = TopicPartition(record.topic, record.partition)
         if record.committed is not None:
             self._pending.note_committed(record.group_id, where, offset)
@@ -120,7 +120,7 @@ class OffsetStore:
             self._by_group.pop(record.group_id, None)
 
     def commit(self, request: OffsetCommitRequest, decision: Decision[GroupRecord]) -> OffsetCommitResponse:
-        """Decide on every partition of a commit. The sender must be validated already."""
+        """Decide on every partition of a commit. The caller has validated the sender."""
         response = OffsetCommitResponse()
         for topic in request.topics:
             told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -159,7 +159,7 @@ class OffsetStore:
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, decision: Decision[GroupRecord]) -> TxnOffsetCommitResponse:
         """Decide on every partition of a transactional commit.
 
-        The sender must be validated already. Such an offset has no expiry time of its own.
+        The caller has validated the sender. A transactional offset has no expiry time of its own.
         """
         response = TxnOffsetCommitResponse()
         for topic in request.topics:
@@ -180,9 +180,10 @@ class OffsetStore:
         return response
 
     def fetch(self, request: OffsetFetchRequestGroup, *, is_stable_required: bool = False) -> OffsetFetchResponseGroup:
-        """Return the requested offsets, or all offsets of the group if no topics are named.
+        """Return the requested offsets. If no topics are named, return all offsets of the group.
 
-        ``is_stable_required`` refuses offsets that an open transaction may still change.
+        With ``is_stable_required``, an offset that an open transaction may still change gets an
+        error.
         """
         offsets = self.of(request.group_id)
         unstable = self._pending.of(request.group_id) if is_stable_required else ()
@@ -214,7 +215,7 @@ class OffsetStore:
     def delete(self, request: OffsetDeleteRequest, is_in_use: IsInUse, decision: Decision[GroupRecord]) -> OffsetDeleteResponse:
         """Decide on every partition of a deletion.
 
-        Topics that the group still reads are refused.
+        A topic that the group still reads gets GROUP_SUBSCRIBED_TO_TOPIC.
         """
         response = OffsetDeleteResponse()
         for topic in request.topics:
@@ -229,8 +230,9 @@ class OffsetStore:
     def expired(self, group_id: str, is_in_use: IsInUse, *, wall_ms: int, since_ms: int | None) -> list[TopicPartition]:
         """Return the partitions whose committed offset has expired.
 
-        Topics that members subscribe to and pending offsets are excepted. ``since_ms`` is when the
-        group lost its last member, or None if each offset's retention starts at its commit.
+        Topics that members subscribe to and partitions with pending offsets are left out.
+        ``since_ms`` is the time when the group lost its last member. If it is None, the retention
+        of each offset starts at its commit.
         """
         retention_ms = self._config.offsets_retention_ms
         found = []
@@ -270,7 +272,7 @@ def by_topic(offsets: GroupOffsets) -> dict[str, list[int]]:
 def fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
     """Return the response for one partition.
 
-    Offset -1 without an error means no committed offset.
+    Without a committed offset, the response holds offset -1 and no error.
     """
     if committed is None:
         return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET, metadata="")

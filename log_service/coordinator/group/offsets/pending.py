@@ -1,9 +1,10 @@
 """Offsets of groups that are pending in open transactions (KIP-98, KIP-447).
 
-This file decides which offsets of a producer's transaction count once it ends. An offset does not
-count if another one was committed for the partition later in the log. It still stays pending,
-because its transaction is open and fetches of stable offsets wait for it. An offset that was
-deleted meanwhile is forgotten at once. This file knows neither members nor committed offsets.
+This file decides which offsets of a producer's transaction take effect when it ends. A pending
+offset is superseded if another offset was committed for the partition later in the log. It still
+counts as pending until its transaction ends, because fetches of stable offsets wait for the
+transaction. A pending offset is dropped at once if the offset of its partition is deleted. This
+file knows neither members nor committed offsets.
 
 Invariant: ``_waiting`` names a producer for a partition exactly as long as ``_by_producer`` holds
 its offset.
@@ -25,7 +26,7 @@ class PendingOffsets:
         self._by_producer: dict[int, dict[_Key, tuple[int, OffsetRecord | None]]] = {}
         """The log offset and the record of each pending offset.
 
-        The record is None once superseded.
+        The record is None if the offset is superseded.
         """
         self._waiting: dict[str, dict[TopicPartition, set[int]]] = {}
 
@@ -52,9 +53,9 @@ class PendingOffsets:
         self._waiting.setdefault(record.group_id, {}).setdefault(where, set()).add(producer_id)
 
     def end(self, producer_id: int) -> list[tuple[int, OffsetRecord]]:
-        """End a producer's transaction and return the records that count if it was committed.
+        """End a producer's transaction. Return the records that take effect if it was committed.
 
-        Each comes with its log offset.
+        Each record comes with its log offset.
         """
         ended = self._by_producer.pop(producer_id, {})
         for group_id, where in ended:
@@ -69,7 +70,7 @@ class PendingOffsets:
                 positions[group_id, where] = (positions[group_id, where][0], None)
 
     def note_deleted(self, group_id: str, where: TopicPartition) -> None:
-        """Forget the pending offsets of a partition whose committed offset was deleted."""
+        """Drop the pending offsets of a partition whose committed offset was deleted."""
         for producer_id in tuple(self._waiting.get(group_id, {}).get(where, ())):
             positions = self._by_producer[producer_id]
             del positions[group_id, where]

@@ -1,7 +1,7 @@
-"""Remove committed offsets without a request: those in deleted topics, and expired ones.
+"""Remove committed offsets without a request: offsets of deleted topics, and expired offsets.
 
-This file decides which offsets to remove, and removes an unused group with its last offset. Timers
-do the work in steps, so that no request waits for a pass over many groups. It does not know
+This file decides which offsets to remove. It removes an unused group with its last offset. Timers
+do the work in steps, so that no request waits for a pass over many groups. This file does not know
 members' requests. Source: KIP-211 (expiry).
 """
 
@@ -28,17 +28,17 @@ MAX_ORPHANS_PER_BATCH = 1_000
 PAUSE_MS = 5
 """The pause between two steps of background work."""
 OPEN_PAUSE_MS = 1_000
-"""The pause before the next attempt if all orphans wait for open transactions."""
+"""The pause before the next attempt if all remaining orphans wait for open transactions."""
 
 Group = ClassicGroup | ConsumerGroup | StreamsGroup
 IsGone = Callable[[TopicPartition, CommittedOffset | None], bool]
 
 
 class _Orphan(NamedTuple):
-    """An offset in a deleted partition.
+    """An offset of a deleted partition.
 
-    ``committed`` is None if it is only pending. Pending offsets up to the record at log offset
-    ``last_pending`` are removed, too. Later ones stay.
+    ``committed`` is None if there is only a pending offset. Pending offsets up to the record at log
+    offset ``last_pending`` are removed too. Later ones stay.
     """
 
     group_id: str
@@ -48,7 +48,7 @@ class _Orphan(NamedTuple):
 
 
 class OffsetRemovals:
-    """Pending removals of one shard's offsets."""
+    """The removals that are due for the offsets of one shard."""
 
     def __init__(self, config: GroupConfig, offsets: OffsetStore, groups: Mapping[str, Group]) -> None:
         self._config = config
@@ -58,19 +58,19 @@ class OffsetRemovals:
         self._unchecked_groups: deque[str] = deque()
 
     def resume(self, is_gone: IsGone, decision: GroupDecision) -> None:
-        """Begin to serve.
+        """Begin to serve requests.
 
-        Offsets in topics that were deleted meanwhile are removed. Expiry is checked from now on.
+        Offsets of topics that were deleted meanwhile are removed. Checks for expired offsets begin.
         """
         self.remove_those(is_gone, decision)
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
 
     def remove_those(self, is_gone: IsGone, decision: GroupDecision) -> None:
-        """Have a timer remove the offsets for which ``is_gone`` is true.
+        """Let a timer remove the offsets for which ``is_gone`` is true.
 
-        It retries a refused append. ``is_gone`` gets None for a pending offset, which has no topic
-        id. If only the committed offset belongs to an earlier topic of that name, the pending one
-        stays.
+        The timer retries a refused append. A pending offset has no topic id, so ``is_gone`` gets
+        None for it. If only the committed offset belongs to an earlier topic of the same name, the
+        pending offset stays.
         """
         for group_id in sorted(self._offsets.group_ids()):
             committed = self._offsets.of(group_id)
@@ -82,10 +82,11 @@ class OffsetRemovals:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms)
 
     def on_orphan_timer(self, decision: GroupDecision) -> None:
-        """Remove orphans in bounded batches, unless an offset was committed anew in the meantime.
+        """Remove a bounded number of orphans, except for offsets that were committed again
+        meanwhile.
 
-        If an open transaction has committed one since, the topic exists again. A tombstone would
-        remove that offset, too, so the orphan waits until the transaction has ended.
+        An orphan waits while an open transaction holds a newer offset for its partition, because
+        then the topic exists again. A tombstone would remove the newer offset too.
         """
         taken = [self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))]
         due: list[_Orphan] = []
@@ -129,7 +130,7 @@ def is_empty(group: Group) -> bool:
 
 
 def append_removal(group: Group, decision: GroupDecision) -> None:
-    """Append the tombstones of everything that the log holds of a group."""
+    """Append tombstones for all records of a group except its offsets."""
     if isinstance(group, ConsumerGroup):
         decision.records.extend(tombstones(group))
     elif isinstance(group, StreamsGroup):
@@ -146,12 +147,12 @@ def subscription_test(group: Group) -> Callable[[str], bool]:
 
 
 def _may_expire(group: Group) -> bool:
-    """Whether the group's subscribed topics are known, so that other offsets may expire."""
+    """Whether it is known which topics the group reads. Offsets of other topics may then expire."""
     if not isinstance(group, ClassicGroup) or group.is_in(GroupState.EMPTY):
         return True
     return group.is_in(GroupState.STABLE) and group.subscribed_topics is not None
 
 
 def _counts_from_its_end(group: Group) -> TypeGuard[ClassicGroup]:
-    """Whether retention starts at the loss of the last member, not at each commit (KIP-211)."""
+    """Whether retention starts when the last member leaves, and not at each commit (KIP-211)."""
     return isinstance(group, ClassicGroup) and group.is_in(GroupState.EMPTY) and group.protocol_type is not None

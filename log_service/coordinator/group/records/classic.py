@@ -25,7 +25,7 @@ class StoredMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredGeneration:
-    """A generation after its leader has synced, or an empty one."""
+    """A generation whose leader has synced, or a generation without members."""
 
     protocol_type: str
     generation_id: int
@@ -37,7 +37,7 @@ class StoredGeneration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRecord:
-    """A group's last generation. None removes the group."""
+    """The newest generation of a group. None removes the group."""
 
     group_id: str
     generation: StoredGeneration | None
@@ -74,7 +74,7 @@ def decode_generation(value: Buffer | None) -> StoredGeneration | None:
     """Return the generation of a stored value.
 
     Raises:
-        ProtocolError: the bytes are no generation.
+        ProtocolError: the bytes are not a generation.
     """
     if value is None:
         return None

@@ -2,7 +2,7 @@
 
 The coordinator decides on these values and replays them. ``encode`` and ``decode`` convert them to
 the bytes that Kafka stores, and back. Each kind of record has a module beside this one. A record
-type that this coordinator does not own decodes to None and stays untouched in the log.
+type that Kafka reserves and does not use decodes to None and stays unchanged in the log.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -38,7 +38,7 @@ def validate_size(record: GroupRecord, max_bytes: int) -> None:
     """Check that a member's record fits into the topic.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR, as Apache Kafka answers if a record is too large.
+        KafkaError: UNKNOWN_SERVER_ERROR, the error of Apache Kafka for a record that is too large.
     """
     size_bytes = sum(len(part) for part in encode(record) if part is not None)
     if size_bytes > max_bytes:
@@ -63,7 +63,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
-    """Return the record, or None for a type that belongs to another kind of group.
+    """Return the record, or None for a reserved record type.
 
     Raises:
         ProtocolError: the bytes do not match their type, or the type does not exist.

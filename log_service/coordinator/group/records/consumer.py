@@ -40,7 +40,7 @@ VALUE_VERSION = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEpochRecord:
-    """Type 3. None removes the group."""
+    """Type 3: the group epoch. None removes the group."""
 
     group_id: str
     content: GroupEpoch | None
@@ -48,7 +48,10 @@ class GroupEpochRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyTopicsRecord:
-    """Type 4, the topics that a group reads, as Kafka stored them before 4.1. Only ever deleted."""
+    """Type 4: the topics that a group reads, as Kafka stored them before 4.1.
+
+    It is only deleted.
+    """
 
     group_id: str
     is_there: bool = False
@@ -56,7 +59,7 @@ class LegacyTopicsRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionRecord:
-    """Type 5. None removes the member."""
+    """Type 5: the subscription of one member. None removes the member."""
 
     group_id: str
     member_id: str
@@ -282,7 +285,7 @@ def _state(stored: int) -> MemberState:
 def _held(topics: Iterable[TopicPartitions], member_epoch: int) -> HeldPartitions:
     """Return held partitions with their assignment epochs.
 
-    A record of an older version has none. Its partitions get the member epoch.
+    A record of an older version has no assignment epochs. Its partitions get the member epoch.
     """
     held: dict[UUID, dict[int, int]] = {}
     for topic in (topic for topic in topics if topic.partitions):

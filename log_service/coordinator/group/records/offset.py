@@ -58,7 +58,7 @@ def decode_offset(value: Buffer | None) -> CommittedOffset | None:
     """Return the committed offset of a stored value.
 
     Raises:
-        ProtocolError: the bytes are no committed offset.
+        ProtocolError: the bytes are not a committed offset.
     """
     if value is None:
         return None

@@ -35,7 +35,7 @@ from log_service.protocol.stored.share_group_records import (
 
 VALUE_VERSION = 0
 STABLE = 0
-"""The only state of members of share groups."""
+"""The only state of a member of a share group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class ShareSubscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAssignment:
-    """The partitions that a member may fetch, and the epoch."""
+    """The partitions that a member may fetch, and the member's epoch."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -59,7 +59,7 @@ class ShareAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTopic:
-    """Partitions of a topic whose states are initialized, or are being initialized."""
+    """The partitions of one topic whose share states exist or are being initialized."""
 
     name: str
     partitions: frozenset[int]
@@ -67,9 +67,9 @@ class StateTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePartitions:
-    """The partitions of a group by their share states: initializing, initialized, or deleting.
+    """The partitions of a group by the progress of their share states.
 
-    ``deleting`` holds the names of topics.
+    ``deleting`` holds names of topics, by topic id.
     """
 
     initializing: Mapping[UUID, StateTopic] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class StatePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareMemberRecord:
-    """Type 10. None removes the member."""
+    """Type 10: the subscription of one member. None removes the member."""
 
     group_id: str
     member_id: str
@@ -88,7 +88,7 @@ class ShareMemberRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareEpochRecord:
-    """Type 11. None removes the group."""
+    """Type 11: the group epoch. None removes the group."""
 
     group_id: str
     content: GroupEpoch | None

@@ -52,7 +52,7 @@ NOT_VALIDATED = -1
 class StreamsEpoch:
     """The epoch of a group, the hash of its topics, and the settings of its assignor.
 
-    ``validated_topology_epoch`` is the epoch of the topology that can be run, or -1.
+    ``validated_topology_epoch`` is the epoch of the topology if its tasks can be assigned, else -1.
     """
 
     epoch: int
@@ -63,7 +63,7 @@ class StreamsEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsEpochRecord:
-    """Type 17. None removes the group."""
+    """Type 17: the group epoch. None removes the group."""
 
     group_id: str
     content: StreamsEpoch | None
@@ -71,7 +71,7 @@ class StreamsEpochRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsMemberRecord:
-    """Type 19. None removes the member."""
+    """Type 19: the metadata of one member. None removes the member."""
 
     group_id: str
     member_id: str
@@ -297,7 +297,7 @@ def _decode_assignment(key: StreamsGroupCurrentMemberAssignmentKey, value: Buffe
 def _active(stored: Iterable[StreamsGroupCurrentMemberAssignmentValueTaskIds], member_epoch: int) -> ActiveTasks:
     """Return active tasks with their assignment epochs.
 
-    A record of an older version has none. Its tasks get the member epoch.
+    A record of an older version has no assignment epochs. Its tasks get the member epoch.
     """
     held: dict[str, dict[int, int]] = {}
     for each in (each for each in stored if each.partitions):

@@ -1,6 +1,6 @@
 """Share groups (KIP-932).
 
-- ``group``: one group as the log holds it.
+- ``group``: one group as the log stores it.
 - ``groups``: all groups of a shard.
 - ``states``: partitions that have a share state.
 - ``heartbeats``: the effects of a heartbeat.

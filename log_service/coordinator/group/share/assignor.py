@@ -1,10 +1,10 @@
 """The assignor ``simple`` of Apache Kafka 4.3, which computes targets of share groups (KIP-932).
 
 A partition may go to several members. If all members read the same topics, each partition goes to
-as many members as are needed so that every member has one. The partition counts of members then
-differ by at most one. Otherwise each topic is shared separately among its own readers. Members keep
-their last target as far as that allows. These are plain functions that know neither groups nor
-epochs.
+as many members as are needed to give every member a partition. The partition counts of members then
+differ by at most one. Otherwise each topic is divided separately among the members that read it.
+Members keep as much of their last target as these rules allow. These are plain functions that know
+neither groups nor epochs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ Place = tuple[UUID, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareMemberSpec:
-    """Input of the assignor for one member: its id, its topics, and its last target."""
+    """The input of the assignor for one member: its id, its topics, and its last target."""
 
     member_id: str
     topic_ids: frozenset[UUID]
@@ -26,9 +26,9 @@ class ShareMemberSpec:
 
 
 def assign_simply(members: Sequence[ShareMemberSpec], assignable: Partitions) -> dict[str, Partitions]:
-    """Return the partitions of each member.
+    """Return the target of each member.
 
-    ``assignable`` are the partitions that may be assigned.
+    ``assignable`` holds the partitions that may be assigned.
     """
     ordered = sorted(members, key=lambda member: member.member_id)
     result: dict[str, dict[UUID, set[int]]] = {member.member_id: {} for member in ordered}
@@ -41,7 +41,7 @@ def assign_simply(members: Sequence[ShareMemberSpec], assignable: Partitions) ->
 
 
 def _divisions(members: Sequence[ShareMemberSpec], *, is_uniform: bool) -> Iterable[tuple[list[UUID], list[ShareMemberSpec]]]:
-    """Yield topics that are shared together, with their readers."""
+    """Yield topics that are divided together, with the members that read them."""
     topic_ids = sorted({topic_id for member in members for topic_id in member.topic_ids})
     if is_uniform:
         yield topic_ids, list(members)
@@ -51,7 +51,7 @@ def _divisions(members: Sequence[ShareMemberSpec], *, is_uniform: bool) -> Itera
 
 
 def _shared(readers: Sequence[ShareMemberSpec], places: Sequence[Place]) -> Iterable[tuple[str, Place]]:
-    """Yield each partition with its member: first kept ones, then those that fill up the quotas."""
+    """Yield each partition with a member. Members keep partitions first, then get new ones."""
     if not places or not readers:
         return
     sharing = -(-len(readers) // len(places))
@@ -70,7 +70,7 @@ def _shared(readers: Sequence[ShareMemberSpec], places: Sequence[Place]) -> Iter
 
 
 def _quotas(reader_count: int, assignment_count: int) -> list[int]:
-    """Return the partition count of each reader. Counts add up and differ by at most one."""
+    """Return the partition count of each member. The counts differ by at most one."""
     ends = [-(-assignment_count * (number + 1) // reader_count) for number in range(reader_count)]
     return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
 
@@ -80,10 +80,10 @@ def _kept(target: Partitions, users: Mapping[Place, set[int]]) -> list[Place]:
 
 
 def _fill(users: Mapping[Place, set[int]], counts: list[int], quotas: Sequence[int], sharing: int) -> None:
-    """Give partitions with too few users to readers with too few partitions, in turns.
+    """Give partitions with too few users to members with too few partitions, in turns.
 
-    A partition that all of these readers use already stays as it is. A slight imbalance does no
-    harm.
+    If all of these members already use a partition, it stays as it is, because a slight imbalance
+    does no harm.
     """
     unfilled = [number for number, quota in enumerate(quotas) if counts[number] < quota]
     position = 0

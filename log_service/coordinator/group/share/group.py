@@ -1,7 +1,8 @@
-"""One share group (KIP-932) as the log holds it: members, targets, and initialized partitions.
+"""One share group (KIP-932) as the log stores it: members, targets, and initialized partitions.
 
-A partition is initialized when it has a share state. The group changes only by ``replay``; all
-other methods only read. It does not know requests, timers or the log. ``ShareHeartbeats`` decides.
+A partition is initialized when it has a share state. Only ``replay`` changes a group. All other
+methods only read. This file does not know requests, timers or the log. ``ShareHeartbeats`` decides
+on changes.
 """
 
 from collections.abc import Iterable
@@ -37,7 +38,7 @@ class ShareMember:
 
 
 class ShareGroup:
-    """The members of one group. Several may fetch from the same partition."""
+    """The members of one share group. Several members may fetch from the same partition."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -82,7 +83,7 @@ class ShareGroup:
     def _replay_assignment(self, member_id: str, stored: ShareAssignment | None) -> None:
         """Apply a member's assignment.
 
-        In a compacted log it may come before the member's record.
+        In a compacted log, this record may come before the member's subscription record.
         """
         old = self.members.get(member_id)
         if old is not None or stored is not None:
@@ -99,7 +100,7 @@ class ShareGroup:
 
     @property
     def known_states(self) -> StatePartitions:
-        """The partitions that have a share state, or are about to."""
+        """The partitions whose share states exist, or are being initialized or deleted."""
         return self.states or NO_STATES
 
     def target_of(self, member_id: str) -> Partitions:
@@ -114,7 +115,7 @@ class ShareGroup:
         return self._subscribed
 
     def has_unassigned_states(self) -> bool:
-        """Whether a partition with a state is unassigned although its topic is subscribed to."""
+        """Whether a partition with a share state is unassigned although its topic is subscribed."""
         if not self.members:
             return False
         assigned: dict[UUID, set[int]] = {}
@@ -129,12 +130,12 @@ class ShareGroup:
 
 
 def topics_of(members: Iterable[ShareMember]) -> frozenset[str]:
-    """Return the topics that some members subscribe to."""
+    """Return all topics that any of the members subscribes to."""
     return frozenset(topic for member in members for topic in member.subscription.topics)
 
 
 def share_tombstones(group: ShareGroup) -> list[ShareGroupRecord]:
-    """Return the tombstones of everything that the log holds of a group."""
+    """Return tombstones for all records of a group."""
     group_id, members = group.group_id, sorted(group.members)
     records: list[ShareGroupRecord] = [ShareAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
     records += [ShareTargetRecord(group_id=group_id, member_id=each, content=None) for each in members]

@@ -1,11 +1,11 @@
 """The share groups of one shard of the group coordinator (KIP-932), and their administration.
 
 Every ``handle_...`` and ``on_...`` method is a plain function of the groups and a ``Decision``.
-Groups change only as records are replayed. ``ShareHeartbeats`` decides on members, ``share_states``
-on share states. The shard's owner asks share coordinators: a handler replies with the request for
-them, and is told the outcome afterwards.
+Groups change only when records are replayed. ``ShareHeartbeats`` decides on members,
+``share_states`` on share states. The shard's owner sends requests to share coordinators. A handler
+replies with the request for them, and another handler takes the outcome.
 
-A group exists as soon as a record names it. It never changes its type and never expires.
+A group exists as soon as a record names it. A share group never changes its type and never expires.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -51,9 +51,10 @@ DELETED_TOPICS_TIMER = (TimerKind.SHARE_TOPICS,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsToAlter:
-    """Outcome of a request to alter offsets.
+    """The outcome of a request to alter offsets.
 
-    It holds the states to initialize anew, and the response topics if that succeeds.
+    It holds the share states to initialize again, and the response topics for the case that this
+    succeeds.
     """
 
     to_initialize: StatesToInitialize
@@ -62,7 +63,7 @@ class OffsetsToAlter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatesToDelete:
-    """States for share coordinators to delete, and the topics that are refused already."""
+    """The share states to delete, and the topics that are already refused."""
 
     group_id: str
     partitions: Partitions
@@ -72,7 +73,7 @@ class StatesToDelete:
 class ShareGroups:
     """The share groups of a shard.
 
-    ``is_taken`` tells whether a group of another kind has an id. ``image`` returns the newest
+    ``is_taken`` returns whether a group of another kind has an id. ``image`` returns the newest
     metadata.
     """
 
@@ -90,11 +91,11 @@ class ShareGroups:
         return f"<ShareGroups {len(self._groups)}>"
 
     def groups(self) -> Iterable[ShareGroup]:
-        """Return all groups for reading."""
+        """Return all groups. The caller must not change them."""
         return self._groups.values()
 
     def get(self, group_id: str) -> ShareGroup | None:
-        """Return a group for reading, or None."""
+        """Return a group, or None. The caller must not change it."""
         return self._groups.get(group_id)
 
     # Stored state
@@ -113,9 +114,9 @@ class ShareGroups:
         group.replay(record)
 
     def resume(self, decision: GroupDecision) -> None:
-        """Begin to serve, and forget topics that were deleted while the shard was not loaded.
+        """Begin to serve, and drop share states of topics that were deleted meanwhile.
 
-        A topic id that this node does not know is a deleted one, because this node knows at least
+        A topic id that is unknown here belongs to a deleted topic, because this node knows at least
         the topics that the writer of the record knew.
         """
         known = self._image().topics.by_id
@@ -130,7 +131,7 @@ class ShareGroups:
     # Members
 
     def handle_heartbeat(self, request: ShareGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """ShareGroupHeartbeat 1: let a member join, stay or leave.
+        """Handle ShareGroupHeartbeat 1: a member joins, stays or leaves.
 
         Raises:
             KafkaError: the error for the member. The caller must refuse the decision.
@@ -150,7 +151,7 @@ class ShareGroups:
         return ShareGroup(group_id)
 
     def handle_describe(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
-        """ShareGroupDescribe 1, one group."""
+        """Handle ShareGroupDescribe 1 for one group."""
         group = self._groups.get(group_id)
         if group is None:
             text = f"Group {group_id} is not a share group." if self._is_taken(group_id) else f"Group {group_id} not found."
@@ -171,7 +172,7 @@ class ShareGroups:
     def handle_initialized(
         self, group_id: str, initialized: Partitions, failed: Partitions, reply_to: Hashable, decision: GroupDecision
     ) -> None:
-        """Store which states are initialized, and which failed. The reply is None."""
+        """Store which share states are now initialized and which failed. The reply is None."""
         group = self._groups.get(group_id)
         if group is not None and (initialized or failed):
             states = share_states.without_initializing(group.known_states, failed)
@@ -179,20 +180,20 @@ class ShareGroups:
         decision.reply(reply_to, None)
 
     def handle_initialized_partitions(self, group_id: str, reply_to: Hashable, decision: GroupDecision) -> None:
-        """Reply with the partitions whose states are initialized."""
+        """Reply with the partitions whose share states are initialized."""
         group = self._groups.get(group_id)
         states = NO_PARTITIONS if group is None else share_states.partitions_of_states(group.known_states.initialized)
         decision.reply(reply_to, states)
 
     def on_image(self, delta: MetadataDelta, decision: GroupDecision) -> None:
-        """Have groups check changed topics, and forget deleted ones."""
+        """Mark groups whose topics have changed, and let a timer drop states of deleted topics."""
         self._heartbeats.on_image(delta, self._groups.values())
         self._deleted_topics.update(delta.deleted_topics)
         if delta.deleted_topics:
             decision.set_timer(DELETED_TOPICS_TIMER, decision.now_ms)
 
     def on_deleted_topics_timer(self, decision: GroupDecision) -> None:
-        """Forget the states in deleted topics. A refused append is retried."""
+        """Drop the share states of deleted topics. A refused append is retried."""
         gone, self._deleted_topics = self._deleted_topics, set()
         decision.on_refused(partial(self._deleted_topics.update, gone))
         for group in self._groups.values():
@@ -201,7 +202,7 @@ class ShareGroups:
                 self._heartbeats.store_states(group.group_id, states, decision)
 
     def on_session_timer(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that was silent for too long."""
+        """Remove a member that has sent no heartbeat for a whole session."""
         group = self._groups.get(group_id)
         if group is not None:
             self._heartbeats.on_session_timer(group, member_id, decision)
@@ -209,9 +210,9 @@ class ShareGroups:
     # Administration
 
     def handle_alter_offsets(self, request: AlterShareGroupOffsetsRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """AlterShareGroupOffsets 0: reply with ``OffsetsToAlter``.
+        """Handle AlterShareGroupOffsets 0: reply with ``OffsetsToAlter``.
 
-        Creates an unknown group.
+        An unknown group is created.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. The caller must refuse the decision.
@@ -230,7 +231,10 @@ class ShareGroups:
     def _altered(
         self, wanted: AlterShareGroupOffsetsRequestTopic, start_offsets: dict[UUID, dict[int, int]]
     ) -> AlterShareGroupOffsetsResponseTopic:
-        """Return the response for one topic if all goes well, and collect the offsets to alter."""
+        """Return the response for one topic if it succeeds.
+
+        Add its offsets to ``start_offsets``.
+        """
         topic = self._image().topics.by_name.get(wanted.topic_name)
         told = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
         if topic is not None:
@@ -246,7 +250,7 @@ class ShareGroups:
         return told
 
     def handle_delete_offsets(self, request: DeleteShareGroupOffsetsRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """DeleteShareGroupOffsets 0: reply with ``StatesToDelete``.
+        """Handle DeleteShareGroupOffsets 0: reply with ``StatesToDelete``.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. The caller must refuse the decision.
@@ -271,16 +275,17 @@ class ShareGroups:
         decision.reply(context.reply_to, StatesToDelete(group_id=group.group_id, partitions=going, refused=refused))
 
     def handle_deleted(self, group_id: str, topic_ids: Iterable[UUID], reply_to: Hashable, decision: GroupDecision) -> None:
-        """Store that the states of topics are deleted. The reply is None."""
+        """Store that the share states of topics are deleted. The reply is None."""
         group = self._groups.get(group_id)
         if group is not None and group.states is not None:
             self._heartbeats.store_states(group_id, share_states.without_deleting(group.states, topic_ids), decision)
         decision.reply(reply_to, None)
 
     def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision, *, are_states_deleted: bool) -> None:
-        """DeleteGroups 0-2, one share group: reply with ``StatesToDelete``, or with the result.
+        """Handle DeleteGroups 0-2 for one share group.
 
-        The result follows once the states are deleted.
+        The reply is ``StatesToDelete`` while there are share states to delete, else the result. The
+        caller repeats the request when the states are deleted.
         """
         group = self._groups[group_id]
         result = DeletableGroupResult(group_id=group_id)

@@ -9,9 +9,10 @@ The steps of one heartbeat:
 4. Assign the member its target at once, because no other member has to revoke anything.
 5. Initialize states of subscribed partitions that have none. A later heartbeat assigns them.
 
-Groups change only as their records are replayed. Soft state is here: sessions, the groups that must
-look at changed topics, and the times since when states are being initialized. This file knows
-neither how records are stored nor who coordinates states: it announces ``StatesToInitialize``.
+Groups change only when their records are replayed. This file holds the state that is not in the
+log: sessions, the groups that must check their topics, and the times since when share states are
+being initialized. It does not know how records are stored. It does not know share coordinators
+either, and announces ``StatesToInitialize`` instead.
 
 Source: KIP-932 as of Kafka 4.3.
 """
@@ -62,9 +63,9 @@ GroupDecision = Decision[GroupRecord]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatesToInitialize:
-    """Announcement of the states of a group that share coordinators must initialize.
+    """Announcement of share states of a group that share coordinators must initialize.
 
-    Each has the offset at which it begins; -1 leaves it open.
+    Each state has a start offset. -1 means that the start offset is not decided yet.
     """
 
     group_id: str
@@ -78,7 +79,7 @@ class StatesToInitialize:
 
 
 def share_session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a silent member."""
+    """Return the key of the timer that removes a silent member."""
     return (TimerKind.SHARE_SESSION, group_id, member_id)
 
 
@@ -103,9 +104,9 @@ class ShareHeartbeats:
     def handle_heartbeat(
         self, group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """Advance a member by one step.
+        """Advance a member by one step, and respond.
 
-        The request must be valid; ``group`` may be a new one.
+        The request must be valid. ``group`` may be a new one.
 
         Raises:
             KafkaError: the error for the member. The caller must refuse the decision.
@@ -161,9 +162,9 @@ class ShareHeartbeats:
     def _settled_epoch(
         self, group: ShareGroup, members: Iterable[ShareMember], decision: GroupDecision, *, is_bumped: bool
     ) -> tuple[int, bool]:
-        """Return the group's epoch, and whether it is a new one.
+        """Return the group's epoch, and whether the epoch is a new one.
 
-        It is new if the members or their subscribed topics have changed.
+        A new epoch begins if the members or their subscribed topics have changed.
         """
         group_id = group.group_id
         if not is_bumped and group_id not in self._stale:
@@ -183,7 +184,7 @@ class ShareHeartbeats:
     ) -> tuple[int, Partitions]:
         """Return the epoch and the target of the member.
 
-        Targets of an older epoch are computed anew, but not within the assignment interval.
+        Targets of an older epoch are computed again, but not within the assignment interval.
         """
         last, group_id = group.target_epoch, group.group_id
         if epoch <= last.epoch or not last.is_due(decision.wall_ms, self._times.assignment_interval_ms(group_id)):
@@ -209,7 +210,7 @@ class ShareHeartbeats:
         return frozenset(topic.topic_id for name in member.subscription.topics if (topic := by_name.get(name)) is not None)
 
     def _reconciled(self, member: ShareMember, target_epoch: int, target: Partitions, *, is_bumped: bool) -> ShareAssignment:
-        """Return a member's assignment: its target, limited to its subscribed topics."""
+        """Return a member's assignment. This is its target, limited to its subscribed topics."""
         current = member.current
         if current.epoch == target_epoch and not is_bumped:
             return current
@@ -222,7 +223,7 @@ class ShareHeartbeats:
     # Share states
 
     def _initialize_states(self, group: ShareGroup, names: Iterable[str], epoch: int, decision: GroupDecision) -> None:
-        """Initialize the states of partitions that have none.
+        """Initialize the share states of partitions that have none.
 
         States whose initialization takes too long are initialized again.
         """
@@ -235,9 +236,9 @@ class ShareHeartbeats:
             decision.announce(_states_to_initialize(group.group_id, epoch, missing))
 
     def store_states(self, group_id: str, states: StatePartitions, decision: GroupDecision) -> None:
-        """Store the states of a group.
+        """Store the share states of a group.
 
-        The retry interval of its initializing states starts anew.
+        The retry interval of its initializing states starts again.
         """
         decision.append(StatePartitionsRecord(group_id=group_id, content=states))
         known_ms = self._initializing_since_ms.get(group_id)
@@ -253,7 +254,7 @@ class ShareHeartbeats:
     # Members that leave
 
     def remove(self, group: ShareGroup, member: ShareMember, decision: GroupDecision) -> None:
-        """Remove a member. The group enters a new epoch without it."""
+        """Remove a member. The group begins a new epoch without this member."""
         group_id, member_id = group.group_id, member.member_id
         decision.append(ShareAssignmentRecord(group_id=group_id, member_id=member_id, content=None))
         decision.append(ShareTargetRecord(group_id=group_id, member_id=member_id, content=None))
@@ -270,15 +271,15 @@ class ShareHeartbeats:
         self._sessions.keep_alive(group_id, member_id, self._times.session_timeout_ms(group_id), decision)
 
     def on_session_timer(self, group: ShareGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that was silent for a whole session."""
+        """Remove a member that has sent no heartbeat for a whole session."""
         member = group.members.get(member_id)
         if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
             self.remove(group, member, decision)
 
     def resume(self, group: ShareGroup, decision: GroupDecision) -> None:
-        """Give every member of a freshly loaded group a whole session.
+        """Start a full session for every member of a group that was just loaded from the log.
 
-        Its initializing states get a whole retry interval.
+        The group's initializing states get a full retry interval.
         """
         self._stale.add(group.group_id)
         self._initializing_since_ms[group.group_id] = decision.wall_ms
@@ -286,12 +287,15 @@ class ShareHeartbeats:
             self._keep_alive(group.group_id, member_id, decision)
 
     def forget(self, group_id: str) -> None:
-        """Forget the soft state of a removed group."""
+        """Drop the cached state of a removed group."""
         self._stale.discard(group_id)
         self._initializing_since_ms.pop(group_id, None)
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[ShareGroup]) -> None:
-        """Have groups with changed topics or racks check them at the next heartbeat."""
+        """Mark groups whose topics or racks have changed.
+
+        Their next heartbeat checks their topics.
+        """
         deleted = {topic.name for topic in delta.deleted_topics.values()}
         touched = deleted | {changed.topic.name for changed in delta.changed_topics.values()}
         has_new_racks = bool(delta.changed_brokers)
@@ -300,7 +304,7 @@ class ShareHeartbeats:
 
 
 def validate_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Validate a request on its own.
+    """Validate the fields of a request, without its group.
 
     Raises:
         KafkaError: INVALID_REQUEST, with the reason.
@@ -319,9 +323,9 @@ def validate_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def _validate_epoch(member: ShareMember, epoch: int) -> None:
-    """Validate the epoch of a request.
+    """Validate the member epoch of a request.
 
-    An older one is valid if its reply may have been lost.
+    The previous epoch is valid too, because the response with the current epoch may have been lost.
 
     Raises:
         KafkaError: FENCED_MEMBER_EPOCH, the member must join again.

@@ -1,11 +1,11 @@
 """The partitions of a share group that have a share state (KIP-932), as a value.
 
-This file decides which partitions need a state, and which states are deleted. These are plain
-functions of values that ask no share coordinator.
+This file decides which partitions need a state, and which states are deleted. Its functions are
+plain functions of values and send no requests.
 
-A partition is assigned to members only once its state is initialized. The group remembers states
-that are being initialized, so that the next coordinator initializes them again. It also remembers
-the topics whose states are being deleted, because deleting them again does no harm.
+A partition is assigned to members only when its state is initialized. The group stores which states
+are being initialized, so that the next coordinator initializes them again. It also stores the
+topics whose states are being deleted, because deleting a state twice does no harm.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ NO_STATES = StatePartitions()
 
 
 def partitions_of_states(topics: Mapping[UUID, StateTopic]) -> Partitions:
-    """Return the partitions of topics, without names."""
+    """Return the partitions of ``topics``, without the topics' names."""
     return {topic_id: topic.partitions for topic_id, topic in topics.items() if topic.partitions}
 
 
@@ -48,7 +48,7 @@ def _partitions(topics: Mapping[UUID, StateTopic], topic_id: UUID) -> frozenset[
 
 
 def joined(first: Mapping[UUID, StateTopic], second: Mapping[UUID, StateTopic]) -> Mapping[UUID, StateTopic]:
-    """Return the union of both. The names are those of ``second``."""
+    """Return the union of both mappings. Names are taken from ``second``."""
     result = dict(first)
     for topic_id, topic in second.items():
         result[topic_id] = StateTopic(name=topic.name, partitions=_partitions(first, topic_id) | topic.partitions)
@@ -56,7 +56,7 @@ def joined(first: Mapping[UUID, StateTopic], second: Mapping[UUID, StateTopic]) 
 
 
 def _without(topics: Mapping[UUID, StateTopic], partitions: Partitions) -> Mapping[UUID, StateTopic]:
-    """Return topics without some partitions. A topic is dropped once nothing of it is left."""
+    """Return topics without some partitions. A topic without any partition left is dropped."""
     result = {}
     for topic_id, topic in topics.items():
         rest = topic.partitions - partitions.get(topic_id, frozenset())
@@ -66,14 +66,14 @@ def _without(topics: Mapping[UUID, StateTopic], partitions: Partitions) -> Mappi
 
 
 def with_initializing(states: StatePartitions, topics: Mapping[UUID, StateTopic]) -> StatePartitions:
-    """Return states in which ``topics`` are being initialized."""
+    """Return the states after the initialization of ``topics`` has begun."""
     initializing = joined(states.initializing, topics)
     deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in initializing}
     return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=deleting)
 
 
 def with_initialized(states: StatePartitions, partitions: Partitions, image: MetadataImage) -> StatePartitions:
-    """Return states in which ``partitions`` are initialized, without deleted topics."""
+    """Return the states after ``partitions`` are initialized, without deleted topics."""
     found = ((topic_id, image.topics.by_id.get(TopicId(topic_id)), indexes) for topic_id, indexes in partitions.items())
     topics = {topic_id: StateTopic(name=topic.name, partitions=indexes) for topic_id, topic, indexes in found if topic is not None}
     return StatePartitions(
@@ -82,15 +82,15 @@ def with_initialized(states: StatePartitions, partitions: Partitions, image: Met
 
 
 def without_initializing(states: StatePartitions, partitions: Partitions) -> StatePartitions:
-    """Return states without ``partitions``, whose initialization failed."""
+    """Return the states after the initialization of ``partitions`` has failed."""
     initializing = _without(states.initializing, partitions)
     return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=states.deleting)
 
 
 def with_all_deleting(states: StatePartitions, image: MetadataImage) -> tuple[StatePartitions, Partitions]:
-    """Return states in which all partitions are being deleted, and these partitions.
+    """Return the states after the deletion of all states has begun, and the partitions to delete.
 
-    They include those left over from an earlier attempt.
+    The partitions include those of an earlier, unfinished deletion.
     """
     topics = joined(states.initialized, states.initializing)
     left = {topic_id: topic for topic_id in states.deleting if (topic := image.topics.by_id.get(TopicId(topic_id))) is not None}
@@ -100,7 +100,7 @@ def with_all_deleting(states: StatePartitions, image: MetadataImage) -> tuple[St
 
 
 def with_topics_deleting(states: StatePartitions, topic_ids: Iterable[UUID], image: MetadataImage) -> tuple[StatePartitions, Partitions]:
-    """Return states in which all partitions of some topics are being deleted, and these partitions.
+    """Return the states after the deletion for some topics has begun, and the partitions to delete.
 
     A topic without states is left out.
     """
@@ -116,14 +116,14 @@ def with_topics_deleting(states: StatePartitions, topic_ids: Iterable[UUID], ima
 
 
 def without_deleting(states: StatePartitions, topic_ids: Iterable[UUID]) -> StatePartitions:
-    """Return states without topics whose states have been deleted."""
+    """Return the states after the deletion for ``topic_ids`` has finished."""
     gone = set(topic_ids)
     deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone}
     return StatePartitions(initializing=states.initializing, initialized=states.initialized, deleting=deleting)
 
 
 def without_topics(states: StatePartitions, deleted: Iterable[UUID]) -> StatePartitions:
-    """Return states without deleted topics. Share coordinators notice their deletion themselves."""
+    """Return the states without deleted topics. Share coordinators drop theirs on their own."""
     gone = set(deleted)
     return StatePartitions(
         initializing={topic_id: topic for topic_id, topic in states.initializing.items() if topic_id not in gone},

@@ -1,14 +1,14 @@
 """Divide the tasks of a streams group among its members (KIP-1071).
 
-An active task stays where it was active. Otherwise it goes where it was standby, or else to the
-process with the least load, as long as no member gets more than its share. A standby task goes
-where it was active or standby, or else to the process with the least load that does not have the
-task. If there are too few processes, fewer standby tasks are assigned than wanted. This file knows
-neither group nor log.
+An active task stays with its last active member. Otherwise it goes to a member that had it as
+standby, or else to the process with the least load, as long as no member gets more than its share.
+A standby task goes to a member that had it as active or standby, or else to the process with the
+least load that does not have the task. If there are too few processes, fewer standby tasks are
+assigned than wanted. This file knows neither groups nor the log.
 
-Invariants: Every task is active exactly once. No process has a task twice. Equal arguments give
-equal results, whatever their order. Among equally loaded members the choice differs from Kafka's,
-which depends on its hash maps.
+Invariants: Every task is active exactly once. No process has a task twice. The result does not
+depend on the order of the arguments. Among equally loaded members, the choice differs from Kafka's
+choice, which depends on its hash maps.
 
 Source: the sticky assignor of Kafka 4.3. It ignores racks, client tags and warmup tasks.
 """
@@ -30,7 +30,7 @@ class TaskId(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMember:
-    """Input of the assignor for one member. ``last_target`` is its previous target."""
+    """The input of the assignor for one member. ``last_target`` is its previous target."""
 
     member_id: str
     process_id: str
@@ -75,18 +75,18 @@ class _Process:
         self.member_ids: list[str] = []
         self.tasks: set[TaskId] = set()
         self.by_count: list[tuple[int, str]] | None = None
-        """A heap of the members, fewest tasks first; None if it must be rebuilt."""
+        """A heap of the members, fewest tasks first. None means that it must be rebuilt."""
 
     @property
     def load(self) -> float:
-        """Tasks per member."""
+        """The number of tasks per member."""
         return len(self.tasks) / len(self.member_ids)
 
 
 class _Share:
-    """The largest number of tasks of a member.
+    """The largest number of tasks that a member may have.
 
-    It is the number of remaining tasks divided by the number of members below their share.
+    This is the number of remaining tasks divided by the number of members below their share.
     """
 
     def __init__(self, task_count: int, member_count: int) -> None:
@@ -95,9 +95,10 @@ class _Share:
         self.most = -(-task_count // member_count)
 
     def note(self, count: int) -> None:
-        """Note a member's number of tasks.
+        """Take a member's new number of tasks into account.
 
-        A member with its full share leaves the rest to the others.
+        A member that has its full share no longer counts. The other members share the remaining
+        tasks.
         """
         if count == self.most:
             self._member_count -= 1
@@ -106,7 +107,7 @@ class _Share:
 
 
 class _Division:
-    """A division in progress."""
+    """An assignment in progress."""
 
     def __init__(self, members: Sequence[TaskMember], subtopologies: Mapping[str, TaskCount], standby_count: int) -> None:
         active_count = sum(each.count for each in subtopologies.values())
@@ -139,7 +140,7 @@ class _Division:
     # Active tasks
 
     def assign_active(self, tasks: list[TaskId]) -> None:
-        """Assign every task to one member."""
+        """Assign every task as active to one member."""
         rest = [task for task in sorted(tasks, key=_by_partition) if not self._stays_active(task)]
         rest = [task for task in rest if not self._becomes_active(task)]
         processes = self._by_load()
@@ -160,7 +161,7 @@ class _Division:
     def assign_standby(self, tasks: list[TaskId], standby_count: int) -> None:
         """Assign every task to ``standby_count`` more members, if there are enough processes.
 
-        Each of them is on a process that does not have the task.
+        Each of these members is on a process that does not have the task.
         """
         missing: dict[TaskId, int] = {}
         for task in sorted(tasks, key=_by_partition, reverse=True):
@@ -175,7 +176,7 @@ class _Division:
                     break
 
     def _stays_standby(self, task: TaskId) -> bool:
-        """Assign a task to a member that has its state, if one is below its share."""
+        """Assign a task to a member that already has its state, if one is below its share."""
         was_active = self._was_active.get(task)
         if was_active is not None and self._is_new_to(was_active, task) and self._maybe_give(was_active, task, self._standby, self._share):
             return True
@@ -187,7 +188,10 @@ class _Division:
         return task not in self._process_of[member_id].tasks
 
     def _give_standby(self, task: TaskId, processes: list[tuple[float, str]]) -> bool:
-        """Assign a task to the least loaded process without it. Return whether there was one."""
+        """Assign a task to the least loaded process without it.
+
+        Return whether there is such a process.
+        """
         passed: list[tuple[float, str]] = []
         is_given = False
         while processes and not is_given:
@@ -209,7 +213,7 @@ class _Division:
         return processes
 
     def _least_loaded(self, member_ids: Iterable[str]) -> str | None:
-        """Return the member with the least loaded process, and the fewest tasks there."""
+        """Return the member on the least loaded process that has the fewest tasks there."""
         return min(member_ids, key=lambda each: (self._process_of[each].load, self._counts[each], each), default=None)
 
     def _give_to_least_loaded(self, process: _Process, task: TaskId, role: dict[str, set[TaskId]]) -> None:

@@ -2,13 +2,13 @@
 
 - Source topics must exist.
 - A repartition topic gets the partition count of the largest topic upstream of it, unless the
-  application fixes it.
+  application fixes the count.
 - Joined topics must have equal counts. Repartition topics among them are adapted.
 - A changelog gets the count of the largest input of its subtopology.
 - A subtopology has one task for each partition of its largest input.
 
 A ``Problem`` prevents the assignment of tasks. Members get it as a status and not as an error,
-because they wait until it is solved. This file knows no group, no metadata image and no log.
+because they wait until it is solved. This file does not know groups, metadata images or the log.
 
 Source: KIP-1071 as of Kafka 4.3.
 """
@@ -23,13 +23,13 @@ from log_service.coordinator.group.values.streams_topology import UNDECIDED, Int
 from log_service.coordinator.java_hashing import in_hash_map_order
 
 PartitionCount = Callable[[str], int | None]
-"""Returns the partition count of a topic by name; None if the topic does not exist."""
+"""Returns the partition count of a topic by name, or None if the topic does not exist."""
 MAX_NAMED_TOPICS = 3
 """The largest number of topics that a status names. Further topics are counted."""
 
 
 class StreamsStatus(IntEnum):
-    """Statuses that members get beside their tasks. The values are the protocol's."""
+    """Statuses that members get with their tasks. The values are those of the protocol."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -51,7 +51,7 @@ class Problem:
 class ConfiguredSubtopology:
     """A subtopology whose internal topics have partition counts.
 
-    It is stateful if it has changelogs.
+    A subtopology with changelogs is stateful.
     """
 
     task_count: int
@@ -80,7 +80,7 @@ class ConfiguredTopology:
 
 
 class _UnsolvedError(Exception):
-    """Raised for a problem that leaves partition counts open."""
+    """Raised for a problem because of which partition counts cannot be derived."""
 
     def __init__(self, status: StreamsStatus, detail: str) -> None:
         super().__init__(detail)
@@ -88,10 +88,10 @@ class _UnsolvedError(Exception):
 
 
 def configured(topology: Topology, partition_count: PartitionCount) -> ConfiguredTopology:
-    """Return the configuration of a valid topology for the existing topics.
+    """Return the configuration of a valid topology for the topics that exist.
 
     Raises:
-        KafkaError: STREAMS_INVALID_TOPOLOGY, no topics could make it run.
+        KafkaError: STREAMS_INVALID_TOPOLOGY, the topology cannot run with any topics.
     """
     try:
         _validate_sources(topology, partition_count)
@@ -128,12 +128,15 @@ class _Counts:
     decided: dict[str, int]
 
     def of(self, name: str) -> int | None:
-        """Return the count of a topic, or None. The count of an existing topic comes first."""
+        """Return the partition count of a topic, or None.
+
+        An existing topic's own count comes first.
+        """
         count = self.existing(name)
         return self.decided.get(name) if count is None else count
 
     def known(self, name: str) -> int:
-        """Return the count of a topic, which must be known.
+        """Return the partition count of a topic. The count must be known.
 
         Raises:
             KafkaError: STREAMS_INVALID_TOPOLOGY.
@@ -159,17 +162,17 @@ def _decided_counts(topology: Topology, partition_count: PartitionCount) -> _Cou
 
 
 def _in_order(topology: Topology) -> list[Subtopology]:
-    """Return the subtopologies in Kafka's order, on which counts may depend."""
+    """Return the subtopologies in Kafka's order, because partition counts may depend on it."""
     by_id = topology.by_id()
     return [by_id[each] for each in in_hash_map_order(list(by_id))]
 
 
 def _repartition_counts(topology: Topology, counts: _Counts) -> dict[str, int]:
-    """Return the partition counts of repartition topics: fixed ones, or those from upstream.
+    """Return the partition counts of repartition topics, either fixed or derived from upstream.
 
-    Kafka iterates over the subtopologies repeatedly. Each gives its sinks the count of its largest
-    input in the first pass in which one is known. Here a pass visits only subtopologies with a
-    newly known input, so that a long chain costs no more than its length.
+    Kafka passes over the subtopologies repeatedly. A subtopology gives its sinks the count of its
+    largest input in the first pass in which one of its inputs is known. Here a pass visits only
+    subtopologies with a newly known input, so the cost of a long chain grows only with its length.
     """
     in_order = _in_order(topology)
     found = {topic.name: topic.partitions for each in in_order for topic in each.repartition_source_topics if topic.partitions != UNDECIDED}
@@ -216,7 +219,10 @@ def _largest_known_input(subtopology: Subtopology, found: Mapping[str, int], cou
 
 
 def _copartitioned_counts(names: frozenset[str], fixed: Mapping[str, int], flexible: set[str], counts: _Counts) -> dict[str, int]:
-    """Return the counts of the repartition topics among topics that need equal counts."""
+    """Return the counts of the repartition topics among ``names``.
+
+    All names need the same count.
+    """
     repartitioned = {name: counts.known(name) for name in sorted(names) if name in fixed or name in flexible}
     others = {name: counts.known(name) for name in sorted(names) if name not in repartitioned}
     if others:
@@ -238,7 +244,13 @@ def _copartitioned_counts(names: frozenset[str], fixed: Mapping[str, int], flexi
 
 
 def _same_count(counts: Mapping[str, int], shown: Mapping[str, int]) -> int:
-    """Return the common count of all topics. If they differ, the error names ``shown``."""
+    """Return the common partition count of all topics.
+
+    If the counts differ, the error lists ``shown``.
+
+    Raises:
+        _UnsolvedError: INCORRECTLY_PARTITIONED_TOPICS.
+    """
     first = next(iter(counts.values()))
     if any(count != first for count in counts.values()):
         listed = ", ".join(f"{name}={count}" for name, count in shown.items())
@@ -271,7 +283,11 @@ def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopol
 def _missing_topics(
     topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], partition_count: PartitionCount
 ) -> tuple[InternalTopic, ...]:
-    """Return the internal topics that do not exist. Existing ones must have the derived count."""
+    """Return the internal topics that do not exist. Existing ones must have the derived count.
+
+    Raises:
+        _UnsolvedError: INCORRECTLY_PARTITIONED_TOPICS.
+    """
     internal = {
         topic.name: topic for each in subtopologies.values() for topic in (*each.repartition_source_topics, *each.state_changelog_topics)
     }

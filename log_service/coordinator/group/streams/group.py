@@ -1,10 +1,10 @@
-"""One streams group (KIP-1071) as the log holds it: topology, members, targets, holders of tasks.
+"""One streams group (KIP-1071) as the log stores it: topology, members, targets, holders of tasks.
 
-It changes only by ``replay``; all other methods only read. It does not know requests, timers or the
-log. ``StreamsHeartbeats`` decides.
+Only ``replay`` changes a group. All other methods only read. This file does not know requests,
+timers or the log. ``StreamsHeartbeats`` decides on changes.
 
-Invariant: ``_active`` and ``_copies`` count, for each task that members run or have yet to revoke,
-the processes of these members.
+Invariant: ``_active`` and ``_copies`` count the members of each process that run a task or have yet
+to revoke it.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ class StreamsGroupState(Enum):
 
 
 class StreamsGroup:
-    """The members of one group, and how tasks are divided among them."""
+    """The members of one group, their targets and their current tasks."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -97,9 +97,9 @@ class StreamsGroup:
             self._put(member_id, old, replace(old or StreamsMember(member_id=member_id), metadata=metadata))
 
     def _replay_assignment(self, member_id: str, stored: TaskAssignment | None) -> None:
-        """Apply the assignment of a member, or None if it runs nothing.
+        """Apply the assignment of a member. None means that the member runs no tasks.
 
-        In a compacted log it may come before the member's record.
+        In a compacted log, this record may come before the member's metadata record.
         """
         old = self.members.get(member_id)
         if old is not None or stored is not None:
@@ -115,7 +115,7 @@ class StreamsGroup:
             self.members[member_id] = new
 
     def _count(self, member: StreamsMember, change: int) -> None:
-        """Add ``change`` to the counts of the member's process for its tasks."""
+        """Add ``change`` to the counters of each task that the member's process holds."""
         process_id = member.metadata.process_id
         for held in (member.current.assigned, member.current.pending_revocation):
             for task in _each(held.active):
@@ -155,12 +155,12 @@ class StreamsGroup:
         return self.targets.get(member_id, NO_TARGET)
 
     def reads(self, topic: str) -> bool:
-        """Whether members read a topic. A group without members reads none."""
+        """Whether members read a topic. A group without members reads no topic."""
         return bool(self.members) and topic in self.readers
 
 
 def streams_tombstones(group: StreamsGroup) -> list[StreamsGroupRecord]:
-    """Return the tombstones of everything that the log holds of a group, except its offsets."""
+    """Return tombstones for all records of a group except its committed offsets."""
     group_id, members = group.group_id, sorted(group.members)
     records: list[StreamsGroupRecord] = [StreamsAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
     records += [StreamsTargetRecord(group_id=group_id, member_id=each, content=None) for each in members]

@@ -4,15 +4,16 @@ The steps of one heartbeat:
 
 1. Store the member's metadata. The first member's topology becomes the group's.
 2. Configure the topology anew if its topics have changed.
-3. Begin a new group epoch if any of this or the wanted number of standby tasks has changed.
+3. Begin a new group epoch if metadata, topics or the wanted number of standby tasks have changed.
 4. Compute the targets if they are of an older epoch and were not computed a moment ago. An empty
    group waits for more members first.
 5. Move the member one step towards its target.
 
-A problem that keeps a group from running is a status beside the tasks. Groups change only as their
-records are replayed. Soft state is here: sessions, the groups that wait or must look at changed
-topics, configured topologies, the member that requested a shutdown, and the endpoint epoch. This
-file knows neither how records are stored nor who creates topics: its reply names the missing ones.
+A problem that prevents tasks from being assigned is a status in the response. Groups change only
+when their records are replayed. This file holds the state that is not in the log: sessions, the
+groups that wait or must check their topics, configured topologies, the member that requested a
+shutdown, and the endpoint epoch. It does not know how records are stored. It creates no topics, and
+its reply names the missing ones instead.
 
 Source: KIP-1071 as of Kafka 4.3, with KIP-1101 (hashes of topics).
 """
@@ -62,7 +63,7 @@ from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
 STANDBY_KEY = "num.standby.replicas"
-"""The key of the wanted number of standby tasks in the log."""
+"""The key under which the log stores the wanted number of standby tasks."""
 NO_TASKS = Tasks()
 DELAYED_AT_FIRST = Problem(
     status=StreamsStatus.ASSIGNMENT_DELAYED, detail="Assignment delayed due to the configured initial rebalance delay."
@@ -73,22 +74,22 @@ DELAYED_BY_INTERVAL = Problem(
 
 
 def streams_session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a silent member."""
+    """Return the key of the timer that removes a silent member."""
     return (TimerKind.STREAMS_SESSION, group_id, member_id)
 
 
 def streams_rebalance_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a member that does not revoke its tasks."""
+    """Return the key of the timer that removes a member that does not revoke its tasks."""
     return (TimerKind.STREAMS_REBALANCE, group_id, member_id)
 
 
 def streams_delay_timer(group_id: str) -> tuple[str, str]:
-    """Key of the timer that ends the wait of a new group for more members."""
+    """Return the key of the timer that ends a new group's wait for more members."""
     return (TimerKind.STREAMS_DELAY, group_id)
 
 
 class StreamsHeartbeatReply(NamedTuple):
-    """Outcome of a heartbeat: the response, and the internal topics that the group is missing."""
+    """The outcome of a heartbeat: the response, and the group's missing internal topics."""
 
     response: StreamsGroupHeartbeatResponse
     missing_topics: tuple[InternalTopic, ...] = ()
@@ -98,7 +99,7 @@ class StreamsHeartbeatReply(NamedTuple):
 
 @dataclass(slots=True)
 class _Soft:
-    """The soft state of one group."""
+    """The state of one group that is not in the log."""
 
     topology: Topology | None = None
     configured: ConfiguredTopology | None = None
@@ -113,7 +114,8 @@ class _Soft:
 class _Beat:
     """A heartbeat in progress.
 
-    It holds the group and the member before it, the updated member, and the group's soft state.
+    ``group`` and ``member`` are the state before the heartbeat. ``updated`` is the member with its
+    new metadata. ``soft`` is the group's state that is not in the log.
     """
 
     group: StreamsGroup
@@ -122,7 +124,7 @@ class _Beat:
     owned: Tasks | None
     soft: _Soft
     problems: list[Problem] = field(default_factory=list)
-    """Statuses for the member."""
+    """The statuses that the member gets."""
 
     def members(self) -> list[StreamsMember]:
         """Return the group's members after the heartbeat."""
@@ -145,10 +147,9 @@ class StreamsHeartbeats:
     def handle_heartbeat(
         self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
-        """Advance a member by one step.
+        """Advance a member by one step, and reply with a ``StreamsHeartbeatReply``.
 
-        The request must be valid; ``group`` may be a new one. The reply is a
-        ``StreamsHeartbeatReply``.
+        The request must be valid. ``group`` may be a new one.
 
         Raises:
             KafkaError: the error for the member. The caller must refuse the decision.
@@ -169,7 +170,7 @@ class StreamsHeartbeats:
         decision.reply(context.reply_to, StreamsHeartbeatReply(response, configured_topology.missing_topics, retry_ms))
 
     def _soft_of(self, group: StreamsGroup, decision: GroupDecision) -> _Soft:
-        """Return the soft state of a group, staged in the decision."""
+        """Return the state of a group that is not in the log, staged in the decision."""
         soft = self._soft.get(group.group_id)
         if soft is None:
             soft = self._soft[group.group_id] = _Soft()
@@ -196,11 +197,11 @@ class StreamsHeartbeats:
     def _settled_topology(self, beat: _Beat, request: StreamsGroupHeartbeatRequest, decision: GroupDecision) -> Topology:
         """Store the member's metadata, and return the group's topology.
 
-        The topology is the member's if the group had none.
+        If the group has no topology yet, the member's topology becomes the group's.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the member has another topology; UNKNOWN_SERVER_ERROR, its
-                metadata does not fit into a record.
+            KafkaError: INVALID_REQUEST, the member has another topology. UNKNOWN_SERVER_ERROR,
+                neither the group nor the member has a topology, or a record is too large.
         """
         group_id, known = beat.group.group_id, beat.group.topology
         if beat.updated.metadata != beat.member.metadata:
@@ -223,10 +224,10 @@ class StreamsHeartbeats:
         return known
 
     def _settled_epoch(self, beat: _Beat, topology: Topology, decision: GroupDecision) -> tuple[ConfiguredTopology, int]:
-        """Return the configured topology and the group's epoch, a new one after a change.
+        """Return the configured topology and the group's epoch. A change begins a new epoch.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the member runs tasks that are not in the topology;
+            KafkaError: INVALID_REQUEST, the member runs tasks that are not in the topology.
                 STREAMS_INVALID_TOPOLOGY.
         """
         group, known = beat.group, beat.group.epoch
@@ -271,7 +272,7 @@ class StreamsHeartbeats:
     def _settled_target(self, beat: _Beat, configured_topology: ConfiguredTopology, epoch: int, decision: GroupDecision) -> TaskTarget:
         """Return the epoch and the target of the member.
 
-        Targets of an older epoch are computed anew, but not within the assignment interval.
+        Targets of an older epoch are computed again, but not within the assignment interval.
         """
         group, soft, last = beat.group, beat.soft, beat.group.target_epoch
         group_id, member_id = group.group_id, beat.updated.member_id
@@ -298,7 +299,7 @@ class StreamsHeartbeats:
         epoch: int,
         decision: GroupDecision,
     ) -> Mapping[str, Tasks]:
-        """Compute all targets in ``epoch``. They are empty while the topology is not ready."""
+        """Compute all targets in ``epoch``. While the topology is not ready, targets are empty."""
         specs = [
             TaskMember(member_id=each.member_id, process_id=each.metadata.process_id, last_target=group.target_of(each.member_id))
             for each in members
@@ -331,7 +332,7 @@ class StreamsHeartbeats:
         return after
 
     def _await_revocation(self, group_id: str, member: StreamsMember, decision: GroupDecision) -> None:
-        """Start the rebalance timer of a member that has tasks to revoke."""
+        """Start the timer within which a member must revoke tasks."""
         decision.set_timer(streams_rebalance_timer(group_id, member.member_id), decision.now_ms + member.metadata.rebalance_timeout_ms)
 
     def _response(
@@ -378,7 +379,7 @@ class StreamsHeartbeats:
         decision.reply(context.reply_to, StreamsHeartbeatReply(response))
 
     def _remove(self, group: StreamsGroup, member: StreamsMember, soft: _Soft, decision: GroupDecision) -> None:
-        """Remove a member. The group enters a new epoch without it."""
+        """Remove a member. The group begins a new epoch without this member."""
         group_id, member_id = group.group_id, member.member_id
         decision.append(StreamsAssignmentRecord(group_id=group_id, member_id=member_id, content=None))
         decision.append(StreamsTargetRecord(group_id=group_id, member_id=member_id, content=None))
@@ -402,7 +403,7 @@ class StreamsHeartbeats:
                 self.on_delay_timer(group, decision)
 
     def on_session_timer(self, group: StreamsGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that was silent for a whole session."""
+        """Remove a member that has sent no heartbeat for a whole session."""
         member = group.members.get(member_id)
         if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
             self._remove(group, member, self._soft_of(group, decision), decision)
@@ -414,9 +415,9 @@ class StreamsHeartbeats:
             self._remove(group, member, self._soft_of(group, decision), decision)
 
     def on_delay_timer(self, group: StreamsGroup, decision: GroupDecision) -> None:
-        """Assign tasks to the members that have joined by now.
+        """Assign tasks to the members that have joined so far.
 
-        If the topology is not configured yet, the next heartbeat does both.
+        If the topology is not configured yet, the next heartbeat configures it and assigns tasks.
         """
         soft = self._soft_of(group, decision)
         soft.is_delayed = False
@@ -425,9 +426,9 @@ class StreamsHeartbeats:
             self._compute_targets(group, group.members.values(), known, group.epoch.epoch, decision)
 
     def resume(self, group: StreamsGroup, decision: GroupDecision) -> None:
-        """Give every member of a freshly loaded group a whole session.
+        """Start a full session for every member of a group that was just loaded from the log.
 
-        A member that has yet to revoke tasks also gets its whole rebalance timeout.
+        A member that has yet to revoke tasks also gets its full rebalance timeout.
         """
         for member_id, member in group.members.items():
             self._sessions.keep_alive(group.group_id, member_id, self._settings.session_timeout_ms(group.group_id), decision)
@@ -435,11 +436,14 @@ class StreamsHeartbeats:
                 self._await_revocation(group.group_id, member, decision)
 
     def cancel_timers(self, group_id: str, decision: GroupDecision) -> None:
-        """Cancel the timer of a removed group without members."""
+        """Cancel the delay timer of a removed group.
+
+        A group without members has no other timers.
+        """
         decision.cancel_timer(streams_delay_timer(group_id))
 
     def forget(self, group_id: str) -> None:
-        """Forget the soft state of a removed group."""
+        """Drop the cached state of a removed group."""
         self._soft.pop(group_id, None)
 
     def configured_topology(self, group: StreamsGroup) -> ConfiguredTopology | None:
@@ -448,7 +452,10 @@ class StreamsHeartbeats:
         return soft.configured if soft is not None and soft.topology is group.topology else None
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[StreamsGroup]) -> None:
-        """Have groups with changed topics or racks check them at the next heartbeat."""
+        """Mark groups whose topics or racks have changed.
+
+        Their next heartbeat checks their topics.
+        """
         deleted = {topic.name for topic in delta.deleted_topics.values()}
         touched = deleted | {changed.topic.name for changed in delta.changed_topics.values()}
         has_new_racks = bool(delta.changed_brokers)

@@ -32,10 +32,10 @@ FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
 
 
 def describe_streams_group(group_id: str, group: StreamsGroup | None, configured: ConfiguredTopology | None) -> DescribedGroup:
-    """Describe one group.
+    """Return the description of one group.
 
-    GROUP_ID_NOT_FOUND if it is no streams group. Partition counts are shown once the topology is
-    ready.
+    If ``group`` is None, no streams group has the id, and the description holds GROUP_ID_NOT_FOUND.
+    Partition counts are shown when the topology is ready.
     """
     if group is None:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} not found.")
@@ -133,7 +133,7 @@ def partitions_by_endpoint(
 def _input_partitions(tasks: TaskSet, configured: ConfiguredTopology, partition_count: Callable[[str], int | None]) -> list[TopicPartition]:
     """Return the input partitions of tasks.
 
-    A topic with fewer partitions than the subtopology has tasks is not an input of all of them.
+    If a topic has fewer partitions than the subtopology has tasks, only the first tasks read it.
     """
     found: list[TopicPartition] = []
     subtopologies = configured.subtopologies or {}
@@ -170,8 +170,8 @@ def validate_streams_commit(group: StreamsGroup, request: OffsetCommitRequest, c
 def validate_streams_commit_in_transaction(group: StreamsGroup, request: TxnOffsetCommitRequest) -> ErrorCode:
     """Return NONE if a transactional commit is valid, else its error.
 
-    Other than outside of transactions, its producer may name no member, and knows only older error
-    codes.
+    A commit without member and generation is valid, because older producers send neither. A wrong
+    epoch gets ILLEGAL_GENERATION, because producers do not know STALE_MEMBER_EPOCH.
     """
     is_outsider = request.generation_id < 0
     if is_outsider and (not group.members or (request.member_id == "" and request.group_instance_id is None)):
@@ -184,7 +184,7 @@ def validate_streams_commit_in_transaction(group: StreamsGroup, request: TxnOffs
 
 
 def _is_timely(group: StreamsGroup, current: TaskAssignment, epoch: int, wanted: Sequence[tuple[str, int]]) -> bool:
-    """Whether an epoch is the member's current one, or an acceptable older one.
+    """Return whether an epoch is the member's current one, or an acceptable older one.
 
     An older epoch is acceptable if the member has run the active tasks of all wanted partitions
     since then.
@@ -203,7 +203,7 @@ def _assignment_epoch(current: TaskAssignment, subtopology_id: str | None, parti
 def validate_streams_fetch(group: StreamsGroup, request: OffsetFetchRequestGroup) -> ErrorCode:
     """Return NONE if a fetch of offsets is valid, else its error.
 
-    It must come from a member in its epoch, or from a tool that names no member.
+    The fetch must come from a member in its current epoch, or from a tool that names no member.
     """
     if request.member_id is None and request.member_epoch < 0:
         return ErrorCode.NONE

@@ -1,9 +1,9 @@
 """The next step of one member of a streams group from its current tasks to its target (KIP-1071).
 
-One function decides, from the member's state, its target, the tasks that the member reports, and
-the holders of tasks. It keeps the guarantees of the protocol. A task is active on one process at a
-time. No process has a task in two roles. A member enters a new epoch only after it has revoked the
-tasks that it loses. This file knows no group, no log and no time.
+``reconcile_tasks`` decides from the member's state, its target, the tasks that the member reports,
+and the holders of tasks. It keeps the guarantees of the protocol. A task is active on one process
+at a time. No process has a task in two roles. A member enters a new epoch only after it has revoked
+the tasks that it loses. This file does not know groups, the log or time.
 
 | state | when | next |
 |---|---|---|
@@ -40,12 +40,12 @@ from log_service.coordinator.group.values.streams_tasks import (
 )
 
 IsTask = Callable[[str, int], bool]
-"""A test of one task, which is named by its subtopology and partition number."""
+"""A test of one task. Its arguments are the subtopology id and the partition number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holders:
-    """Holders of tasks from the view of one member's process, including tasks yet to be revoked."""
+    """Tests for the holders of a task. A process holds a task until it has revoked it."""
 
     is_active_anywhere: IsTask
     """Whether some process holds the task as active."""
@@ -55,14 +55,14 @@ class Holders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTarget:
-    """The target of a member in ``epoch``."""
+    """A member's target tasks in ``epoch``."""
 
     epoch: int
     tasks: Tasks
 
 
 def reconcile_tasks(current: TaskAssignment, target: TaskTarget, owned: Tasks | None, holders: Holders) -> TaskAssignment:
-    """Return the member's next assignment, which may be the same.
+    """Return the member's next assignment, which may equal the current one.
 
     ``owned`` holds the tasks that the member reports, or None if it does not report.
 
@@ -120,14 +120,14 @@ def _is_free_as_copy(holders: Holders, subtopology_id: str, partition: int) -> b
 
 
 def _parted(held: TaskSet, wanted: TaskSet) -> tuple[TaskSet, TaskSet]:
-    """Divide held tasks into wanted and unwanted ones."""
+    """Split held tasks into wanted and unwanted ones."""
     kept = {subtopology_id: both for subtopology_id, each in held.items() if (both := each & wanted.get(subtopology_id, frozenset()))}
     lost = {subtopology_id: rest for subtopology_id, each in held.items() if (rest := each - wanted.get(subtopology_id, frozenset()))}
     return kept, lost
 
 
 def _free(wanted: TaskSet, held: TaskSet, is_free: IsTask) -> tuple[TaskSet, bool]:
-    """Return the wanted tasks that are free and not held yet, and whether others are not free."""
+    """Return the wanted tasks that the member can get now, and whether some cannot be given yet."""
     free: dict[str, frozenset[int]] = {}
     is_missing = False
     for subtopology_id, partitions in wanted.items():

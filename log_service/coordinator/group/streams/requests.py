@@ -1,7 +1,7 @@
 """Validate a StreamsGroupHeartbeat without its group, and read its fields.
 
-These are plain functions of the request. Source: KIP-1071 as of Kafka 4.3, which refuses static
-members, task offsets, warmup tasks and regular expressions; the error texts are ours.
+These are plain functions of the request. The source is KIP-1071 as of Kafka 4.3, which refuses
+static members, task offsets, warmup tasks and regular expressions. The error texts are our own.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ NO_TIMEOUT = -1
 
 
 def validate_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Validate a request on its own.
+    """Validate the fields of a request, without its group.
 
     Raises:
         KafkaError: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY, with the reason.
@@ -112,12 +112,13 @@ def updated_metadata(old: StreamsMetadata, request: StreamsGroupHeartbeatRequest
 
 
 def validate_member_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
-    """Validate the epoch of a request.
+    """Validate the member epoch of a request.
 
-    An older one is valid only if its reply may have been lost.
+    The member's previous epoch is valid too, if the response with the current epoch may have been
+    lost.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, the member must give everything up and join again.
+        KafkaError: FENCED_MEMBER_EPOCH, the member must give up all tasks and join again.
     """
     current = member.current
     if epoch in (JOIN_EPOCH, current.epoch):
@@ -133,7 +134,7 @@ def validate_member_epoch(member: StreamsMember, epoch: int, owned: Tasks | None
 
 
 def validate_tasks(owned: Tasks | None, subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
-    """Check that the tasks that a member reports are in the topology.
+    """Check that the tasks that a member reports exist in the topology.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -153,7 +154,7 @@ def validate_tasks(owned: Tasks | None, subtopologies: Mapping[str, ConfiguredSu
 
 
 def tell_assignment(current: TaskAssignment, response: StreamsGroupHeartbeatResponse) -> None:
-    """Set a member's tasks in a response, without tasks that it has yet to revoke."""
+    """Set a member's tasks in a response, without tasks that the member has yet to revoke."""
     response.active_tasks = _told(without_epochs(current.assigned.active))
     response.standby_tasks = _told(current.assigned.standby)
     response.warmup_tasks = _told(current.assigned.warmup)

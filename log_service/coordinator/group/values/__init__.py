@@ -1,6 +1,6 @@
 """Values that several kinds of groups share.
 
-They know neither the log nor requests.
+These modules know neither the log nor requests.
 
 - ``partitions``: sets of partitions by topic id.
 - ``epochs``: epochs of groups, targets and members.

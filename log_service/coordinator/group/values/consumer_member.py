@@ -1,8 +1,8 @@
 """One member of a consumer group (KIP-848), as values: its subscription and its current assignment.
 
-The two are stored apart, because they change at different times. A subscription changes with the
-member's request, a current assignment when the coordinator reconciles the member with its target.
-Nothing is decided here.
+The subscription and the assignment are stored in separate records, because they change at different
+times. A subscription changes with the member's request. A current assignment changes when the
+coordinator reconciles the member with its target. This file decides nothing.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from log_service.coordinator.group.values.partitions import HeldPartitions
 
 
 class MemberState(IntEnum):
-    """The progress of a member towards its target. The values are stored."""
+    """The progress of a member towards its target. The log stores the values."""
 
     STABLE = 0
     """The member holds its target in its epoch."""
@@ -22,12 +22,12 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
     """The member is in the epoch, and waits for partitions that other members still hold."""
     UNKNOWN = 127
-    """A state that newer software wrote."""
+    """A state that a newer version of the software wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMetadata:
-    """Further fields of a member that uses the classic protocol."""
+    """Additional metadata of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -37,7 +37,8 @@ class ClassicMetadata:
 class Subscription:
     """The subscription and metadata of a member.
 
-    ``topics`` is sorted. An empty ``regex`` means none. Times are in milliseconds.
+    ``topics`` is sorted. An empty ``regex`` means that there is no expression. Times are in
+    milliseconds.
     """
 
     instance_id: str | None = None
@@ -68,7 +69,7 @@ class CurrentAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """One member."""
+    """One member: its id, its subscription and its current assignment."""
 
     member_id: str
     subscription: Subscription

@@ -1,8 +1,8 @@
 """Epochs of groups whose members send heartbeats (KIP-848, KIP-932, KIP-1071), and of members.
 
-A group has two epochs: the group epoch, and that of its last computed targets. The coordinator
-computes targets if the first is ahead of the second. ``TargetEpoch.is_due`` limits how often it
-does so.
+A group has two epochs: the group epoch, and the epoch of its last computed targets. The coordinator
+computes targets if the group epoch is ahead of the targets' epoch. ``TargetEpoch.is_due`` limits
+how often targets are computed.
 """
 
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 FIRST_EPOCH = 1
 """The epoch of a group without members. The first join makes it 2, as in Kafka 4.3."""
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
-"""Member epochs in a heartbeat: to join, to leave, and to leave for a while as a static member."""
+"""Member epochs in a heartbeat: to join, to leave, and to leave temporarily as a static member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEpoch:
     """The group epoch and the hash of the topics that the group reads.
 
-    The epoch grows with a change of members, subscriptions and, in a share group, initialized
-    states.
+    The epoch increases when members or subscriptions change. In a share group, it also increases
+    when states of partitions are initialized.
     """
 
     epoch: int
@@ -27,17 +27,18 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEpoch:
-    """The group epoch of the computed targets, and their wall-clock time in milliseconds.
+    """The group epoch of the computed targets, and the wall-clock time of their computation.
 
-    The time is 0 if it is not known.
+    The time is in milliseconds. 0 means that it is unknown.
     """
 
     epoch: int
     computed_ms: int = 0
 
     def is_due(self, wall_ms: int, interval_ms: int) -> bool:
-        """Whether targets may be computed again.
+        """Return whether targets may be computed again.
 
-        A time ahead of this clock counts as old, so that no member waits for the clock to catch up.
+        A time ahead of this node's clock counts as old. Otherwise members would wait until the
+        clock has caught up.
         """
         return self.computed_ms == 0 or not 0 <= wall_ms - self.computed_ms < interval_ms

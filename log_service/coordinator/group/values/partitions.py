@@ -1,9 +1,9 @@
 """Sets of partitions by topic id, as groups of KIP-848 and later assign them.
 
-They are values: no function changes its arguments. ``Partitions`` is a target or a member's report.
-``HeldPartitions`` is held by a member, with an assignment epoch for each partition. A topic without
-partitions is left out, so that equal sets are equal mappings. Most functions take any keys, because
-tasks of streams groups (KIP-1071) are sets of partitions by subtopology id.
+The sets are values, and no function changes its arguments. ``Partitions`` is a target or a member's
+report. ``HeldPartitions`` is held by a member, with an assignment epoch for each partition. A topic
+without partitions is left out, so that equal sets are equal mappings. Most functions take any keys,
+because tasks of streams groups (KIP-1071) are sets of partitions by subtopology id.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -37,7 +37,7 @@ def partitions_of(topics: Iterable[TopicPartitionList]) -> Partitions:
 
 
 def in_order(partitions: Mapping[K, Collection[int]]) -> list[tuple[K, list[int]]]:
-    """Return topics and partitions in the order of records and responses."""
+    """Return partitions sorted by topic id and number, as records and responses list them."""
     return [(topic_id, sorted(partitions[topic_id])) for topic_id in sorted(partitions)]
 
 
@@ -47,29 +47,29 @@ def without_epochs(held: Mapping[K, Mapping[int, int]]) -> Mapping[K, frozenset[
 
 
 def is_same_set(first: HeldPartitions, second: HeldPartitions) -> bool:
-    """Whether both hold the same partitions, whatever their epochs."""
+    """Whether both mappings hold the same partitions, regardless of their epochs."""
     return first.keys() == second.keys() and all(first[topic_id].keys() == second[topic_id].keys() for topic_id in first)
 
 
 def overlaps(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collection[int]]) -> bool:
-    """Whether a partition is in both."""
+    """Whether any of ``partitions`` is held."""
     return any(not partitions[topic_id].isdisjoint(epochs) for topic_id, epochs in held.items() if topic_id in partitions)
 
 
 def is_subset(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collection[int]]) -> bool:
-    """Whether all partitions are held."""
+    """Whether all of ``partitions`` are held."""
     return all(indexes.issubset(held.get(topic_id, ())) for topic_id, indexes in partitions.items())
 
 
 def merged(first: Mapping[K, Mapping[int, int]], second: Mapping[K, Mapping[int, int]]) -> Mapping[K, Mapping[int, int]]:
-    """Return the union of both."""
+    """Return the union of both mappings. For a common partition, ``second`` gives the epoch."""
     return {topic_id: {**first.get(topic_id, {}), **second.get(topic_id, {})} for topic_id in {**first, **second}}
 
 
 def split(
     held: Mapping[K, Mapping[int, int]], wanted: Mapping[K, frozenset[int]]
 ) -> tuple[dict[K, dict[int, int]], dict[K, dict[int, int]]]:
-    """Divide held partitions into wanted and unwanted ones."""
+    """Split held partitions into wanted and unwanted ones."""
     kept: dict[K, dict[int, int]] = {}
     lost: dict[K, dict[int, int]] = {}
     for topic_id, epochs in held.items():
@@ -80,5 +80,5 @@ def split(
 
 
 def in_epoch(held: HeldPartitions, epoch: int) -> HeldPartitions:
-    """Return the same partitions, all assigned in one epoch."""
+    """Return the same partitions, all with assignment epoch ``epoch``."""
     return {topic_id: dict.fromkeys(epochs, epoch) for topic_id, epochs in held.items()}

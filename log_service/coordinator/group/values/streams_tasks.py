@@ -1,10 +1,10 @@
 """The tasks of streams groups (KIP-1071), as values: targets and assignments in three roles.
 
 A task is one partition number of a subtopology. An *active* task processes records and writes. A
-*standby* task keeps a copy of its state on another process. A *warmup* task does so until it can
-become active. Kafka 4.3 assigns no warmup tasks, but stores and reports the list. Each active task
-has an assignment epoch, so that commits of an older epoch can be validated (KIP-1251). Nothing is
-decided here.
+*standby* task copies the state of an active task to another process. A *warmup* task copies it
+until the task can become active. Kafka 4.3 assigns no warmup tasks, but stores and reports the
+list. Each active task has an assignment epoch, so that commits of an older epoch can be validated
+(KIP-1251). This file decides nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -58,7 +58,7 @@ NOTHING_HELD = HeldTasks()
 
 
 class TaskState(IntEnum):
-    """The progress of a member towards its target. The values are stored."""
+    """The progress of a member towards its target. The log stores the values."""
 
     STABLE = 1
     """The member runs its target in its epoch."""
@@ -67,7 +67,7 @@ class TaskState(IntEnum):
     UNRELEASED_TASKS = 3
     """The member is in the epoch, and waits for tasks that other processes still hold."""
     UNKNOWN = 127
-    """A state that newer software wrote."""
+    """A state that a newer version of the software wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class StreamsMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsMember:
-    """One member."""
+    """One member: its id, its metadata and its current tasks."""
 
     member_id: str
     metadata: StreamsMetadata = field(default_factory=StreamsMetadata)

@@ -1,9 +1,9 @@
 """The topology of a Kafka Streams application (KIP-1071): subtopologies and their topics.
 
-A topology is a value. The first member of a group sends it, the log keeps it, and a group never
-changes it in Kafka 4.3. ``streams.configuration`` derives partition counts from it. Source topics
-belong to the user. Repartition and changelog topics are *internal*: the application writes and
-reads them, and the broker creates them.
+A topology is a value. The first member of a group sends it, and the log stores it. A group never
+changes its topology in Kafka 4.3. ``streams.configuration`` derives partition counts from the
+topology. Source topics belong to the user. Repartition and changelog topics are *internal*. The
+application writes and reads internal topics, and the broker creates them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from log_service.protocol.messages import streams_group_heartbeat as heartbeat
 from log_service.protocol.stored import streams_group_records as stored
 
 UNDECIDED = 0
-"""As a partition count: the broker decides it. As a replication factor: the cluster's default."""
+"""A partition count that the broker decides, or the cluster's default replication factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopartitionGroup:
-    """Topics of one subtopology that need equal partition counts, as indexes into its lists."""
+    """Topics that need equal partition counts, as indexes into the lists of their subtopology."""
 
     source_topics: tuple[int, ...] = ()
     source_topic_regex: tuple[int, ...] = ()
@@ -38,7 +38,7 @@ class CopartitionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtopology:
-    """A part of a topology that is connected to others only by repartition topics.
+    """A part of a topology that is connected to other parts only by repartition topics.
 
     It has one task for each partition of its largest input topic.
     """
@@ -88,7 +88,7 @@ class Topology:
         return self.epoch == other.epoch and self.by_id() == other.by_id()
 
     def topics(self) -> frozenset[str]:
-        """Return the topics that must exist."""
+        """Return the names of all topics that must exist."""
         return frozenset(name for each in self.subtopologies for name in each.topics())
 
     def readers(self) -> Mapping[str, str]:
