@@ -10,11 +10,11 @@
 - ``syncs``, ``log_deletions``, ``moves``: background work on logs, beside the requests.
 - ``traffic``: sums of the counters of partitions.
 
-These modules serve replicas on other nodes. They are made when a partition first has such a
-replica:
+These modules handle replicas on other nodes. Their objects are created when a partition first has
+such a replica:
 
-- ``remote_replicas``: makes the others and passes metadata changes on to them. ``links``: how the
-  other nodes are reached.
+- ``remote_replicas``: creates the other parts and passes metadata changes on to them.
+- ``links``: the connections to the other nodes.
 - ``fetchers``, ``fetcher``: the connections to leaders. ``following`` has the decisions of a
   follower, without I/O.
 - ``isr_changes``: the changes of the in-sync replicas that leaders propose to the controller.

@@ -1,21 +1,21 @@
 """One follower connection, which fetches partitions from one leader and appends them.
 
-Decides when to send the next fetch. It sends at once while records arrive or when the metadata
-changes. It pauses after the leader refused a partition or could not be reached. ``following``
-decides the content of a request and the meaning of a response. ``Partition`` applies the response
-to the log. One request is in flight at a time, so each request acknowledges the records of the
-previous response.
+This file decides when to send the next fetch. It sends at once while records arrive or when the
+metadata changes. It pauses after the leader refused a partition or could not be reached.
+``following`` decides the content of a request and the meaning of a response. ``Partition`` applies
+the response to the log. One request is in flight at a time, so each request acknowledges the
+records of the previous response.
 
-A new partition does not wait behind a fetch that waits at the leader. That fetch is given up a
-moment later together with its connection, and another connection asks for all partitions.
+A fetch may wait at the leader for new records. If a partition is added meanwhile, the fetch is
+cancelled after a short time and its connection is closed. Another connection then fetches all
+partitions.
 
 Invariants:
 
 - A response changes a partition only while its leader epoch and log end are those of the request.
 - If part of a response was not applied, the next request begins a new fetch session. Within the old
-  one the leader would not repeat that part.
-- Where records must be synced before they count, they are synced before the next request
-  acknowledges them.
+  session, the leader would not send that part again.
+- Records that must be synced are synced before the next request acknowledges them.
 """
 
 import logging
@@ -51,36 +51,36 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PATIENCE_MS = 10
-"""How long a fetch may go on waiting at the leader after another partition was added."""
+"""How long a fetch may continue to wait at the leader after another partition was added."""
 GIVEN_UP_EVERY_MS = 100
-"""Least time between two given-up requests.
+"""The shortest time between two cancelled requests.
 
-Otherwise thousands of partitions that are added one after the other would each cost a connection.
+Without it, thousands of partitions that are added one after the other would each cost a connection.
 """
 THROTTLED_PAUSE_MS = 100
-"""How long a throttled partition is left out before the rate is checked again."""
+"""How long a throttled partition is left out of requests before the rate is checked again."""
 UNTOLD_REFUSALS = 4
-"""Refusals in a row that are not logged.
+"""The number of refusals in a row that are not logged.
 
-A leader may learn of a new partition, or of its election, a moment later than a follower.
+A leader may learn of a new partition, or of its own election, a moment later than a follower.
 """
 STALE_TOLD_AFTER_MS = 10_000
-"""How long a follower may wait for a later leader epoch before this is logged.
+"""How long a follower waits for the metadata of a later leader epoch before a warning is logged.
 
-Every election leaves followers behind their leader's epoch for a moment. A longer wait means that
-no metadata arrives.
+After every election, followers are behind their leader's epoch for a moment. A longer wait means
+that this node gets no metadata.
 """
 APPENDED_PER_TURN_BYTES = 1 << 20
-"""Bytes of a response to append before other tasks get a turn."""
+"""The number of bytes of a response to append before other tasks get a turn."""
 
 
 class Followed:
     """One partition that is fetched.
 
-    ``wish`` is the content of the request in flight, or of the last one. ``is_lagging`` is true
-    until the replica has all records below the leader's high watermark. ``lag`` is how many of
-    these records were missing when the leader responded. ``is_compared`` is true once the leader
-    confirmed that its log equals this one up to this one's end.
+    ``wish`` holds the fetch parameters of the request in flight, or of the last one. ``is_lagging``
+    is true until the replica has all records below the leader's high watermark. ``lag`` is the
+    number of these records that were missing when the leader responded. ``is_compared`` is true
+    after the leader has confirmed that its log equals this log up to this log's end.
     """
 
     __slots__ = ("failure_count", "is_compared", "is_lagging", "lag", "partition", "wish")
@@ -98,9 +98,9 @@ class Fetcher:
     """The partitions that one task fetches from one leader.
 
     ``run`` ends when no partition is left to fetch. ``find_leader`` returns the leader's host and
-    port, or None if the metadata does not name them. ``metadata_version`` returns the level of the
-    metadata version. ``on_safe`` is called with a partition whose high watermark moved.
-    ``throttle`` returns the throttle of this side, or None if there is none.
+    port, or None if the metadata does not contain them. ``metadata_version`` returns the level of
+    metadata.version. ``on_safe`` is called with a partition whose high watermark moved.
+    ``throttle`` returns the throttle of followers on this node, or None.
     """
 
     def __init__(
@@ -154,13 +154,13 @@ class Fetcher:
 
     @property
     def max_lag(self) -> int:
-        """The lag, in records, of the partition that is furthest behind."""
+        """The lag, in records, of the partition that is furthest behind its leader."""
         return max((followed.lag for followed in self._followed.values()), default=0)
 
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition.
 
-        If it is fetched already, start again in its new leader epoch.
+        If the partition is already fetched, fetching starts again in the new leader epoch.
         """
         key = _key(partition)
         self._followed[key] = followed = Followed(partition)
@@ -179,7 +179,7 @@ class Fetcher:
         self._ask_again_soon()
 
     def _ask_again_soon(self) -> None:
-        """Have the request in flight given up soon, because a new partition waits behind it."""
+        """Cancel the request in flight soon, because a new partition waits for the next request."""
         if self._in_flight is not None and not self._is_losing_patience:
             self._is_losing_patience = True
             self._start_soon(self._lose_patience, *self._in_flight)
@@ -212,9 +212,10 @@ class Fetcher:
         self._news.set()
 
     async def _lose_patience(self, scope: trio.CancelScope, connection: RpcConnection) -> None:
-        """Give up the request in flight once no bytes have arrived for a moment.
+        """Cancel the request in flight when its connection has received no bytes for a moment.
 
-        It waits at the leader, and a new partition waits behind it.
+        Such a request waits at the leader for records, and a new partition waits for the next
+        request.
         """
         await trio.sleep(max(0, self._patient_until_ms - self._clock.monotonic_ms()) / 1_000)
         seen_bytes = -1
@@ -237,7 +238,7 @@ class Fetcher:
         self._gone.pop(key, None)
 
     def _rest(self, key: PartitionKey) -> None:
-        """Leave a partition out of the requests."""
+        """Leave a partition out of the next requests."""
         if self._active.pop(key, None) is not None:
             self._gone[key] = None
         self._changed.pop(key, None)
@@ -256,7 +257,7 @@ class Fetcher:
     # The task
 
     async def run(self) -> None:
-        """Fetch until nothing is left to fetch, or cancelled."""
+        """Fetch until no partition is left to fetch, or until cancelled."""
         try:
             while self._followed:
                 self._news = trio.Event()
@@ -289,7 +290,7 @@ class Fetcher:
                 self._paused[key] = now_ms + THROTTLED_PAUSE_MS
 
     def _tell_stale(self) -> None:
-        """Warn once about each partition whose newer leader epoch is overdue in the metadata."""
+        """Warn once about each partition that waits too long for metadata of a later epoch."""
         if self._stale:
             now_ms = self._clock.monotonic_ms()
             for key in [key for key, until_ms in self._stale.items() if until_ms <= now_ms]:
@@ -346,7 +347,8 @@ class Fetcher:
     def _give_up_connection(self) -> None:
         """Close the connection.
 
-        The next one is another destination of the pool, so it has no pause to wait out.
+        The next connection is another destination of the pool, so that no reconnect pause applies
+        to it.
         """
         if self._destination is not None:
             self._links.pool().forget(self._destination)
@@ -478,7 +480,7 @@ class Fetcher:
         return must_sync
 
     def _take_error(self, followed: Followed, code: int, lost: list[Followed]) -> None:
-        """React to a partition error in the leader's response."""
+        """Handle an error of one partition in the leader's response."""
         step = following.step_after(code)
         name = ErrorCode.of(code)
         if step is Step.FIND_OFFSET:
@@ -493,7 +495,7 @@ class Fetcher:
                 self._quiet.info(where, "Broker %s refuses to be followed in %s: %s", self.leader_id, where, name.name)
 
     def _take_failure(self, followed: Followed, error: KafkaError) -> None:
-        """React to a local failure to apply the leader's response."""
+        """Handle a local failure to apply the leader's response."""
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR and followed.partition.is_offline:
             self._stop(followed, error)
         else:
@@ -517,9 +519,9 @@ class Fetcher:
     # Offsets that are out of the leader's range
 
     async def _find_offset(self, followed: Followed, connection: RpcConnection) -> None:
-        """Ask for the leader's log end and start, and truncate or restart the log there.
+        """Request the leader's log end and log start, then truncate or restart the log there.
 
-        The leader no longer has, or never had, the next offset of this follower.
+        The next offset of this follower is not in the leader's log.
         """
         ask = partial(self._ask_offset, followed.partition, connection)
         try:
@@ -556,7 +558,8 @@ class Fetcher:
 
 
 def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int]) -> None:
-    """Truncate a follower's log where it diverged from its leader's, as far as known by now.
+    """Truncate a follower's log at the latest offset where it may have diverged from its leader's
+    log.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -570,12 +573,12 @@ def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int
 def drop_what_may_have_parted(followed: Followed, leader_start_offset: int) -> bool:
     """Restart a follower's log at its end if it can no longer be compared with the leader's log.
 
-    This is so if the leader deleted all offsets of the follower's log before the two logs were
-    compared. Return whether the log was restarted.
+    This happens if the leader has deleted all offsets of the follower's log before the two logs
+    were compared. Return whether the log was restarted.
 
-    A follower that led before may have records that were never committed. A kill sets its log start
-    back to the last checkpoint, and these records would be read. It also could not append the batch
-    in which the leader's log starts.
+    A follower that led before may have records that were never committed. After a kill, its log
+    start is the one of the last checkpoint, so that consumers could read these records. Such a log
+    also could not take the batch in which the leader's log starts.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -593,9 +596,9 @@ def drop_what_may_have_parted(followed: Followed, leader_start_offset: int) -> b
 
 
 def _is_as_asked(followed: Followed) -> bool:
-    """Whether a partition is unchanged since it was requested.
+    """Return whether a partition is unchanged since it was requested.
 
-    A later leader epoch or a truncation voids the response.
+    After a later leader epoch or a truncation, the response does not apply.
     """
     state, wish = followed.partition.state, followed.wish
     return (

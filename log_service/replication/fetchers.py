@@ -1,11 +1,11 @@
 """All fetches of this node as a follower, and the connection that fetches each partition.
 
-Decides by the partition's name which of ``num.replica.fetchers`` connections to its leader fetches
-it. A connection begins with its first partition and ends with its last. ``Fetcher`` does the
-fetching.
+Each leader has ``num.replica.fetchers`` connections. The partition's name decides which of them
+fetches it. A connection begins with its first partition and ends with its last. ``Fetcher``
+performs the fetches.
 
-Invariant: a partition is fetched over one connection at most, from the leader that the newest
-metadata names.
+Invariant: a partition is fetched over at most one connection, from the leader in the newest
+metadata.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ from log_service.replication.partition import Partition
 from log_service.replication.throttles import Throttle
 
 FetcherKey = tuple[int, int]
-"""(leader id, index of a connection to it)."""
+"""The leader id and the index of one connection to this leader."""
 
 
 class Fetchers:
@@ -84,7 +84,7 @@ class Fetchers:
             fetcher.remove(partition)
 
     def on_brokers_changed(self, broker_ids: Iterable[int]) -> None:
-        """Send to these brokers at once, because their address or state may have changed."""
+        """Send requests to these brokers now, because their address or state may have changed."""
         changed = frozenset(broker_ids)
         for (leader_id, _), fetcher in self._fetchers.items():
             if leader_id in changed:
@@ -105,7 +105,7 @@ class Fetchers:
         )
 
     def _find(self, leader_id: int) -> tuple[str, int] | None:
-        """Return where a broker listens for other brokers."""
+        """Return the host and port at which a broker listens for other brokers."""
         broker = self._image().cluster.brokers.get(NodeId(leader_id))
         endpoint = None if broker is None else broker.endpoints.get(self._links.listener_name)
         return None if endpoint is None else (endpoint.host, endpoint.port)

@@ -1,18 +1,18 @@
 """The decisions of a follower, without I/O: the content of a fetch and the meaning of a response.
 
-Decides
+This file decides
 
 - the version of Fetch for a metadata version;
-- the first fetch offset of a new follower, and how far it truncates a diverged log (KIP-101,
-  KIP-279);
+- the first fetch offset of a new follower, and the offset at which it truncates a diverged log
+  (KIP-101, KIP-279);
 - the reaction to an error code;
 - the partitions that a request of a fetch session has to name (KIP-227).
 
-``fetcher`` carries the decisions out. This module knows no logs, connections or time.
+``fetcher`` performs the decisions. This module knows no logs, connections or time.
 
-Invariant: a session's request names every partition whose wish changed since the leader last
-received it, and forgets those that are no longer fetched. After any failure the next request names
-all.
+Invariant: a session's request names every partition whose parameters have changed since the leader
+last received them. It also lists the partitions that are no longer fetched. After any failure, the
+next request names all partitions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,13 +25,13 @@ from log_service.common.session_epochs import INITIAL_EPOCH, next_epoch
 from log_service.common.types import NO_LEADER_EPOCH
 
 FIRST_BACKOFF_MS = 20
-"""Pause after the first refusal that newer metadata will end, here or at the leader.
+"""The pause after the first refusal that newer metadata will end, here or at the leader.
 
-It doubles from there.
+The pause doubles with each further refusal.
 """
 
 PartitionKey = tuple[UUID, int]
-"""(topic id, partition index)."""
+"""The topic id and the partition index."""
 
 _FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (14, 15))
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -49,19 +49,19 @@ def fetch_version(metadata_version: int) -> int:
 def first_fetch_offset(log_end_offset: int, latest_epoch: int, high_watermark: int) -> int:
     """Return the first fetch offset of a new follower.
 
-    It is the log end if leader epochs can tell where the log diverged, otherwise the high
+    If leader epochs can show where the log diverged, this is the log end. Otherwise it is the high
     watermark.
     """
     return log_end_offset if latest_epoch != NO_LEADER_EPOCH else high_watermark
 
 
 def truncation_offset(leader_epoch_end: tuple[int, int], own_epoch_end: tuple[int, int], log_end_offset: int) -> int:
-    """Return the offset at which a follower truncates a log that diverged from the leader's.
+    """Return the offset at which a follower truncates a log that diverged from the leader's log.
 
-    ``leader_epoch_end`` is the largest epoch known to the leader that is not above the follower's,
-    with its end offset there. ``own_epoch_end`` is the largest epoch known to the follower that is
-    not above that one, with its end offset here. It is (-1, -1) if the follower knows none. If the
-    two epochs differ, the follower asks again from there.
+    Each argument pair is an epoch and its end offset. ``leader_epoch_end`` is the leader's largest
+    epoch that is not above the follower's last epoch. ``own_epoch_end`` is the follower's largest
+    epoch that is not above the leader's epoch, or (-1, -1) if there is none. If the two epochs
+    differ, the follower fetches again from the returned offset and compares again.
     """
     leader_epoch, leader_end = leader_epoch_end
     own_epoch, own_end = own_epoch_end
@@ -73,15 +73,15 @@ def truncation_offset(leader_epoch_end: tuple[int, int], own_epoch_end: tuple[in
 
 
 def has_more_than_leader(log_end_offset: int, leader_end_offset: int) -> bool:
-    """Whether a follower whose offset is out of range is ahead of its leader.
+    """Return whether a follower whose offset is out of range is ahead of its leader.
 
-    It is then truncated to the leader's log end.
+    Its log is then truncated to the leader's log end.
     """
     return leader_end_offset < log_end_offset
 
 
 def must_restart(log_end_offset: int, leader_start_offset: int) -> bool:
-    """Whether the leader has deleted the next records that a follower lacks.
+    """Return whether the leader has deleted the next records that a follower needs.
 
     The follower then drops its log and restarts at the leader's log start.
     """
@@ -89,12 +89,12 @@ def must_restart(log_end_offset: int, leader_start_offset: int) -> bool:
 
 
 def is_beyond_comparison(own_offsets: tuple[int, int], own_epoch: int, leader_start_offset: int, leader_epoch: int) -> bool:
-    """Whether the leader cannot tell any more where a follower's log diverged.
+    """Return whether the leader can no longer tell where a follower's log diverged.
 
-    This is so if the follower has records, and all of them lie below the leader's log start and
-    have earlier epochs. ``own_offsets`` are the follower's log start and log end. ``own_epoch`` is
-    the last epoch in its log. A follower with a record of the leader's epoch has been compared
-    before.
+    This is the case if the follower has records, and all of them lie below the leader's log start
+    and have earlier epochs. ``own_offsets`` are the follower's log start and log end. ``own_epoch``
+    is the last epoch in its log. A follower that has a record of the leader's epoch was already
+    compared.
     """
     own_start, own_end = own_offsets
     return own_start < own_end <= leader_start_offset and own_epoch != leader_epoch
@@ -104,13 +104,13 @@ def is_beyond_comparison(own_offsets: tuple[int, int], own_epoch: int, leader_st
 
 
 class Step(Enum):
-    """Reaction of a follower to an error that its leader returns for a partition."""
+    """A follower's reaction to an error that its leader returns for a partition."""
 
     PAUSE = auto()
     PAUSE_SHORTLY = auto()
-    """Newer metadata, here or at the leader, will end the error soon."""
+    """Pause for a short time. Newer metadata, here or at the leader, will soon end the error."""
     FIND_OFFSET = auto()
-    """Ask the leader where its log begins and ends."""
+    """Request the leader's log start and log end."""
     STOP = auto()
     """Stop until newer metadata arrives."""
 
@@ -136,7 +136,7 @@ def step_after(code: int) -> Step:
 
 
 def pause_ms(step: Step, failure_count: int, backoff_ms: int) -> int:
-    """Return the pause of a partition after its ``failure_count``-th failure in a row."""
+    """Return the pause of a partition after ``failure_count`` failures in a row."""
     if step is not Step.PAUSE_SHORTLY:
         return backoff_ms
     return min(FIRST_BACKOFF_MS << min(failure_count - 1, 16), backoff_ms)
@@ -155,7 +155,7 @@ class Wish(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """Session part of a fetch request: the partitions that it names and forgets."""
+    """The session part of a fetch request: the partitions that it names and forgets."""
 
     session_id: int
     session_epoch: int
@@ -172,7 +172,7 @@ class FollowerSession:
         self._session_id = 0
         self._epoch = INITIAL_EPOCH
         self.known: dict[PartitionKey, Wish] = {}
-        """The parameters that the leader was last sent for each partition."""
+        """The parameters that the leader last received for each partition."""
 
     def __repr__(self) -> str:
         return f"<FollowerSession {self._session_id} epoch={self._epoch} partitions={len(self.known)}>"
@@ -185,7 +185,8 @@ class FollowerSession:
     def next(self, wishes: Iterable[tuple[PartitionKey, Wish]], gone: Iterable[PartitionKey]) -> SessionRequest:
         """Return the session part of the next request.
 
-        ``wishes`` are all partitions if ``is_full``, otherwise those that may have changed.
+        If ``is_full``, ``wishes`` must hold all partitions. Otherwise it holds those that may have
+        changed.
         """
         known = self.known
         if self._epoch == INITIAL_EPOCH:
@@ -198,9 +199,9 @@ class FollowerSession:
         return SessionRequest(self._session_id, self._epoch, named, forgotten)
 
     def accept(self, session_id: int) -> None:
-        """Advance after a response without an error.
+        """Advance the session after a response without an error.
 
-        Id 0 means that the leader had no room for a session.
+        Session id 0 means that the leader had no room for a session.
         """
         if session_id == 0:
             self._session_id, self._epoch = 0, INITIAL_EPOCH
@@ -211,7 +212,7 @@ class FollowerSession:
     def fail(self, code: int = ErrorCode.NONE) -> None:
         """Begin a new session with the next request.
 
-        It also ends this one, if the leader still has it.
+        If the leader still has the old session, the request also ends it.
         """
         self._epoch = INITIAL_EPOCH
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:

@@ -1,17 +1,17 @@
 """AlterPartition: sends the in-sync replicas that this node's leaders propose (KIP-497).
 
-Decides when proposals are sent to the controller. Waiting proposals go out together as soon as no
-request is in flight. They are sent again after a pause if the controller could not be reached or
-refused for now. ``PartitionState`` decides the content of a proposal and the effect of a response.
-The controller decides whether to accept it. This module also looks for lagging followers, twice
-within the permitted lag time.
+This file decides when proposals are sent to the controller. Waiting proposals are sent together
+when no request is in flight. If the controller could not be reached or refused for a temporary
+reason, they are sent again after a pause. ``PartitionState`` decides the content of a proposal and
+the effect of a response. The controller decides whether to accept the proposal. This module also
+checks for lagging followers, twice within the permitted lag time.
 
 Invariants:
 
 - One request of this node is in flight at a time.
 - A proposal that newer metadata voided is not sent.
-- A proposal that the controller refused for reasons that only metadata can settle is not sent
-  again.
+- A proposal that the controller refused is not sent again if only newer metadata can resolve the
+  refusal.
 """
 
 import logging
@@ -46,11 +46,11 @@ Sent = dict[tuple[UUID, int], tuple[Partition, IsrProposal]]
 
 
 class IsrChanges:
-    """The proposals of one node.
+    """The ISR proposals of one node.
 
-    ``led`` yields the partitions that it leads. ``on_change`` is called with the changes that a
-    response made. ``shrink_count``, ``expand_count`` and ``refused_count`` count the results of
-    proposals so far.
+    ``led`` yields the partitions that this node leads. ``on_change`` is called with the changes
+    that a response caused. ``shrink_count``, ``expand_count`` and ``refused_count`` count the
+    results of all proposals so far.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class IsrChanges:
     async def _send_some(self) -> bool:
         """Send the waiting proposals and process the response.
 
-        Return whether a response arrived that leaves nothing to send again.
+        Return true if a response arrived and no proposal is left to send.
         """
         sent = self._take_waiting()
         if not sent:
@@ -141,7 +141,7 @@ class IsrChanges:
     def _take_response(self, sent: Sent, response: AlterPartitionResponse) -> bool:
         """Pass every result to its partition.
 
-        Send a proposal again if the controller left it out.
+        A proposal that the response does not contain is sent again.
         """
         refused: dict[ErrorCode, list[TopicPartition]] = {}
         for topic in response.topics:
@@ -181,7 +181,7 @@ class IsrChanges:
             self.look_for_laggards()
 
     def look_for_laggards(self) -> None:
-        """Propose an ISR without the followers that have lagged too long."""
+        """Propose an ISR without the followers that have lagged for too long."""
         now_ms = self._clock.monotonic_ms()
         for partition in self._led():
             state = partition.state

@@ -1,7 +1,7 @@
 """Connections of replication to the other nodes of the cluster.
 
-Decides nothing. No connection is opened, and no client code imported, before a partition of this
-node has a replica on another node.
+This file decides nothing. A connection is opened, and client code imported, only when a partition
+of this node has a replica on another node.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,13 @@ R = TypeVar("R", bound=Message)
 
 
 class AsksController(Protocol):
-    """Sender of a broker's requests to the controller."""
+    """Sends a broker's requests to the controller."""
 
     async def request(self, request: Message, response_type: type[R]) -> R:
         """Return the controller's response.
 
-        Raises KafkaError if the controller refuses the request as a whole or cannot be reached.
+        Raises:
+            KafkaError: the controller refuses the whole request or cannot be reached.
         """
 
 
@@ -32,8 +33,8 @@ class ClusterLinks:
     """Access of a node's replication to the other nodes.
 
     ``pool()`` returns the connections to other nodes. ``broker_epoch()`` returns the epoch that the
-    controller assigned to this start of the node. ``listener_name`` is the listener on which
-    brokers reach each other.
+    controller assigned when this node started. ``listener_name`` is the listener on which brokers
+    reach each other.
     """
 
     controller: AsksController

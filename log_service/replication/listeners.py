@@ -1,14 +1,14 @@
-"""Listeners in order of registration. Each has a registration that ends it.
+"""Listeners in order of registration. Each listener has a registration that ends it.
 
-Decides nothing.
+This file decides nothing.
 
 Invariants:
 
-- A registration removes its own listener and no other, even if one listener is registered twice.
-- A listener whose registration was cancelled is not called any more, not even in the round that
-  cancels it.
-- Adding and removing a listener costs the same however many there are, because each share group
-  that reads a partition is one.
+- A registration removes only its own listener, even if one listener is registered twice.
+- A listener whose registration was cancelled is not called any more, not even in the round of calls
+  that cancels it.
+- The cost of adding and removing a listener does not depend on their number. Each share group that
+  reads a partition is one listener.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 L = TypeVar("L")
 NONE: Final[dict[Any, None]] = {}
-"""Shared empty registrations of everything without a listener, such as ten thousand partitions."""
+"""The shared empty registrations of objects without a listener, such as most partitions."""
 
 
 class Registration(Generic[L]):
@@ -29,7 +29,7 @@ class Registration(Generic[L]):
         self.listener = listener
 
     def cancel(self) -> None:
-        """Stop calling the listener. Idempotent."""
+        """Stop calling the listener. A second call has no effect."""
         listeners, self._listeners = self._listeners, None
         if listeners is not None:
             del listeners.registrations[self]
@@ -38,9 +38,8 @@ class Registration(Generic[L]):
 class Listeners(Generic[L]):
     """The listeners of one object.
 
-    ``registrations`` is empty if there are none, so that the check is cheap.
-
-    A listener that is added during a round is called from the next one on.
+    ``registrations`` is empty if there are no listeners, so that the check is cheap. A listener
+    that is added during a round of calls is called from the next round on.
     """
 
     __slots__ = ("registrations",)
@@ -52,7 +51,7 @@ class Listeners(Generic[L]):
         return (each.listener for each in tuple(self.registrations) if each._listeners is not None)  # noqa: SLF001 - a call less for each
 
     def add(self, listener: L) -> Registration[L]:
-        """Call ``listener`` from now on, after those that are registered already."""
+        """Call ``listener`` from now on, after the listeners that are already registered."""
         registration = Registration(self, listener)
         self.registrations = self.registrations or {}
         self.registrations[registration] = None

@@ -1,9 +1,10 @@
-"""Deletions of the logs of deleted topics, some at a time.
+"""Deletions of the logs of deleted topics, a few at a time.
 
 A large topic therefore does not block the event loop.
 
-Decides when a log is renamed away. The partition is no longer served by then. Invariant: a
-partition that is created anew under the same name gets its log only after the old one was renamed.
+This file decides when a log is renamed for deletion. The partition is no longer served at that
+time. Invariant: if a partition is created again under the same name, it gets its log only after the
+old log was renamed.
 """
 
 import logging
@@ -18,7 +19,7 @@ from log_service.storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 DELETED_AT_ONCE = 64
-"""Logs that are renamed away in one turn of the event loop."""
+"""The number of logs that are renamed in one turn of the event loop."""
 
 
 class LogDeletions:
@@ -45,9 +46,9 @@ class LogDeletions:
             self._nursery.start_soon(self._delete_rest)
 
     def finish(self, topic_partition: TopicPartition | None = None) -> None:
-        """Delete one log now, or all.
+        """Delete one log now, or all logs.
 
-        A log that is left when the node stops would be a stray at the next start.
+        A log that remains when the node stops would be a stray log at the next start.
         """
         if topic_partition is None:
             self._delete_some(len(self._doomed))

@@ -1,14 +1,15 @@
 """Moves of this node's replicas between its log directories: begun, under way, cancelled.
 
-Decides the effect of a request for a directory. The replica may be there already, a move begins, or
-a move to another directory is cancelled first. Each move is a task of its own.
-``storage.future_logs`` copies the log. Knows no requests of clients.
+This file decides the effect of a request to move a replica. If the replica is already in the
+directory, nothing happens. Otherwise a move begins, and a move to another directory is cancelled
+first. Each move is a separate task. ``storage.future_logs`` copies the log. This file does not know
+requests of clients.
 
 Invariants:
 
 - A partition has at most one move.
-- A move that fails or is cancelled leaves the partition as it was.
-- The partition gets its new log in the same turn of the event loop in which the log is replaced.
+- A move that fails or is cancelled leaves the partition unchanged.
+- The log is replaced and assigned to the partition in the same turn of the event loop.
 """
 
 import logging
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 class ReplicaMoves:
     """The moves of one node.
 
-    ``on_moved`` is called with a partition once it uses the log in the new directory.
+    ``on_moved`` is called with a partition when it uses the log in the new directory.
     """
 
     def __init__(self, futures: FutureLogs, on_moved: Callable[[Partition], None]) -> None:

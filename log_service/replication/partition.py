@@ -1,16 +1,16 @@
 """One partition of a broker: its log, and its state of leadership and high watermark.
 
-Decides whether a request may be served here (leadership, leader epoch), what is appended and what a
-read returns. ``PartitionState`` decides the high watermark. This module knows no requests and no
-waiting. A caller that appends or syncs notifies the replica manager, and the replica manager
+This file decides whether a request may be served here (leadership, leader epoch), what is appended
+and what a read returns. ``PartitionState`` decides the high watermark. This module knows neither
+requests nor waiting. After an append or a sync, the caller notifies the replica manager, which
 notifies the waiting requests. Only a sync waits for the disk. Appends and reads never yield to
 other tasks.
 
 Invariants: with ``flush.messages=1`` the high watermark never passes the synced end, so that an
-acknowledged record survives a loss of power. One sync serves every append before it. A leader names
-no end of the log until its high watermark has reached the start of its epoch, because an earlier
-leader may have exposed more (KIP-207). A failed sync is final. The log directory is offline from
-then on, and every request for a partition in it gets KAFKA_STORAGE_ERROR.
+acknowledged record survives a loss of power. One sync covers every append before it. A leader
+returns no log end until its high watermark has reached the start of its epoch, because an earlier
+leader may have exposed more (KIP-207). A failed sync is final. From then on the log directory is
+offline, and every request for a partition in it gets KAFKA_STORAGE_ERROR.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOffset:
-    """Result of ``find_offset``. The offset is ``UNKNOWN_OFFSET`` if no record matches."""
+    """The result of ``find_offset``. The offset is ``UNKNOWN_OFFSET`` if no record matches."""
 
     offset: int = UNKNOWN_OFFSET
     timestamp: int = NO_TIMESTAMP
@@ -73,8 +73,8 @@ class Partition:
     """One replica on this node. It has no log if the log could not be opened.
 
     ``state`` holds leadership and the high watermark. ``high_watermark_listeners`` are called with
-    the partition when its high watermark may have moved. The counts of requests and bytes start at
-    0 with the node and only grow.
+    the partition when its high watermark may have moved. The counters of requests and bytes start
+    at 0 when the node starts, and never decrease.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Partition:
     def __init__(
         self, topic_partition: TopicPartition, topic_id: TopicId, log: Log | None, *, node_id: int, checkpointed_offset: int = 0
     ) -> None:
-        """``checkpointed_offset`` is the high watermark of the last checkpoint."""
+        """Create a replica. ``checkpointed_offset`` is the last checkpointed high watermark."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -131,12 +131,12 @@ class Partition:
 
     @property
     def leader(self) -> int:
-        """The id of the leader, -1 if there is none."""
+        """The id of the leader, or -1 if there is none."""
         return self.state.leader
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch, -1 before the metadata named one."""
+        """The leader epoch, or -1 before any metadata has arrived."""
         return self.state.leader_epoch
 
     @property
@@ -151,23 +151,21 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The offset below which records are safe."""
+        """The high watermark. Records below this offset are committed."""
         return self.state.high_watermark
 
     @property
     def appended_record_count(self) -> int:
-        """The number of records appended since the node started. Each took one offset."""
+        """The number of offsets appended since the node started."""
         return 0 if self.log is None else max(0, self.log.log_end_offset - self._first_end_offset)
 
     # Leadership
 
     def apply(self, registration: PartitionRegistration, now_ms: int) -> Change:
-        """Lead or follow as the metadata says.
+        """Lead or follow as the metadata says. An offline replica never leads.
 
-        ``now_ms`` is monotonic. An offline replica never leads.
-
-        A leader that has followers records the start of its epoch at once, because they may ask for
-        it before its first append.
+        ``now_ms`` is monotonic. A leader with followers stores the start of its epoch at once,
+        because followers may request it before the first append.
         """
         change = self.state.apply(registration, is_online=not self.is_offline, now_ms=now_ms)
         if self.state.followers and self.log is not None and Change.LED in change:
@@ -180,7 +178,7 @@ class Partition:
         return Change.NOTHING if registration is None else self.state.apply(registration, is_online=False, now_ms=now_ms)
 
     def reconfigure(self, config: LogConfig, now_ms: int) -> Change:
-        """Use ``config`` from now on, also for records that were appended before."""
+        """Use ``config`` from now on. It also applies to records that were appended before."""
         if self.log is None:
             return Change.NOTHING
         self.log.reconfigure(config)
@@ -189,30 +187,30 @@ class Partition:
         )
 
     def use_log(self, log: Log) -> None:
-        """Serve another log from now on: a copy in another directory that replaced the old one."""
+        """Serve another log from now on. It is a moved copy that replaced the old log."""
         self.log = log
         self._note_transactions()
 
     def _note_transactions(self) -> None:
-        """Bound the last stable offset by the log's open transactions, once it has had one."""
+        """Bound the last stable offset by the log's open transactions, if it ever had any."""
         unstable = None if self.log is None else self.log.producer_state.unstable
         if unstable is not self.state.unstable:
             self.state.hold_stable_by(unstable)
 
     def _note_log_start(self) -> None:
-        """Take over a later log start. An open transaction may have begun before it."""
+        """Recompute the last stable offset, as a transaction may begin below the log start."""
         if self.state.unstable is not None:
             self.state.hold_stable_by(self.state.unstable)
 
     def served_log(self, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True) -> Log:
         """Return the log if this node may serve the partition to a client.
 
-        ``current_leader_epoch`` is the leader epoch that the client names, -1 if it names none.
-        Without ``is_leader_needed`` a follower serves it, too (KIP-392).
+        ``current_leader_epoch`` is the leader epoch in the client's request, or -1 if it has none.
+        With ``is_leader_needed=False``, a follower may serve the partition too (KIP-392).
 
         Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (theirs is older),
-                UNKNOWN_LEADER_EPOCH (ours is older), KAFKA_STORAGE_ERROR.
+            KafkaError: NOT_LEADER_OR_FOLLOWER. FENCED_LEADER_EPOCH, the client's epoch is older.
+                UNKNOWN_LEADER_EPOCH, this node's epoch is older. KAFKA_STORAGE_ERROR.
         """
         log, state = self.log, self.state
         if log is None or log.home.is_offline:
@@ -239,13 +237,13 @@ class Partition:
         """Check and append a producer's batch.
 
         ``records`` is the batch as received, or the result of its check. It must be writable,
-        because offset and epoch are stamped in place. With ``needs_all``, ``min.insync.replicas``
-        have to be in sync, or all replicas if the partition has fewer.
+        because offset and epoch are written into it. With ``needs_all``, ``min.insync.replicas``
+        must be in sync, or all replicas if the partition has fewer.
 
         Raises:
             KafkaError: the error of the batch or of its producer's sequence; NOT_ENOUGH_REPLICAS;
                 KAFKA_STORAGE_ERROR.
-            NoRoomError: the check of the batch takes longer than ``room`` allows. Nothing was done.
+            NoRoomError: the check takes longer than ``room`` allows. Nothing was changed.
         """
         log, validated = self._checked(records, now_ms, needs_all=needs_all, room=room)
         if validated.batches[0][1].attributes & TRANSACTIONAL_FLAG:
@@ -258,22 +256,19 @@ class Partition:
     ) -> AppendResult:
         """Check and append a batch of a producer's transaction.
 
-        ``shown`` is the verification that ``begin_verification`` returned for it.
+        ``shown`` is the verification that ``begin_verification`` returned for this batch.
 
         Raises:
             KafkaError: as ``append_as_leader``; INVALID_TXN_STATE, the transaction has ended
                 meanwhile.
-            NoRoomError: as there.
+            NoRoomError: as ``append_as_leader``.
         """
         log, validated = self._checked(records, now_ms, needs_all=needs_all, room=room)
         producers = log.producer_state
         return self._append_unstable(log, validated, now_ms, lambda header: check_client_batch(producers, header, shown))
 
     def _checked(self, records: Batch, now_ms: int, *, needs_all: bool, room: TurnRoom | None) -> tuple[Log, ValidatedBatches]:
-        """Count an append and return its log and checked batches.
-
-        Raises as ``append_as_leader``.
-        """
+        """Count an append, and return its log and batches. Raises as ``append_as_leader``."""
         self.append_count += 1
         log = self.served_log()
         if needs_all and self.state.is_under_min_isr:
@@ -289,7 +284,7 @@ class Partition:
             raise
 
     def check_in_steps(self, records: bytearray | memoryview, now_ms: int, allowance: Allowance) -> Steps[ValidatedBatches]:
-        """Return the check of a batch in steps, for the pool, by the log's current configuration.
+        """Return the check of a batch in steps for the pool, with the log's current configuration.
 
         Raises:
             KafkaError: as ``served_log``. The steps raise as ``validate_in_steps``.
@@ -307,7 +302,7 @@ class Partition:
         return result
 
     def begin_verification(self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int) -> Verification:
-        """Return the verification of a transaction's first batch, ``ONGOING`` if it is open.
+        """Return the verification of a transaction's first batch, or ``ONGOING`` if it is open.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch; as ``served_log``.
@@ -316,7 +311,7 @@ class Partition:
         return begin_verification(producers, producer_id, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms)
 
     def append_marker(self, marker: EndOfTransaction, now_ms: int) -> AppendResult:
-        """Append the end of a transaction. It needs ``min.insync.replicas`` as acks=all does.
+        """Append the end of a transaction. ``min.insync.replicas`` is required as with acks=all.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; NOT_ENOUGH_REPLICAS;
@@ -331,10 +326,10 @@ class Partition:
         return result
 
     def append_own(self, validated: ValidatedBatches, now_ms: int, shown: Verification | None = None) -> AppendResult:
-        """Append batches that this node built: the records of a coordinator.
+        """Append batches that this node built, such as the records of a coordinator.
 
-        They need ``min.insync.replicas`` as acks=all does. ``shown`` is the result of
-        ``begin_verification`` if they are part of a producer's transaction.
+        ``min.insync.replicas`` is required as with acks=all. If the batches belong to a producer's
+        transaction, ``shown`` is the result of ``begin_verification``.
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS; this node does not lead the partition;
@@ -374,7 +369,7 @@ class Partition:
         return log is not None and not log.home.is_offline and not log.is_closed and log.is_sync_due
 
     async def sync(self) -> bool:
-        """Sync the log. Return whether more records count here or the high watermark moved.
+        """Sync the log. Return whether its synced records now count or the high watermark moved.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed and the directory is offline.
@@ -383,7 +378,7 @@ class Partition:
         return self.note_synced()
 
     def note_synced(self) -> bool:
-        """Take over the log's synced end, set by any task. Return the same as ``sync``."""
+        """Apply the log's synced end, which any task may move. Return the same as ``sync``."""
         return self.log is not None and self.state.note_sync(self.log.syncs.recovery_point)
 
     # Following
@@ -391,9 +386,9 @@ class Partition:
     def append_as_follower(self, records: Buffer) -> AppendResult:
         """Append the leader's records as received.
 
-        ``records`` are whole batches, none of a later epoch than the leader's. A torn last batch is
-        left out. The first batch of an empty log may begin before its end, because the leader's log
-        may start inside that batch.
+        ``records`` are whole batches, and none has a later epoch than the leader's. A truncated
+        last batch is ignored. The first batch for an empty log may begin before the log's end,
+        because the leader's log may start inside this batch.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; see
@@ -411,7 +406,7 @@ class Partition:
         return result
 
     def follow_leader(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Take over these offsets of the leader. Return whether the high watermark moved.
+        """Apply the leader's high watermark and log start. Return whether the watermark moved.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, the leader's log starts above this replica's high
@@ -438,7 +433,7 @@ class Partition:
             self.state.note_truncation(log.log_end_offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drop this follower's log and restart it at ``offset``. The leader has nothing older.
+        """Drop this follower's log and restart it at ``offset``. The leader has no older records.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -454,8 +449,8 @@ class Partition:
         """Return whole batches for a follower, up to the log's end.
 
         Raises:
-            KafkaError: UNKNOWN_LEADER_EPOCH, the broker is no replica as far as this node knows
-                (NOT_LEADER_OR_FOLLOWER if it names no leader epoch); OFFSET_OUT_OF_RANGE; as
+            KafkaError: UNKNOWN_LEADER_EPOCH, this node does not know the broker as a replica
+                (NOT_LEADER_OR_FOLLOWER if the request has no leader epoch); OFFSET_OUT_OF_RANGE; as
                 ``served_log``.
         """
         log = self.log_for_follower(broker_id, current_leader_epoch)
@@ -467,10 +462,7 @@ class Partition:
         )
 
     def log_for_follower(self, broker_id: int, current_leader_epoch: int) -> Log:
-        """Return the log for a follower's fetch from this leader.
-
-        Raises as ``read_for_follower``.
-        """
+        """Return the log for a follower's fetch. Raises as ``read_for_follower``."""
         log = self.served_log(current_leader_epoch)
         if broker_id not in self.state.followers:
             text = f"broker {broker_id} is no replica of {self.topic_partition} in leader epoch {self.leader_epoch}"
@@ -482,7 +474,7 @@ class Partition:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read, -1 if the log is offline."""
+        """The first offset that may be read, or -1 if the log is offline."""
         return UNKNOWN_OFFSET if self.log is None else self.log.log_start_offset
 
     def read(
@@ -495,10 +487,10 @@ class Partition:
         is_one_batch_guaranteed: bool,
         is_leader_needed: bool = True,
     ) -> LogSlice | None:
-        """Return the whole batches visible to a consumer, from the one that holds ``start_offset``.
+        """Return the batches that a consumer may read, from the one that holds ``start_offset``.
 
-        ``isolation`` sets the limit. Return None if there are no batches below it. Without
-        ``is_leader_needed`` a follower serves records below its own high watermark.
+        ``isolation`` sets the upper limit. Return None if there are no batches below the limit.
+        With ``is_leader_needed=False``, a follower serves records below its own high watermark.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE; as ``served_log``.
@@ -515,18 +507,18 @@ class Partition:
         return log.read(start_offset, max_bytes=max_bytes, upper_offset=limit, is_one_batch_guaranteed=is_one_batch_guaranteed)
 
     def place_of(self, offset: int) -> ReadPlace | None:
-        """Return the place of ``offset``, None if not in the active segment or not readable."""
+        """Return the position of ``offset``, or None if the active segment cannot give it."""
         log = self.log
         if log is None or offset < (segment := log.segments.active).base_offset:
             return None
         try:
             place = segment.locate(offset)
         except OSError:
-            return None  # the next read says what is wrong
+            return None  # the next read raises the error
         return ReadPlace(segment, segment.size_bytes if place is None else place.position)
 
     def readable_bytes(self, start: ReadPlace, end_offset: int) -> int | None:
-        """Return the byte count from ``start`` to ``end_offset``, None if outside that segment."""
+        """Return the bytes between ``start`` and ``end_offset``, or None outside the segment."""
         log = self.log
         if log is None or start.segment is not log.segments.active:
             return None
@@ -536,7 +528,7 @@ class Partition:
         return None if end is None else end.position - start.position
 
     def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of aborted transactions that may be in ``found``.
+        """Return (producer id, first offset) of each aborted transaction that may be in ``found``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -556,8 +548,8 @@ class Partition:
         """Return (epoch, end offset) where a reader's log diverged, or None (KIP-320, KIP-595).
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here, or its offset is
-                gone; as ``served_log``.
+            KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here, or its offset was
+                deleted; as ``served_log``.
         """
         log = self.served_log(current_leader_epoch, is_leader_needed=is_leader_needed)
         epoch, end_offset = self._epoch_end(log, last_fetched_epoch)
@@ -566,7 +558,7 @@ class Partition:
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest epoch up to ``leader_epoch``, (-1, -1) if none.
+        """Return the largest epoch up to ``leader_epoch`` and its end offset, or (-1, -1).
 
         Raises:
             KafkaError: as ``served_log``.
@@ -579,7 +571,7 @@ class Partition:
         if leader_epoch > self.leader_epoch or leader_epoch == NO_LEADER_EPOCH:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET
         if log.latest_leader_epoch == NO_LEADER_EPOCH:
-            return leader_epoch, log.log_end_offset  # the current epoch is the first, and begins here
+            return leader_epoch, log.log_end_offset  # the current epoch is the first, and begins there
         if leader_epoch > log.latest_leader_epoch:
             return log.latest_leader_epoch, log.log_end_offset  # nothing was written since
         return log.end_offset_for_epoch(leader_epoch)
@@ -587,14 +579,14 @@ class Partition:
     def find_offset(
         self, timestamp: int, current_leader_epoch: int, isolation: Isolation | None = Isolation.READ_UNCOMMITTED
     ) -> FoundOffset:
-        """Return the offset that ListOffsets asks for.
+        """Return the offset that a ListOffsets request asks for.
 
         ``timestamp`` is a special timestamp of ``OffsetSpec``, or a time. A time finds the first
-        record at or after it. ``isolation`` None means a follower, for which the latest offset is
-        the log end. May read from the disk. Callers run it in the pool if that matters.
+        record at or after it. ``isolation`` is None for a follower, whose latest offset is the log
+        end. This method may read from the disk, so callers may run it in the thread pool.
 
         Raises:
-            KafkaError: OFFSET_NOT_AVAILABLE, ask again soon; as ``served_log``.
+            KafkaError: OFFSET_NOT_AVAILABLE, the client must retry soon; as ``served_log``.
         """
         log = self.served_log(current_leader_epoch)
         match timestamp:
@@ -629,7 +621,7 @@ class Partition:
         return self.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
 
     def read_batches(self) -> Iterator[bytes]:
-        """Yield the whole log in chunks of whole batches, also above the high watermark.
+        """Yield the whole log, even above the high watermark, in chunks of whole batches.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -641,7 +633,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The least log start of this leader and live followers, -1 if one has not fetched yet."""
+        """The lowest log start of this leader and live followers, or -1 if one has not fetched."""
         return min(self.log_start_offset, self.state.low_watermark)
 
     def delete_records(self, offset: int) -> int:
@@ -650,8 +642,8 @@ class Partition:
         Return the new log start (KIP-107).
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION if the topic
-                is only compacted.
+            KafkaError: OFFSET_OUT_OF_RANGE, ``offset`` is above the high watermark;
+                POLICY_VIOLATION, the topic is only compacted; as ``served_log``.
         """
         log = self.served_log()
         if not log.config.is_deleted:
@@ -678,14 +670,14 @@ class Partition:
 
 
 def _first_base_offset(records: Buffer) -> int | None:
-    """Return the base offset of the first batch, None if there is none."""
+    """Return the base offset of the first batch, or None if there is none."""
     return int.from_bytes(records[:8], "big") if len(records) >= HEADER_SIZE else None
 
 
 def _state_of(log: Log, node_id: int, checkpointed_offset: int) -> PartitionState:
     """Return the state of a replica whose log was just opened.
 
-    The high watermark is at least the log start, because only records below it are deleted.
+    The high watermark is not below the log start, because only records below it are ever deleted.
     """
     return PartitionState(
         node_id,

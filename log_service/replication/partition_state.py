@@ -1,34 +1,35 @@
 """One replica's view of leadership, in-sync replicas (ISR) and high watermark.
 
-Decides
+This file decides
 
 - who leads in which epoch, as the metadata says;
-- the high watermark: the least log end of this replica and of the followers that it waits for;
+- the high watermark: the lowest log end of this replica and of the followers that it waits for;
 - the ISR that the leader proposes, and the effect of the controller's response or of newer metadata
   on a proposal;
 - how far a consumer may read, and when an append is acknowledged.
 
-Reads no clock and knows neither log nor network. The caller passes in the time, and every append,
-sync and fetch. Only the open transactions are the log's own object (``hold_stable_by``). Each call
-returns its changes, so that the caller can announce them. An append is a few assignments if the log
-end alone decides the high watermark, because every record passes through here.
+It reads no clock and knows neither the log nor the network. The caller passes in the time, and
+every append, sync and fetch. Only the open transactions are an object of the log
+(``hold_stable_by``). Each call returns its changes, so that the caller can announce them. Every
+record passes through here, so an append is only a few assignments if the log end alone decides the
+high watermark.
 
-The high watermark waits for every follower of the *maximal* ISR: the committed ISR and the proposed
-one (KIP-497). The controller may have taken either, and may elect any of its members. The high
-watermark also waits for a follower that is caught up and may join the ISR. Otherwise it could stay
-ahead of that follower for ever. It stands still while the committed ISR has fewer members than
-``min.insync.replicas`` (KIP-966), because an eligible leader replica outside the ISR has to hold
-all records below it.
+The high watermark waits for every follower of the *maximal* ISR, which is the union of the
+committed ISR and the proposed one (KIP-497). The controller may have accepted either, and may elect
+any of its members. The high watermark also waits for a follower that is caught up and may join the
+ISR. Otherwise it could stay ahead of this follower forever. The high watermark does not move while
+the committed ISR has fewer members than ``min.insync.replicas`` (KIP-966), because an eligible
+leader replica outside the ISR must hold all records below it.
 
 Invariants:
 
-- The high watermark never passes this replica's log end, its synced end where records are synced
-  first, or the log end of a member of the maximal ISR that the leader has heard of.
+- The high watermark never passes this replica's log end, or its synced end if records are synced
+  first. It never passes the last known log end of a member of the maximal ISR.
 - The high watermark never goes back while this node leads.
 - The last stable offset never passes the high watermark.
-- At most one proposal is under way.
-- Metadata of an older partition epoch changes nothing, because a response of the controller may
-  have overtaken it.
+- At most one proposal is in progress.
+- Metadata of an older partition epoch changes nothing, because a newer response of the controller
+  may have arrived first.
 """
 
 from collections.abc import Mapping
@@ -50,9 +51,9 @@ _NEVER_MS = -(1 << 62)
 _NO_LIMIT = (1 << 63) - 1
 
 _PROPOSAL_IS_VOID = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""Errors after which the controller has certainly not taken the proposal.
+"""Errors after which the controller has certainly not accepted the proposal.
 
-The committed ISR holds.
+The committed ISR stays valid.
 """
 _METADATA_DECIDES = frozenset(
     {
@@ -66,7 +67,7 @@ _METADATA_DECIDES = frozenset(
 )
 """Errors after which the proposal stays until metadata arrives.
 
-The controller knows something newer than this leader, or has taken the proposal.
+The controller has newer metadata than this leader, or has already accepted the proposal.
 """
 
 
@@ -76,19 +77,20 @@ def high_watermark_of_follower(leader_high_watermark: int, log_end_offset: int) 
 
 
 def is_far_enough(follower_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
-    """Whether a follower has all records that a member of the ISR needs.
+    """Return whether a follower has all records that a member of the ISR needs.
 
-    These are all below the high watermark and all with which the leader epoch began.
+    A member needs all records below the high watermark, and all records from before the leader
+    epoch.
     """
     return follower_end_offset >= max(high_watermark, epoch_start_offset)
 
 
 class Change(Flag):
-    """Changes made by a call, for the caller to announce."""
+    """The changes of a call. The caller announces them."""
 
     NOTHING = 0
     LED = auto()
-    """This node leads, in an epoch in which it did not lead before."""
+    """This node now leads, in an epoch in which it did not lead before."""
     LOST = auto()
     """This node no longer leads."""
     HIGH_WATERMARK = auto()
@@ -112,12 +114,12 @@ class Isolation(Enum):
 
 
 class IsrProposal(NamedTuple):
-    """An ISR that the leader proposes to the controller, against the partition epoch that it knows.
+    """An ISR that the leader proposes to the controller, for the partition epoch that it knows.
 
-    ``members`` are (broker id, broker epoch) with the epoch of the member's last fetch. The epoch
-    is -1 for the leader, whose epoch the request names. It is also -1 for a member that has not
-    fetched since this node leads (KIP-903). ``is_expansion`` is true if the proposed ISR is larger
-    than the committed one.
+    ``members`` holds pairs of broker id and broker epoch. The broker epoch is the one of the
+    member's last fetch. It is -1 for the leader, because the request already holds the leader's
+    epoch. It is also -1 for a member that has not fetched since this node leads (KIP-903).
+    ``is_expansion`` is true if the proposed ISR is larger than the committed one.
     """
 
     members: tuple[tuple[int, int], ...]
@@ -132,7 +134,7 @@ class IsrProposal(NamedTuple):
 
 
 class FollowerState:
-    """State of one follower, as the leader knows it from its fetches.
+    """The state of one follower, as the leader knows it from the follower's fetches.
 
     Times are monotonic milliseconds.
     """
@@ -151,16 +153,16 @@ class FollowerState:
         return f"<FollowerState end={self.log_end_offset} start={self.log_start_offset} broker_epoch={self.broker_epoch}>"
 
     def begin_epoch(self, leader_end_offset: int, now_ms: int, *, is_in_sync: bool) -> None:
-        """Begin a leader epoch. A member of the ISR has the whole lag time to fetch from now on."""
+        """Begin a leader epoch. A member of the ISR gets the full lag time for its next fetch."""
         self.last_caught_up_ms = now_ms if is_in_sync else _NEVER_MS
         self.last_fetch_ms = now_ms if is_in_sync else _NEVER_MS
         self.leader_end_at_last_fetch = leader_end_offset
 
     def note_fetch(self, offset: int, log_start_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: int) -> None:
-        """Take over a fetch.
+        """Apply a fetch of the follower.
 
-        A follower that now has the leader's log end of the previous fetch was caught up at that
-        time.
+        If the follower now has the log end that the leader had at the previous fetch, it was caught
+        up at the time of that fetch.
         """
         if offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
@@ -170,7 +172,7 @@ class FollowerState:
         self.last_fetch_ms, self.leader_end_at_last_fetch = now_ms, leader_end_offset
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether the follower has the whole log, or had it within the lag time."""
+        """Whether the follower has the whole log, or had it at some time within the lag time."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
 
@@ -180,19 +182,20 @@ _NO_FOLLOWERS: Mapping[int, FollowerState] = MappingProxyType({})
 class PartitionState:
     """One replica of a partition on node ``node_id``.
 
-    The public attributes are readable for all. Only the methods here change them.
+    All code may read the public attributes. Only the methods of this class change them.
 
-    - ``is_synced_first`` is ``flush.messages=1``: a record of this replica counts only once it is
-      synced.
-    - ``unstable`` are the log's open transactions, which hold the last stable offset back. It is
-      None before the first one.
-    - ``last_stable_offset`` is how far ``read_committed`` consumers may read: to the first of these
-      transactions, or to the high watermark.
+    - ``is_synced_first`` is true with ``flush.messages=1``. A record of this replica then counts
+      only after it is synced.
+    - ``unstable`` holds the log's open transactions, which hold the last stable offset back. It is
+      None before the first transaction.
+    - ``last_stable_offset`` is the limit for ``read_committed`` consumers. It is the first offset
+      of the open transactions, but at most the high watermark.
     - ``is_safe_at_once`` is true if this replica's log end alone decides the high watermark.
     - ``is_under_min_isr`` is true if fewer replicas are in sync than the topic requires. No
       partition needs more than it has replicas.
-    - ``eligible_brokers`` are the brokers that may be in an ISR, with their broker epochs: neither
-      fenced nor shutting down. The caller sets it from the metadata and calls ``look_again``.
+    - ``eligible_brokers`` maps each broker that may be in an ISR to its broker epoch. Such a broker
+      is neither fenced nor shutting down. The caller sets this attribute from the metadata and
+      calls ``look_again``.
     """
 
     __slots__ = (
@@ -289,14 +292,14 @@ class PartitionState:
 
     @property
     def own_end_offset(self) -> int:
-        """How far this replica's own records count: to its log end, or to its synced end."""
+        """The offset up to which this replica's records count: its log end or its synced end."""
         return self.synced_end_offset if self.is_synced_first else self.log_end_offset
 
     @property
     def is_end_known(self) -> bool:
         """Whether the high watermark has reached the start of the leader epoch (KIP-207).
 
-        An earlier leader may have exposed records up to there.
+        Consumers may have read records up to this offset from an earlier leader.
         """
         return self.high_watermark >= self.epoch_start_offset
 
@@ -305,11 +308,11 @@ class PartitionState:
         return self.high_watermark if isolation is Isolation.READ_UNCOMMITTED else self.last_stable_offset
 
     def acknowledgement(self, leader_epoch: int, required_offset: int, *, needs_all: bool) -> ErrorCode | None:
-        """Return the result of an append, None while it is open.
+        """Return the result of an append, or None while it is open.
 
         The append was made in ``leader_epoch`` and ended at ``required_offset``. With ``needs_all``
-        (acks=all) the high watermark has to reach that offset. Otherwise only this replica has to
-        have the records.
+        (acks=all), the high watermark must reach this offset. Otherwise only this replica must have
+        the records.
         """
         if not self.is_leader or leader_epoch != self.leader_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -320,10 +323,9 @@ class PartitionState:
     # Metadata
 
     def apply(self, registration: PartitionRegistration, *, is_online: bool, now_ms: int) -> Change:
-        """Take over the partition's metadata. A replica whose log is not ``is_online`` never leads.
+        """Apply the partition's metadata. A replica whose log is not ``is_online`` never leads.
 
-        A proposal that was made against this very partition epoch stays, because the controller may
-        still take it.
+        A proposal for the same partition epoch stays, because the controller may still accept it.
         """
         if registration.partition_epoch < self.partition_epoch:
             return Change.NOTHING
@@ -355,7 +357,7 @@ class PartitionState:
     ) -> None:
         """Track the progress of all other replicas.
 
-        That of ``known`` ones is kept, in a new epoch too.
+        The progress of ``known`` followers is retained, even in a new epoch.
         """
         self.followers = {id_: known.get(id_) or FollowerState() for id_ in registration.replicas if id_ != self.node_id}
         for broker_id, follower in self.followers.items():
@@ -370,7 +372,7 @@ class PartitionState:
         return Change.LOST if was_leader else Change.NOTHING
 
     def reconfigure(self, *, min_insync_replicas: int, is_synced_first: bool, now_ms: int) -> Change:
-        """Take over the topic's configuration."""
+        """Apply the topic's configuration."""
         self.min_insync_replicas, self.is_synced_first = min_insync_replicas, is_synced_first
         return self.look_again(now_ms)
 
@@ -385,7 +387,7 @@ class PartitionState:
     # Changes of the log
 
     def note_append(self, log_end_offset: int) -> bool:
-        """Take over the leader's new log end. Return whether the high watermark moved."""
+        """Apply the leader's new log end. Return whether the high watermark moved."""
         self.log_end_offset = log_end_offset
         if self.is_safe_at_once:
             self.high_watermark = self.last_stable_offset = log_end_offset
@@ -395,7 +397,7 @@ class PartitionState:
         return self._advance_high_watermark()
 
     def note_sync(self, synced_end_offset: int) -> bool:
-        """Take over how far this replica's log is synced.
+        """Apply the offset up to which this replica's log is synced.
 
         Return whether ``own_end_offset`` or the high watermark moved.
         """
@@ -404,10 +406,10 @@ class PartitionState:
         return self._advance_high_watermark() or is_moved
 
     def note_fetch(self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int) -> Change:
-        """Take over a follower's fetch. ``offset`` is its log end.
+        """Apply a follower's fetch. ``offset`` is the follower's log end.
 
         The caller does not report a fetch that diverges from this log. A fetch by a member of the
-        ISR changes no membership. Therefore only the high watermark is checked, and only if the
+        ISR cannot change the ISR. Therefore only the high watermark is checked, and only if the
         follower's log has grown. Other inputs of the high watermark are checked when they change.
         """
         follower = self.followers[broker_id]
@@ -418,16 +420,14 @@ class PartitionState:
         return Change.HIGH_WATERMARK if has_moved and self._advance_high_watermark() else Change.NOTHING
 
     def note_follower_append(self, log_end_offset: int) -> None:
-        """Take over this follower's new log end."""
+        """Apply this follower's new log end."""
         self.log_end_offset = log_end_offset
 
     def follow_high_watermark(self, leader_high_watermark: int) -> bool:
-        """Take over the leader's high watermark, bounded by this log's end.
+        """Apply the leader's high watermark, bounded by this log's end. Return whether it moved.
 
-        Return whether it moved.
-
-        It never goes back. A new leader may know a lower one, but records below the old one stay
-        safe.
+        The high watermark never decreases. A new leader may know a lower one, but records below the
+        old high watermark remain committed.
         """
         reached = high_watermark_of_follower(leader_high_watermark, self.log_end_offset)
         if reached <= self.high_watermark:
@@ -436,15 +436,15 @@ class PartitionState:
         return True
 
     def note_truncation(self, log_end_offset: int) -> None:
-        """Take over that this follower's log was truncated to ``log_end_offset``."""
+        """Apply the truncation of this follower's log to ``log_end_offset``."""
         self.log_end_offset = log_end_offset
         self.synced_end_offset = min(self.synced_end_offset, log_end_offset)
         self._move_to(min(self.high_watermark, log_end_offset))
 
     def note_restart(self, offset: int) -> None:
-        """Take over that this follower's log restarted at ``offset``.
+        """Apply the restart of this follower's log at ``offset``.
 
-        All records below it were committed, and have been deleted.
+        All records below ``offset`` were committed, and have been deleted.
         """
         self.log_end_offset = self.synced_end_offset = offset
         self._move_to(offset)
@@ -452,7 +452,7 @@ class PartitionState:
     def look_again(self, now_ms: int) -> Change:
         """Recompute the followers that the high watermark waits for.
 
-        Time, or a change of ``eligible_brokers``, may have changed them.
+        They may change with time or with ``eligible_brokers``.
         """
         if not self.is_leader:
             return Change.NOTHING
@@ -493,9 +493,10 @@ class PartitionState:
 
     @property
     def low_watermark(self) -> int:
-        """The least log start of live followers that are no observers.
+        """The lowest log start of live followers that are not observers.
 
-        It is -1 if one of them has not fetched yet, and very high if there are none.
+        It is -1 if one of them has not fetched yet, and the highest possible offset if there are
+        none.
         """
         starts = [
             follower.log_start_offset
@@ -505,10 +506,10 @@ class PartitionState:
         return min(starts, default=_NO_LIMIT)
 
     def propose_expansion(self, broker_id: int) -> IsrProposal | None:
-        """Propose that a follower joins the ISR, if it may and no proposal is under way.
+        """Propose that a follower joins the ISR, if it may join and no proposal is in progress.
 
-        It must have all records below the high watermark and all with which the leader epoch began.
-        It must also be eligible (KIP-841, KIP-903).
+        The follower must have all records below the high watermark and all records from before the
+        leader epoch. It must also be eligible (KIP-841, KIP-903).
         """
         follower = self.followers.get(broker_id)
         if follower is None or self.proposal is not None or broker_id in self.isr or not self._is_eligible(broker_id, follower):
@@ -518,10 +519,10 @@ class PartitionState:
         return self._propose((*self.isr, broker_id))
 
     def propose_shrink(self, now_ms: int) -> IsrProposal | None:
-        """Propose the ISR without lagging followers and without observers that it does not need.
+        """Propose the ISR without lagging followers and without observers that are not needed.
 
-        A follower lags if it has not been caught up for the lag time. Return None if none would
-        leave or a proposal is under way.
+        A follower lags if it has not been caught up within the lag time. Return None if no member
+        would leave, or if a proposal is in progress.
         """
         if not self.is_leader or self.proposal is not None:
             return None
@@ -534,9 +535,9 @@ class PartitionState:
         return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in leaving)) if leaving else None
 
     def accept_isr(self, proposal: IsrProposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, now_ms: int) -> Change:
-        """Take over the ISR of the controller's response.
+        """Apply the ISR of the controller's response.
 
-        A response that newer metadata overtook has no effect.
+        If newer metadata arrived before the response, the response has no effect.
         """
         if self.proposal is not proposal or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return Change.NOTHING
@@ -544,10 +545,10 @@ class PartitionState:
         return self.look_again(now_ms)
 
     def refuse_isr(self, proposal: IsrProposal, code: ErrorCode, now_ms: int) -> Change:
-        """Take over the controller's refusal.
+        """Apply the controller's refusal of a proposal.
 
-        Depending on the code, go back to the committed ISR, wait for metadata, or have the proposal
-        sent again.
+        The code decides what follows. The committed ISR becomes valid again, or the proposal stays
+        until metadata arrives, or the caller sends the proposal again.
         """
         if self.proposal is not proposal or code in _METADATA_DECIDES:
             return Change.NOTHING
@@ -568,18 +569,18 @@ class PartitionState:
         return min(self.min_insync_replicas, len(self.replicas))
 
     def _needless_observers(self) -> set[int]:
-        """Return the observers in the ISR that it does not need.
+        """Return the observers in the ISR that are not needed.
 
-        A leader stays until another is elected.
+        The leader itself stays until another replica is elected.
         """
         if not self.observers.node_ids or self.observers.are_needed(self.isr, self._needed_isr_count):
             return set()
         return {broker_id for broker_id in self.isr if broker_id in self.observers.node_ids and broker_id != self.node_id}
 
     def _is_eligible(self, broker_id: int, follower: FollowerState) -> bool:
-        """Whether a follower may be in the ISR.
+        """Return whether a follower may be in the ISR.
 
-        Its broker must be eligible and in the broker epoch of the last fetch. An observer may join
+        Its broker must be eligible, in the broker epoch of the last fetch. An observer may join
         only if it is needed.
         """
         if broker_id in self.observers.node_ids and not self.observers.are_needed(self.isr, self._needed_isr_count):

@@ -1,13 +1,13 @@
-"""Waiting requests.
+"""Requests that wait.
 
-Each delayed operation watches keys and is finished once, by a key or a deadline.
+Each delayed operation watches keys and is finished by a key or a deadline.
 
-The keys are partitions. Decides only which operations are checked again, and when. The operation
-itself knows whether it is ready. A wait costs one entry for each watched key and one timer. Nothing
-runs while no key is checked.
+The keys are partitions. This file decides only which operations are checked again, and when. The
+operation itself knows whether it is ready. A wait costs one entry for each watched key and one
+timer. While no key is checked, a wait costs no time.
 
-Invariants: an operation gets exactly one of ``on_ready`` and ``on_expired``, or neither if its
-watch was cancelled. At that call it no longer watches anything, so that it may watch again or check
+Invariants: an operation gets exactly one call of ``on_ready`` or ``on_expired``, or none if its
+watch was cancelled. At this call it no longer watches any key, so that it may watch again or check
 its own keys.
 """
 
@@ -21,7 +21,7 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
 class DelayedOperation(Protocol[K_contra]):
-    """A request that waits. None of the calls may block or raise."""
+    """A request that waits. Its methods must not block or raise."""
 
     def is_ready(self, key: K_contra) -> bool:
         """Whether the operation can be finished now that ``key`` has changed."""
@@ -30,7 +30,7 @@ class DelayedOperation(Protocol[K_contra]):
         """Finish because a key made the operation ready."""
 
     def on_expired(self) -> None:
-        """Finish because the deadline came first."""
+        """Finish because the deadline passed first."""
 
 
 class Watch(Generic[K]):
@@ -50,27 +50,29 @@ class Watch(Generic[K]):
         return self._timer is not None
 
     def cancel(self) -> None:
-        """End the wait without a call to the operation. Idempotent."""
+        """End the wait without a call to the operation. A second call has no effect."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._purgatory.forget(self, self._keys)
 
     def start(self, timer: Timer) -> None:
-        """Hold the timer that bounds the wait."""
+        """Store the timer that bounds the wait."""
         self._timer = timer
 
     def expire(self) -> None:
-        """End the watch and tell the operation that its deadline has come."""
+        """End the watch and call ``on_expired`` of the operation."""
         self.cancel()
         self.operation.on_expired()
 
 
 class Purgatory(Generic[K]):
-    """All delayed operations of one kind. The requests in flight on all connections bound its size.
+    """All delayed operations of one kind.
 
-    ``waiting_count`` is the number of waiting operations. Hot paths read it, because ``len`` costs
-    them a call.
+    The requests in flight on all connections bound its size.
+
+    ``waiting_count`` is the number of waiting operations. Hot paths read it, because ``len`` would
+    cost a call.
     """
 
     def __init__(self, timers: TimerQueue) -> None:
@@ -84,8 +86,8 @@ class Purgatory(Generic[K]):
     def watch(self, operation: DelayedOperation[K], keys: Iterable[K], deadline_ms: int) -> Watch[K]:
         """Let ``operation`` wait for any of ``keys``, at most until ``deadline_ms`` (monotonic).
 
-        The caller must have checked just before that it is not ready. Nothing can change in
-        between, because nothing is awaited.
+        The caller must have checked just before that the operation is not ready. Neither method
+        awaits, so nothing can change in between.
         """
         watch = Watch(self, operation, tuple(keys))
         watch.start(self._timers.schedule(deadline_ms, watch.expire))
@@ -95,9 +97,9 @@ class Purgatory(Generic[K]):
         return watch
 
     def check(self, key: K) -> int:
-        """Check all operations that watch ``key``, in the order they came.
+        """Check all operations that watch ``key``, in order of their registration.
 
-        Return how many were finished.
+        Return the number of finished operations.
         """
         watches = self._watches.get(key)
         if watches is None:
@@ -111,9 +113,9 @@ class Purgatory(Generic[K]):
         return finished_count
 
     def expire_all(self) -> int:
-        """Finish all operations as if their deadline had come, for a stopping broker.
+        """Finish all operations as if their deadline had passed, because the broker stops.
 
-        Return their number.
+        Return the number of operations.
         """
         watches = {watch: None for watched in self._watches.values() for watch in watched}
         for watch in watches:

@@ -1,9 +1,9 @@
 """Replicas on other nodes: leaders to fetch from, and followers whose ISR membership is proposed.
 
-Decides when each part that talks to other nodes is made. That is with the first partition that
-needs it, so that a single node imports and runs none of them. ``fetchers`` fetch, ``isr_changes``
-propose, ``throttles`` limit the rate. This module passes metadata changes on to the parts that
-exist. The replica manager decides the fate of a partition.
+This file decides when each part that communicates with other nodes is created. A part is created
+with the first partition that needs it, so that a single node imports and runs none of them.
+``fetchers`` fetch, ``isr_changes`` propose, ``throttles`` limit the rate. This module passes
+metadata changes on to the parts that exist. The replica manager decides which partitions exist.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 class RemoteReplicas:
     """Links from one node's partitions to other nodes.
 
-    Without ``links`` nothing is fetched or proposed.
-
-    ``led`` yields the partitions that this node leads. ``on_change`` is called with the changes
-    that a response of the controller made. ``on_safe`` is called with partitions whose high
-    watermark moved after a fetch.
+    Without ``links``, nothing is fetched or proposed. ``led`` yields the partitions that this node
+    leads. ``on_change`` is called with the changes that a response of the controller caused.
+    ``on_safe`` is called with partitions whose high watermark moved after a fetch.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class RemoteReplicas:
         self._fetchers: Fetchers | None = None
         self._isr_changes: IsrChanges | None = None
         self.throttles: Throttles | None = None
-        """None if no broker and no topic has ever configured one."""
+        """The throttles of this node, or None if no broker and no topic has ever configured one."""
 
     def __repr__(self) -> str:
         return f"<RemoteReplicas {self._fetchers!r} {self._isr_changes!r}>"
@@ -75,16 +73,18 @@ class RemoteReplicas:
 
     @property
     def isr_change_counts(self) -> tuple[int, int, int]:
-        """Counts of ISR shrinks, ISR expansions and refused changes for leaders of this node."""
+        """The numbers of ISR shrinks, ISR expansions and refused changes of this node's leaders."""
         found = self._isr_changes
         return (0, 0, 0) if found is None else (found.shrink_count, found.expand_count, found.refused_count)
 
     # Partitions
 
     def place(self, partition: Partition, before: tuple[int, int] | None) -> None:
-        """Start or stop fetching a partition. A new leader or leader epoch starts anew.
+        """Start or stop fetching a partition.
 
-        ``before`` is the leader and the leader epoch that it followed so far.
+        A new leader or leader epoch starts the fetch again.
+
+        ``before`` holds the leader and the leader epoch that the partition has followed so far.
         """
         if partition.is_leader:
             self._begin_isr_changes()
@@ -100,7 +100,7 @@ class RemoteReplicas:
             self._fetchers.forget(partition)
 
     def request_isr_change(self, partition: Partition) -> None:
-        """Send a partition's proposed ISR to the controller, if that can be reached."""
+        """Send a partition's proposed ISR to the controller, if there are links to other nodes."""
         self._begin_isr_changes()
         if self._isr_changes is not None:
             self._isr_changes.request(partition)
@@ -139,19 +139,19 @@ class RemoteReplicas:
     # Metadata
 
     def on_brokers_changed(self, broker_ids: Iterable[int]) -> None:
-        """Send to these brokers at once, because their address or state may have changed."""
+        """Send requests to these brokers now, because their address or state may have changed."""
         if self._fetchers is not None:
             self._fetchers.on_brokers_changed(broker_ids)
 
     def look_for_laggards(self) -> None:
-        """Look now, and not only at intervals, for followers that leave the ISR."""
+        """Check for followers that must leave the ISR, without waiting for the next interval."""
         if self._isr_changes is not None:
             self._isr_changes.look_for_laggards()
 
     def update_throttles(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over the throttle configuration of brokers and topics.
+        """Apply the throttle configuration of brokers and topics.
 
-        A node does nothing until the metadata configure a throttle.
+        Nothing happens until the metadata configures a throttle.
         """
         if self.throttles is None:
             if not any("replication.throttled" in key for configs in delta.changed_configs.values() for key in configs):

@@ -1,21 +1,22 @@
 """All partitions of a node: created and deleted by the metadata, and announced on change.
 
-Decides which logs exist here and the effect of an image on each of them. ``remote_replicas`` has
-their links to other nodes. Knows neither requests nor clients. A request that waits for a partition
-is in one of the three purgatories here, for fetches, produces and deletions of records. A room that
-tracks partitions is a listener. ``add_listener`` reports partitions that are led, lost, moved and
-deleted. ``Partition.high_watermark_listeners`` report one partition's high watermark.
+This file decides which logs exist here and the effect of a metadata image on each of them.
+``remote_replicas`` holds their links to other nodes. This file knows neither requests nor clients.
+A request that waits for a partition is in one of three purgatories: for fetches, produces and
+deletions of records. A component that tracks partitions is a listener. ``add_listener`` reports
+partitions that are led, lost, moved and deleted. ``Partition.high_watermark_listeners`` report one
+partition's high watermark.
 
-Listeners and waiting requests are called in the middle of another request or of a metadata
-publication, and their bugs must not fail it. An exception of a listener is raised again in a task
-of the node's nursery. It ends the node, like the failure of any room. A waiting request that fails
-closes its own connection, which its handler ensures.
+Listeners and waiting requests are called during another request or during a metadata publication,
+which their bugs must not fail. An exception of a listener is raised again in a task of the node's
+nursery. This ends the node, like the failure of any component. The handler of a waiting request
+ensures that a failure closes only its own connection.
 
 Invariants:
 
 - A log is never used under another topic id than the image's.
-- Listeners and waiting requests are notified of appends after the whole request was appended, not
-  after each of its partitions.
+- Listeners and waiting requests are notified of appends once for a whole request, and not after
+  each of its partitions.
 - A listener gets ``on_lost`` for a partition only after ``on_led``.
 """
 
@@ -62,22 +63,22 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 OPENED_AT_ONCE = 64
-"""Partitions of one image to open before other tasks get a turn.
+"""The number of partitions of one image to open before other tasks get a turn.
 
-The rest follow in later turns, or when a request needs them.
+The rest are opened in later turns, or when a request needs them.
 """
 
 
 class ReplicaListener:
     """Callbacks for the partitions of this node.
 
-    Each does nothing unless overridden. None may wait.
+    A callback does nothing unless it is overridden. No callback may wait.
     """
 
     def on_led(self, partition: Partition) -> None:
         """This node leads the partition, in ``partition.leader_epoch``.
 
-        It is called again, without ``on_lost`` in between, if only the epoch is new.
+        If only the epoch changes, this is called again without ``on_lost`` in between.
         """
 
     def on_lost(self, partition: Partition) -> None:
@@ -87,7 +88,10 @@ class ReplicaListener:
         """
 
     def on_opened(self, partition: Partition) -> None:
-        """This node now has a replica of the partition. Its log is None if no directory took it."""
+        """This node now has a replica of the partition.
+
+        Its log is None if no directory could open it.
+        """
 
     def on_moved(self, partition: Partition) -> None:
         """The partition's log is now in another log directory of this node."""
@@ -95,17 +99,17 @@ class ReplicaListener:
     def on_deleted(self, partition: Partition) -> None:
         """The partition was deleted, or this node is no longer a replica.
 
-        ``on_lost`` came before if this node led it.
+        If this node led the partition, ``on_lost`` was called before.
         """
 
 
 class ReplicaManager:
     """The partitions of this node by name and by topic id.
 
-    ``nursery`` holds the work beside the requests: syncs, moves, the rest of an image. It must be
-    open as long as requests append or images are handed out, even once it is cancelled. The last
-    appends are then not synced, and that is no error. ``links`` leads to the other nodes. Without
-    it followers are served, and nothing is fetched or proposed.
+    ``nursery`` runs the background work: syncs, moves, the rest of an image. It must be open while
+    requests append or images are published, even after it is cancelled. The last appends are then
+    not synced, which is no error. ``links`` gives access to the other nodes. Without it, followers
+    are served, but nothing is fetched or proposed.
     """
 
     def __init__(
@@ -128,9 +132,15 @@ class ReplicaManager:
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._checkpointed: dict[TopicPartition, int] = {}
         self._unopened: dict[tuple[str, int], bool] = {}
-        """Partitions that have to be opened, and whether each is new here."""
+        """Partitions that have to be opened.
+
+        The value is true for a partition that is new on this node.
+        """
         self._refused: dict[tuple[str, int], bool] = {}
-        """Partitions whose logs a full disk refused, and whether each is new here."""
+        """Partitions whose logs a full disk refused.
+
+        The value is true for one that is new on this node.
+        """
         self._nursery = nursery
         self._image = EMPTY_IMAGE
         self._links = links
@@ -166,7 +176,7 @@ class ReplicaManager:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Checkpoint the high watermarks at intervals, until cancelled.
 
-        Also open logs that found no disk space or file descriptor before.
+        Also try again to open logs for which there was no disk space or file descriptor.
         """
         task_status.started()
         while True:
@@ -177,9 +187,10 @@ class ReplicaManager:
     # Lookup
 
     def find_open(self, topic: str, topic_id: UUID, index: int) -> Partition | None:
-        """Return a partition as ``find`` does, None if it is not open.
+        """Return a partition as ``find`` does, or None if it is not open.
 
-        It may not exist, or was not requested since the start.
+        A partition is not open if it does not exist, or if no request has needed it since the
+        start.
         """
         return self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
 
@@ -187,8 +198,8 @@ class ReplicaManager:
         """Return a partition by its topic's name, or by its topic's id if the name is empty.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (an id was given),
-                NOT_LEADER_OR_FOLLOWER (it exists, on other nodes).
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID, an id was given;
+                NOT_LEADER_OR_FOLLOWER, the partition exists only on other nodes.
         """
         partition = self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
         return self._find_unopened(topic, TopicId(topic_id), index) if partition is None else partition
@@ -218,11 +229,11 @@ class ReplicaManager:
     def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None = None) -> AppendResult:
         """Append a producer's batch at ``now_ms`` (wall time).
 
-        The caller announces the partition once the whole request is appended.
+        The caller announces the partition when the whole request is appended.
 
         Raises:
-            KafkaError: see ``Partition.append_as_leader``.
-            NoRoomError: as there.
+            KafkaError: as ``Partition.append_as_leader``.
+            NoRoomError: as ``Partition.append_as_leader``.
         """
         result = partition.append_as_leader(records, now_ms, needs_all=acks == ACKS_ALL, room=room)
         if result.must_sync:
@@ -273,10 +284,10 @@ class ReplicaManager:
     def note_fetch(
         self, partition: Partition, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> bool:
-        """Take over a follower's fetch of a partition that this node leads.
+        """Apply a follower's fetch of a partition that this node leads.
 
-        Return whether the high watermark moved. The caller then announces the partition, once it
-        has noted the whole request.
+        Return whether the high watermark moved. If so, the caller announces the partition after it
+        has applied the whole request.
         """
         state = partition.state
         change = state.note_fetch(broker_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch, now_ms=now_ms)
@@ -287,7 +298,7 @@ class ReplicaManager:
         return Change.HIGH_WATERMARK in change
 
     def _update_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Update the eligible brokers of leaders, and the leaders' addresses of followers."""
+        """Update the eligible brokers for leaders, and the addresses of leaders for followers."""
         eligible: dict[int, int] = {broker.node_id: broker.epoch for broker in image.cluster.brokers.values() if broker.is_active}
         if eligible != self._eligible_brokers:
             self._eligible_brokers.clear()
@@ -302,7 +313,7 @@ class ReplicaManager:
     def _update_observers(self, image: MetadataImage) -> None:
         """Update the observers for leaders.
 
-        Observers that are in sync without need leave at once.
+        Observers that are in the ISR without need leave it at once.
         """
         observers = observers_of(image)
         if observers == self._observers:
@@ -318,11 +329,11 @@ class ReplicaManager:
     # Notification
 
     def add_listener(self, listener: ReplicaListener) -> Registration[ReplicaListener]:
-        """Notify a room of changes of partitions from now on, until it cancels the registration."""
+        """Notify a listener of changes of partitions, until its registration is cancelled."""
         return self._listeners.add(listener)
 
     def announce(self, partitions: Iterable[Partition]) -> None:
-        """Let everything that waits for these partitions check again.
+        """Notify all listeners and requests that wait for these partitions.
 
         The order is listeners of the high watermark, then produces, fetches, deletions.
         """
@@ -337,7 +348,7 @@ class ReplicaManager:
                     self.delayed_fetches.check(partition.topic_partition)
                 if self.delayed_deletes.waiting_count:
                     self.delayed_deletes.check(partition.topic_partition)
-        except Exception as error:  # noqa: BLE001 - a bug of a room: it ends the node, not the request that announces
+        except Exception as error:  # noqa: BLE001 - a listener's bug ends the node, not the request
             self._fail(error)
 
     def _announce_change(self, partition: Partition, change: Change) -> None:
@@ -358,7 +369,7 @@ class ReplicaManager:
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """End the node with the exception that one of its rooms raised."""
+        """End the node with an exception that a listener raised."""
 
         async def fail() -> None:
             raise error
@@ -377,7 +388,7 @@ class ReplicaManager:
     # High watermark checkpoints
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks to disk, if any moved since the last time."""
+        """Write the high watermarks to disk, if any has moved since the last checkpoint."""
         current = {
             partition.topic_partition: partition.high_watermark for partition in self.partitions.values() if not partition.is_offline
         }
@@ -391,7 +402,7 @@ class ReplicaManager:
             self._checkpointed = current
 
     def _high_watermark_of(self, log: Log) -> int:
-        """Return the offset up to which retention may delete."""
+        """Return the offset up to which retention may delete records."""
         topic, index = log.topic_partition
         partition = self.partitions.get((topic, index))
         return log.log_start_offset if partition is None else partition.high_watermark
@@ -402,7 +413,8 @@ class ReplicaManager:
         """Create, delete, lead, follow and reconfigure partitions as ``image`` says.
 
         Only the changes of ``delta`` are visited. Deletions come first, because another topic may
-        take the name. Partitions that this node leads come next, because others wait for them.
+        reuse the name. Partitions that this node leads come next, because other nodes wait for
+        them.
         """
         before, self._image = self._image, image
         is_default_changed = any(resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs)
@@ -437,9 +449,9 @@ class ReplicaManager:
         return changed
 
     def _is_new(self, before: MetadataImage, topic: TopicImage, index: int) -> bool:
-        """Whether a partition, or this node's replica of it, is new since the last image.
+        """Return whether a partition, or this node's replica of it, is new since the last image.
 
-        The first image cannot tell, so nothing is new then.
+        Nothing is new in the first image, because there is no earlier image to compare it with.
         """
         if before is EMPTY_IMAGE:
             return False
@@ -473,7 +485,7 @@ class ReplicaManager:
         self._apply(topic, index, topic.partitions[index], is_new=is_new)
 
     async def _open_refused(self) -> None:
-        """Open partitions whose logs found no space or descriptor, until one is refused again."""
+        """Open logs for which there was no disk space or descriptor, until one is refused again."""
         while self._refused:
             (name, index), is_new = next(iter(self._refused.items()))
             self._forget(self.partitions[name, index])
@@ -574,9 +586,9 @@ class ReplicaManager:
         return partition
 
     def _may_fetch_anew(self, topic_partition: TopicPartition, registration: PartitionRegistration) -> bool:
-        """Whether a damaged or lost log may be fetched anew from another broker.
+        """Return whether a damaged or lost log may be fetched again from another broker.
 
-        The leader then has all records, and this replica cannot be elected with an empty log.
+        The leader must have all records, and this replica must not be electable with an empty log.
         """
         return (
             (topic_partition in self._logs.damaged or topic_partition in self._logs.lost)
@@ -598,7 +610,7 @@ class ReplicaManager:
                 self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:
-        """Sync records that were appended before the policy or log changed, if now due."""
+        """Sync records that were appended before the policy or log changed, if a sync is due."""
         if partition.is_sync_due:
             self.syncs.request(partition)
         if partition.note_synced():
@@ -607,9 +619,9 @@ class ReplicaManager:
     # Moving between log directories
 
     def move(self, topic: str, index: int, path: str) -> None:
-        """Begin to move a partition's log to the log directory of that path.
+        """Begin to move a partition's log to the log directory at ``path``.
 
-        Listeners get ``on_moved`` when it is there.
+        Listeners get ``on_moved`` when the move is complete.
 
         Raises:
             KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; as ``get_partition``.
@@ -625,7 +637,7 @@ class ReplicaManager:
 def assigned_directory(registration: PartitionRegistration, node_id: NodeId) -> UUID | None:
     """Return the log directory that the controller assigned to a node's replica (KIP-858).
 
-    Return None if the node chooses it.
+    Return None if the node may choose the directory.
     """
     directory_id = registration.directory_of(node_id)
     return None if directory_id in UNPLACED_DIRECTORIES else directory_id

@@ -1,8 +1,8 @@
 """Syncs of partitions whose records are synced before acknowledgement, at most one per partition.
 
-Decides when a partition is synced: as soon as an append requests it, and again while later appends
-are due. One sync serves all appends before it. A failed sync is final. The log directory is offline
-from then on, and waiting requests are notified.
+This file decides when a partition is synced. A sync begins when an append requests it, and is
+repeated while later appends are due. One sync covers all appends before it. A failed sync is final.
+From then on the log directory is offline, and waiting requests are notified.
 """
 
 import logging
@@ -36,7 +36,7 @@ class PartitionSyncs:
         return f"<PartitionSyncs {len(self._syncing)}>"
 
     def request(self, partition: Partition) -> None:
-        """Have a partition synced soon. One sync serves many requests for the same partition."""
+        """Request a sync of a partition. One sync serves many requests for the same partition."""
         if partition not in self._syncing:
             self._syncing.add(partition)
             self._nursery.start_soon(self._sync, partition)
@@ -50,7 +50,7 @@ class PartitionSyncs:
         try:
             while partition.is_sync_due:
                 await self._sync_once(partition)
-            if partition.note_synced():  # the log was synced by something else, before this task began
+            if partition.note_synced():  # another task synced the log before this task began
                 self._announce(partition)
         except TidelogError as error:
             logger.error("%s could not be synced: %s", partition.topic_partition, error)

@@ -1,13 +1,14 @@
 """Replication throttles: rate limits for copying replicas that are being moved.
 
-Decides which partitions of this node are throttled, on the side of the leader or of the follower,
-and whether a side has exceeded its rate. A leader throttles a follower only while that is out of
-sync. A follower throttles a partition only while it lags. Replication that keeps a partition safe
-is never slowed down. The topic names the replicas (``leader.replication.throttled.replicas`` and
-``follower...``: ``*``, or partition:broker pairs). The broker has the rates
-(``leader.replication.throttled.rate`` and ``follower...``, bytes a second).
+This file decides which partitions of this node are throttled, on the side of the leader or of the
+follower, and whether a side has exceeded its rate. A leader throttles a follower only while the
+follower is out of sync. A follower throttles a partition only while it lags. Replication that keeps
+a partition safe is never slowed down. The topic names the replicas
+(``leader.replication.throttled.replicas`` and ``follower...``: ``*``, or partition:broker pairs).
+The broker has the rates (``leader.replication.throttled.rate`` and ``follower...``, in bytes a
+second).
 
-Reads no clock. Invariant: without a rate nothing is throttled, whatever topics name.
+This file reads no clock. Invariant: without a rate nothing is throttled, whatever topics name.
 """
 
 from collections import deque
@@ -18,33 +19,33 @@ from log_service.common.types import TopicPartition
 
 SAMPLE_MS = 1_000
 SAMPLE_COUNT = 10
-"""Whole samples that the rate covers, beside the current one.
+"""The number of whole samples that the rate covers in addition to the current one.
 
-As Apache Kafka's replication.quota.window.num.
+This is the default of Apache Kafka's replication.quota.window.num.
 """
 NO_RATE = -1
 ALL = "*"
 
 
 class ThrottledSide(Enum):
-    """The side that is limited: leaders in reading, followers in writing."""
+    """The side that is limited: leaders when they read, followers when they write."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
 
     @property
     def replicas_key(self) -> str:
-        """The topic's key that names the replicas."""
+        """The topic config that names the replicas."""
         return f"{self.value}.replication.throttled.replicas"
 
     @property
     def rate_key(self) -> str:
-        """The broker's key that gives the rate."""
+        """The broker config that sets the rate."""
         return f"{self.value}.replication.throttled.rate"
 
 
 class ByteRate:
-    """Bytes a second over the last samples."""
+    """The number of bytes a second over the last samples."""
 
     __slots__ = ("_began_ms", "_bytes", "_samples")
 
@@ -66,7 +67,7 @@ class ByteRate:
     def per_second(self, now_ms: int) -> float:
         """Return the rate in bytes a second.
 
-        It averages over at least nine samples, so that bursts pass.
+        The rate is averaged over at least nine samples, so that short bursts are not throttled.
         """
         self._forget(now_ms)
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
@@ -93,7 +94,7 @@ class Throttle:
         return f"<Throttle {self.side.value} rate={self.rate} topics={sorted(self._named)}>"
 
     def set_rate(self, text: str | None) -> None:
-        """Use a broker's rate from now on. None means no limit."""
+        """Use a rate from now on. None means that there is no limit."""
         self.rate = NO_RATE if text is None else int(text)
 
     def set_topic(self, topic: str, text: str | None) -> None:
@@ -105,7 +106,7 @@ class Throttle:
             self._named[topic] = named
 
     def covers(self, partition: TopicPartition) -> bool:
-        """Whether a partition of this node is throttled, so that its bytes count."""
+        """Whether a partition of this node is throttled. Its bytes then count."""
         if self.rate == NO_RATE or partition.topic not in self._named:
             return False
         named = self._named[partition.topic]
@@ -121,7 +122,7 @@ class Throttle:
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """Return the partitions of a broker that a topic's list names. None means all."""
+    """Return the partitions of a broker that a topic's list names. None means all partitions."""
     items = [item.strip() for item in text.split(",") if item.strip()]
     if items == [ALL]:
         return None
@@ -139,11 +140,11 @@ class Throttles:
         self.follower = Throttle(ThrottledSide.FOLLOWER, broker_id, now_ms)
 
     def set_topic(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Take over a topic's configuration."""
+        """Apply a topic's configuration."""
         for throttle in (self.leader, self.follower):
             throttle.set_topic(topic, configs.get(throttle.side.replicas_key))
 
     def set_broker(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Take over the default configuration of all brokers, overridden by this broker's own."""
+        """Apply the default configuration of all brokers, overridden by this broker's own."""
         for throttle in (self.leader, self.follower):
             throttle.set_rate(own.get(throttle.side.rate_key, cluster.get(throttle.side.rate_key)))

@@ -1,7 +1,7 @@
 """Sums of records, bytes and requests of partitions since the node started.
 
-Decides nothing. Each partition counts for itself. The replica manager keeps the sum of those that
-left this node, so that the node's own sums never fall.
+This file decides nothing. Each partition has its own counters. The replica manager adds the counts
+of partitions that left this node to a sum, so that the sums of the node never decrease.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from log_service.replication.partition import Partition
 
 @dataclass(slots=True, kw_only=True)
 class Traffic:
-    """Sums over partitions: records, bytes, and the requests that named them."""
+    """Sums over partitions: records, bytes, and requests that named these partitions."""
 
     record_count: int = 0
     appended_bytes: int = 0
@@ -41,5 +41,5 @@ class Traffic:
         self.failed_share_acknowledge_count += partition.failed_share_acknowledge_count
 
     def copy(self) -> Self:
-        """Return a copy of the sums, to be added to."""
+        """Return a copy of the sums, to which counts may be added."""
         return replace(self)
