@@ -23,25 +23,25 @@ One log:
 
 All logs of a node:
 
-- ``log_manager``: creates, deletes, opens and closes them. ``held_logs``: owns the open ones.
-- ``directory_loader``: opens them at a start. ``closing``: closes them at the end.
+- ``log_manager``: creates, deletes, opens and closes logs. ``held_logs``: owns the open logs.
+- ``directory_loader``: opens all logs at a start. ``closing``: closes them at a stop.
 - ``rivals``: chooses among several logs of one partition.
-- ``future_logs``: copies them to other log directories.
+- ``future_logs``: copies logs to other log directories.
 - ``upkeep``: the background work. ``checkpoint_writer`` and ``removals``: parts of it.
 - ``vanished``: rewrites files that were removed while open.
 
 One log directory:
 
-- ``log_directory``: whether it may be written, and whether it failed.
+- ``log_directory``: whether the directory may be written, and whether it failed.
 - ``checkpoints``, ``meta_properties``, ``clean_shutdown``, ``running_files`` and ``running_logs``:
   its files.
-- ``last_run``: checks whether the logs of the last run are all there.
+- ``last_run``: checks whether all logs of the last run still exist.
 
 The disk:
 
 - ``files``: the real file system. ``descriptors``: operations on one open file.
 - ``refused_access``: errors that name the owner of a file that this user may not open.
-- ``durable_directory``: directories that outlive a crash. ``file_system_sync``: one sync for many
+- ``durable_directory``: directories that survive a crash. ``file_system_sync``: one sync for many
   files.
-- ``page_cache``: identity of the page cache that holds unsynced writes.
+- ``page_cache``: the identity of the page cache that holds unsynced writes.
 """

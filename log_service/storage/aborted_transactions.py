@@ -1,9 +1,9 @@
 """Aborted transactions of a log, which readers of committed records must not see (KIP-98).
 
-Each segment that holds an abort marker has an index of aborted transactions (``.txnindex``) beside
-it. The log adds an entry when it appends a marker. If an index is damaged, the log is searched and
-its indexes are rewritten. The module knows nothing of readers. Of compaction it knows only that a
-cleaned segment has another index than the segments it replaces.
+Each segment that holds an abort marker has an index of aborted transactions (``.txnindex``). The
+log adds an entry when it appends a marker. If an index is damaged, the log is searched and its
+indexes are rewritten. This module does not know readers. About compaction it knows only that a
+cleaned segment has another index than the segments that it replaces.
 
 Invariant: ``ended`` is in the order of the markers and equals the content of the indexes.
 """
@@ -100,11 +100,14 @@ class AbortedTransactions:
         return AbortedTransactions(self._ended[first:]) if first else self
 
     def in_segment(self, segment: Segment) -> list[AbortedTransaction]:
-        """Return the index content of the active segment, or of one with no later transactions."""
+        """Return the index content of a segment.
+
+        The segment must be the active one, or no later segment may have transactions.
+        """
         return self._ended[bisect_left(self._ended, segment.base_offset, key=attrgetter("last_offset")) :]
 
     def write_indexes(self, files: Files, directory: Path, segments: Segments) -> None:
-        """Write the indexes beside copied segments, durably.
+        """Write the indexes of copied segments durably.
 
         As in Kafka, each entry is in the index of the segment that holds its marker.
         """
@@ -126,9 +129,7 @@ def pack_index(entries: Iterable[AbortedTransaction]) -> bytes:
 
 
 def load_aborted_transactions(files: Files, segments: Segments, indexed: Collection[int]) -> AbortedTransactions:
-    """Read the indexes of the segments whose base offsets are in ``indexed``.
-
-    Blocks.
+    """Read the indexes of the segments whose base offsets are in ``indexed``. Blocks.
 
     Raises:
         StorageError: an index is damaged, and so is the log.
@@ -160,12 +161,10 @@ def _rebuild(files: Files, segments: Segments, damaged: Segment) -> AbortedTrans
 def recover_aborted_transactions(
     files: Files, segments: Segments, indexed: Collection[int], aborted: Sequence[AbortedTransaction], from_offset: int
 ) -> AbortedTransactions:
-    """Rewrite the indexes of the segments from ``from_offset`` on, which may be stale.
+    """Rewrite the indexes of the segments from ``from_offset`` on. Blocks.
 
-    Blocks.
-
-    A crash may have left them behind. ``aborted`` are the transactions that the log shows as
-    aborted from that offset on. The indexes before it are used as they are.
+    After a crash, these indexes may be stale. ``aborted`` holds the transactions that the log shows
+    as aborted from this offset on. Earlier indexes are used as they are.
 
     Raises:
         StorageError: an index is damaged, and so is the log.

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 
 class AppendResult(NamedTuple):
-    """Offsets and timestamp of appended batches.
+    """The offsets and the timestamp of appended batches.
 
-    ``last_offset`` is inclusive. ``append_time_ms`` is -1 unless the log stamps its own time. For a
-    repeated batch it is that batch's latest timestamp. ``must_sync`` asks for a ``sync`` before the
-    append is acknowledged (``flush.messages``).
+    ``last_offset`` is inclusive. ``append_time_ms`` is the log append time, or -1 if the log keeps
+    the producer's timestamps. For a repeated batch, it is the latest timestamp of the first copy.
+    If ``must_sync`` is true, a ``sync`` must precede the acknowledgement (``flush.messages``).
     """
 
     base_offset: int

@@ -2,16 +2,15 @@
 
 The checkpoints are recovery points, log start offsets, high watermarks and the offsets up to which
 logs are compacted. The writer decides which log belongs to which file. It writes a file only if its
-content changes. ``upkeep`` decides when.
+content changes. ``upkeep`` decides when to write.
 
 Invariants:
 
-- Writes of one node's checkpoints are serialized, and each reads the offsets when its turn comes. A
-  write that began before a truncation cannot restore the recovery point that the truncation
-  lowered.
-- No file keeps an entry of an earlier log with the same name.
-- Entries of damaged and unsettled logs are kept. Without its recovery point the next start would
-  cut the damage off and serve the rest.
+- Writes of one node's checkpoints are serialized, and each write reads the offsets when its turn
+  comes. So a write that was requested before a truncation cannot restore the old recovery point.
+- No file contains an entry of an earlier log with the same name.
+- Entries of damaged and unsettled logs are retained. Without its recovery point, the next start
+  would truncate a damaged log at the damage and serve the rest.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -40,8 +39,8 @@ ALL_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLI
 class CheckpointWriter:
     """Writer of the checkpoints of the logs in ``logs``, which the log manager changes.
 
-    ``unserved_in`` returns the partitions of a directory whose logs are there but not in ``logs``.
-    Their entries in the files are kept. ``on_written`` is called with the path of each written
+    ``unserved_in`` returns the partitions whose logs exist in a directory but are not in ``logs``.
+    Their entries in the files are retained. ``on_written`` is called with the path of each written
     file.
     """
 
@@ -61,54 +60,48 @@ class CheckpointWriter:
         self._guard = Lock()
 
     def write_recovery_points(self, directory: LogDirectory) -> bool:
-        """Write the recovery points of one directory.
+        """Write the recovery points of one directory. Return whether they had changed.
 
-        Blocks; durable on return.
-
-        Return whether they had changed.
+        Blocks. The file is durable on return.
         """
         return self._maybe_write(directory.path / RECOVERY_POINT_CHECKPOINT, lambda: self._recovery_points(directory))
 
     def write_start_offsets(self, directory: LogDirectory) -> bool:
         """Write the log start offsets that lie inside a first segment.
 
-        Blocks; durable on return.
-
         Return whether they had changed.
+
+        Blocks. The file is durable on return.
         """
         return self._maybe_write(directory.path / LOG_START_OFFSET_CHECKPOINT, lambda: self._start_offsets(directory))
 
     def write_high_watermarks(self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]) -> bool:
-        """Write the high watermarks of the directory's logs.
+        """Write the high watermarks of the directory's logs. Return whether they had changed.
 
-        Blocks; durable on return.
-
-        Return whether they had changed.
+        Blocks. The file is durable on return.
         """
         offsets = {key: high_watermarks[key] for key in self._logs_of(directory) if key in high_watermarks}
         return self._maybe_write(directory.path / REPLICATION_OFFSET_CHECKPOINT, lambda: offsets)
 
     def write_cleaned_offsets(self, directory: LogDirectory) -> bool:
-        """Write the offsets below which one directory's logs are compacted.
+        """Write the offsets below which a directory's logs are compacted.
 
-        Blocks; durable on return.
+        Return whether they changed.
 
-        Return whether they had changed.
+        Blocks. The file is durable on return.
         """
         return self._maybe_write(directory.path / CLEANER_OFFSET_CHECKPOINT, lambda: self._cleaned_offsets(directory))
 
     def write_before_cut(self, directory: LogDirectory) -> None:
-        """Write the offsets that a truncation lowers. Blocks; durable on return."""
+        """Write the offsets that a truncation lowers. Blocks. The files are durable on return."""
         self.write_recovery_points(directory)
         self.write_cleaned_offsets(directory)
 
     def forget(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
-        """Remove the entries of an earlier log before another log of that name begins.
+        """Remove the entries of an earlier log durably, before another log of that name begins.
 
-        Blocks; durable.
-
-        Otherwise the next start would trust the old log's recovery point for the new log, or begin
-        the new log at the old log's start offset.
+        Blocks. Otherwise the next start would use the old log's recovery point for the new log, or
+        begin the new log at the old log's start offset.
         """
         for name in ALL_CHECKPOINTS:
             self._change(directory.path / name, topic_partition, None)
@@ -116,10 +109,8 @@ class CheckpointWriter:
     def lower_high_watermark(self, directory: LogDirectory, topic_partition: TopicPartition, offset: int) -> None:
         """Lower a high watermark to ``offset`` before its log is truncated.
 
-        Blocks; durable on return.
-
-        An unclean election causes this. Otherwise the next start would report the truncated records
-        as missing.
+        Blocks. The file is durable on return. Such a truncation follows an unclean election.
+        Without the lower value, the next start would report the truncated records as missing.
         """
         path = directory.path / REPLICATION_OFFSET_CHECKPOINT
         written = self._written.get(path)
@@ -129,10 +120,8 @@ class CheckpointWriter:
     def remember(self, log: Log) -> None:
         """Write the recovery point and start offset of a log that moved here.
 
-        Blocks; durable on return.
-
-        Otherwise the next start would take an offset gap of compaction for a missing segment, and
-        would undo DeleteRecords.
+        Blocks. The files are durable on return. Without them, the next start would treat an offset
+        gap of compaction as a missing segment, and would undo DeleteRecords.
         """
         self._change(log.home.path / RECOVERY_POINT_CHECKPOINT, log.topic_partition, log.recovery_point)
         if log.log_start_offset > log.segments[0].base_offset:
@@ -158,15 +147,15 @@ class CheckpointWriter:
             return {}  # the next start does not trust a damaged file either
 
     def write_at_end(self, directory: LogDirectory, broker_epoch: int) -> None:
-        """Write the files and the marker of a clean stop after all logs were closed.
+        """After all logs were closed, write the checkpoints and the marker of a clean stop.
 
-        Blocks; durable.
+        Blocks. The files are durable on return.
         """
         self.write_all(directory)
         write_marker(self._files, directory.path, broker_epoch)
 
     def write_all(self, directory: LogDirectory) -> None:
-        """Write the files that the next start reads. Blocks; durable on return."""
+        """Write the files that the next start reads. Blocks. The files are durable on return."""
         self.write_recovery_points(directory)
         self.write_start_offsets(directory)
         self.write_cleaned_offsets(directory)
@@ -177,9 +166,7 @@ class CheckpointWriter:
             await self.save(directory, partial(self.write_high_watermarks, directory, high_watermarks))
 
     async def save(self, directory: LogDirectory, write: Callable[[], bool]) -> bool:
-        """Call one of the writers above in the pool.
-
-        Skip an offline directory.
+        """Call one of the write methods in the pool. Return false if the directory is offline.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

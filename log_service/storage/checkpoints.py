@@ -1,8 +1,8 @@
 """Checkpoint files of offsets in Kafka's text format.
 
-A checkpoint has a version line, a count and one line per entry. The module defines the format and
-detects damage. It does not interpret the offsets. A checkpoint is replaced as a whole, so a reader
-sees the old one or the new one.
+A checkpoint has a version line, a count and one line per entry. This module defines the format and
+detects damage. It does not interpret the offsets. A checkpoint is always replaced as a whole, so a
+reader finds either the old or the new content.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ def parse_lines(path: Path, content: bytes) -> list[list[str]]:
     """Return the fields of each entry of a checkpoint's content.
 
     An empty file has no entries, because Apache Kafka leaves unwritten checkpoints empty. ``path``
-    is only named in errors.
+    is used only in errors.
 
     Raises:
         StorageError: the version is unknown, or the count is not the number of entries.
@@ -70,5 +70,5 @@ def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
 
 
 def write_offsets(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the file; durable on return."""
+    """Replace the file. The new content is durable on return."""
     files.write_atomically(path, format_lines(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items()))

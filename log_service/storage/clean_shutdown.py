@@ -14,7 +14,10 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 def read_marker(files: Files, directory: Path) -> int | None:
-    """Return the broker epoch in the marker, -1 if it names none, or None without a marker."""
+    """Return the broker epoch in the marker, or None without a marker.
+
+    The result is -1 if the marker has no broker epoch.
+    """
     try:
         content = files.read_bytes(directory / CLEAN_SHUTDOWN_FILE)
     except FileNotFoundError:
@@ -32,5 +35,5 @@ def remove_marker(files: Files, directory: Path) -> None:
 
 
 def write_marker(files: Files, directory: Path, broker_epoch: int) -> None:
-    """Write the marker; durable on return."""
+    """Write the marker. It is durable on return."""
     files.write_atomically(directory / CLEAN_SHUTDOWN_FILE, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())

@@ -1,8 +1,8 @@
-"""Closing the logs of one log directory in order, so that the next start need not recover them.
+"""Close the logs of one log directory in order, so that the next start need not recover them.
 
-The module decides whether each log is synced on its own or all with one sync of the file system.
-``log_manager`` chooses the logs that have something to write, and leaves the marker of a clean stop
-if all were closed.
+This module decides whether each log is synced separately or all logs with one sync of the file
+system. ``log_manager`` chooses the logs that have changes to write. It writes the marker of a clean
+stop if all logs were closed.
 """
 
 import logging
@@ -17,19 +17,22 @@ from log_service.storage.log import Log
 
 logger = logging.getLogger(__name__)
 LEAST_TOGETHER = 64
-"""Fewer logs are closed one by one, because a file system sync waits for other processes."""
+"""The least number of logs that are closed together.
+
+A file system sync waits for other processes, so a few logs are closed one by one.
+"""
 WRITTEN_PER_TURN = 64
 CLOSING_COUNT = 16
 
 
 async def close_logs(files: Files, lock: DirectoryLock, logs: Sequence[Log]) -> list[Log]:
-    """Close logs of one online directory, and return those that could not be closed in order.
+    """Close logs of one online directory, and return the logs that could not be closed in order.
 
-    ``lock`` is the directory's lock. A log that is not returned is durable, with everything that
-    its next start reads. Few logs are closed one by one. Many are closed with one sync of the file
-    system, because ten thousand logs are ninety thousand files and directories, and syncing each
-    takes longer than an operator waits. A failed sync of the file system counts against every log
-    it covered.
+    ``lock`` is the directory's lock. A log that is not returned is durable, including everything
+    that its next start reads. A few logs are closed one by one. Many logs are closed with one sync
+    of the file system, because ten thousand logs are ninety thousand files and directories, and
+    separate syncs would take too long. If the sync of the file system fails, every log that it
+    covered counts as failed.
     """
     failed: list[Log] = []
     if len(logs) >= LEAST_TOGETHER and await files.run_in_pool(lambda: lock.can_sync_file_system):
@@ -65,7 +68,7 @@ async def _close_together(files: Files, lock: DirectoryLock, logs: Sequence[Log]
 
 
 def _begin_close(logs: Sequence[Log], written: list[Log], failed: list[Log]) -> None:
-    """Write the files that the next start of some logs reads, without syncing. Runs in the pool."""
+    """Write the files that the next start of ``logs`` reads, without syncing. Runs in the pool."""
     for log in logs:
         try:
             log.begin_close()

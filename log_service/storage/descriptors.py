@@ -1,7 +1,7 @@
-"""Operations on one open descriptor, its leases, atomic writes and syncs.
+"""Operations on one open descriptor: leases, atomic writes and syncs.
 
-The module decides when a descriptor number goes back to the system, and which system call each
-platform uses. It knows neither paths nor logs. ``files`` is its only user.
+This module decides when a descriptor is closed, and which system call each platform uses. It knows
+neither paths nor logs. Only ``files`` uses it.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync lea
 
 
 class Descriptor:
-    """An open descriptor that closes when its owner has let go and the last lease is released.
+    """An open file descriptor. It is closed when its owner has closed it and no lease is left.
 
-    Leases come and go in any thread.
+    Any thread may take and release leases.
     """
 
     __slots__ = ("_guard", "is_closing", "lease_count", "number")
@@ -57,11 +57,11 @@ class Descriptor:
         return b"".join(chunks)
 
     def sync(self) -> None:
-        """Make the bytes durable; blocks."""
+        """Make the bytes durable. Blocks."""
         sync_descriptor(self.number)
 
     def release(self) -> None:
-        """Give one lease back."""
+        """Release one lease."""
         with self._guard:
             self.lease_count -= 1
             is_last = self.is_closing and not self.lease_count
@@ -69,7 +69,10 @@ class Descriptor:
             os.close(self.number)
 
     def close(self) -> None:
-        """Close now, or with the last lease. Call once."""
+        """Close the descriptor now, or when the last lease is released.
+
+        Must be called only once.
+        """
         with self._guard:
             self.is_closing = True
             is_free = not self.lease_count
@@ -78,7 +81,7 @@ class Descriptor:
 
 
 class RealFileSlice:
-    """A leased range of a file on disk; ``fileno`` and ``position`` are for sendfile."""
+    """A leased range of a file on disk. ``fileno`` and ``position`` are for sendfile."""
 
     __slots__ = ("_descriptor", "_is_released", "_size_bytes", "position")
 
@@ -97,7 +100,7 @@ class RealFileSlice:
         return f"<RealFileSlice {self.position}+{self._size_bytes} {state}>"
 
     def fileno(self) -> int:
-        """Return the descriptor; valid until ``release``."""
+        """Return the descriptor's number, which is valid until ``release``."""
         assert not self._is_released, "a released slice has no descriptor"
         return self._descriptor.number
 
@@ -114,7 +117,7 @@ class RealFileSlice:
         return content
 
     def release(self) -> None:
-        """Give the lease back; idempotent."""
+        """Release the lease. A second call has no effect."""
         if not self._is_released:
             self._is_released = True
             self._descriptor.release()
@@ -123,10 +126,10 @@ class RealFileSlice:
 def write_all(number: int, buffers: Sequence[Buffer], position: int) -> int:
     """Write all buffers at ``position``, the end of the file, and return their size in bytes.
 
-    It takes one system call unless the disk is filling up.
+    This takes one system call unless the disk is almost full.
 
     Raises:
-        OSError: not all buffers could be written. The file is cut back to ``position``.
+        OSError: not all buffers could be written. The file is truncated back to ``position``.
     """
     if len(buffers) > _MAX_BUFFER_COUNT:
         buffers = [b"".join(buffers)]
@@ -143,7 +146,7 @@ def write_all(number: int, buffers: Sequence[Buffer], position: int) -> int:
 
 
 def _write_rest(number: int, content: bytes, written: int, position: int) -> None:
-    """Continue after a short write. The next write reports its cause."""
+    """Continue after a short write. If the disk is full, the next write raises the error."""
     while written < len(content):
         count = os.pwrite(number, memoryview(content)[written:], position + written)
         if count == 0:
@@ -161,7 +164,7 @@ def sync_descriptor(number: int) -> None:
 
 
 def copy_prefix(source: int, target: Path, size_bytes: int) -> int:
-    """Copy the first ``size_bytes`` to a new file, durably, and return its descriptor."""
+    """Copy the first ``size_bytes`` to a new file durably, and return its descriptor."""
     number = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         position = 0

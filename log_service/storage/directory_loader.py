@@ -1,8 +1,8 @@
-"""Opening all logs of one log directory at a start.
+"""Open all logs of one log directory at a start.
 
 The loader decides the role of each name in the directory, matches checkpoint entries with logs, and
-groups logs into pool calls. It knows nothing of other directories. A damaged log does not stop the
-others and is reported beside them.
+groups logs into pool calls. It does not know other directories. A damaged log does not stop the
+loading of others. It is reported separately.
 """
 
 import logging
@@ -50,9 +50,7 @@ Work = tuple[Path, TopicPartition, OpenedFrom]
 class DamagedLog:
     """A log that was not opened because recovery refuses it.
 
-    Its files are unchanged.
-
-    ``topic_id`` is None if the directory does not name it.
+    Its files are unchanged. ``topic_id`` is None if the directory does not name it.
     """
 
     topic_partition: TopicPartition
@@ -65,11 +63,11 @@ class DamagedLog:
 class LoadedDirectory:
     """The logs and checkpoints that a start found in one log directory.
 
-    ``broker_epoch`` is the epoch of the last clean stop, or None after any other stop.
-    ``kept_epoch`` is the epoch of the last run if everything it wrote is there, synced or not. This
-    holds after a clean stop, and if only the process ended (``running_files``). ``listed`` holds
-    the logs of that run, or None without a list. ``missing_checkpoints`` are files that the list
-    names but that are missing.
+    - ``broker_epoch`` is the epoch of the last clean stop, or None after any other stop.
+    - ``kept_epoch`` is the epoch of the last run if everything that it wrote still exists, synced
+      or not. This is true after a clean stop, or if only the process ended (``running_files``).
+    - ``listed`` holds the logs of that run, or None without a list.
+    - ``missing_checkpoints`` are files that the list names but that do not exist.
     """
 
     directory: Path
@@ -85,7 +83,7 @@ class LoadedDirectory:
 
 
 class DirectoryLoader:
-    """Loader of one log directory, used once."""
+    """Loads one log directory. It is used once."""
 
     def __init__(self, files: Files, directory: Path, open_one: OpenLog, *, thread_count: int) -> None:
         self._files = files
@@ -134,8 +132,8 @@ class DirectoryLoader:
     async def _open_in_turns(self) -> None:
         """Open logs in batches until none is left.
 
-        Batches are large at first. In the end logs are opened one by one, so that few wait behind a
-        large one.
+        Batches are large at first. At the end logs are opened one by one, so that few logs wait
+        behind a large one.
         """
         while self._work and self._error is None:
             count = max(1, min(_LOGS_PER_CALL, len(self._work) // (4 * self._thread_count)))
@@ -162,7 +160,7 @@ class DirectoryLoader:
             return None
 
     def _survey(self) -> list[tuple[str, TopicPartition]]:
-        """Take the clean-shutdown marker, remove deleted logs and return partition directories."""
+        """Read the clean-shutdown marker, remove deleted logs and return partition directories."""
         partitions = []
         self._take_epochs()
         self._take_list()
@@ -178,9 +176,9 @@ class DirectoryLoader:
         return partitions
 
     def _take_epochs(self) -> None:
-        """Take the clean-shutdown marker and write ``tidelog-running`` in its place.
+        """Read the clean-shutdown marker and replace it by ``tidelog-running``.
 
-        The latter remains if the start dies before its broker is registered.
+        If the start fails before its broker is registered, ``tidelog-running`` remains.
         """
         marked = read_marker(self._files, self._directory)
         if marked is None:
@@ -192,7 +190,7 @@ class DirectoryLoader:
         remove_marker(self._files, self._directory)
 
     def _take_list(self) -> None:
-        """Read the list of the last run's logs if it is of the run whose epoch would be claimed."""
+        """Read the list of the last run's logs, if this start may claim that run's epoch."""
         loaded, listed = self._loaded, read_running_logs(self._files, self._directory)
         if listed is not None and listed.broker_epoch == loaded.kept_epoch:
             loaded.listed = listed

@@ -1,6 +1,7 @@
 """Directories that survive a crash.
 
-Each missing directory is created and then made durable in its parent, from the outside in.
+Each missing directory is created and then made durable in its parent, beginning with the outermost
+one.
 """
 
 from pathlib import Path

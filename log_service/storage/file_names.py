@@ -1,7 +1,7 @@
-"""Names of the files and directories of logs, and their parsing.
+"""The names of the files and directories of logs, and their parsing.
 
-Invariant: a name made here parses back to the same value. A name that Kafka would not make parses
-to None.
+Invariant: a name that is built here parses back to the same value. A name that Kafka would not use
+parses to None.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ _MAX_DIRECTORY_NAME = 255
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """Return the file name of ``offset``, which is 20 digits and the suffix."""
+    """Return the file name of ``offset``: 20 digits and the suffix."""
     return f"{offset:020d}{suffix}"
 
 
@@ -57,9 +57,9 @@ def offsets_by_suffix(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """Return the partition of a directory name; None for any other name.
+    """Return the partition of a directory name, or None for any other name.
 
-    Names of directories that were set aside give None too.
+    The names of deleted, stray and future logs give None too.
     """
     topic, dash, digits = name.rpartition("-")
     if not dash or not topic or not digits.isascii() or not digits.isdigit():
@@ -78,13 +78,13 @@ def temporary_path(path: Path) -> Path:
 def set_aside_name(topic_partition: TopicPartition, suffix: str, unique: UUID) -> str:
     """Return ``<topic>-<partition>.<32 hex digits><suffix>``.
 
-    A topic name that is too long for that is cut, as in Kafka.
+    As in Kafka, a topic name that is too long for this is cut.
     """
     tail = f".{unique.hex}{suffix}"
     return str(topic_partition)[: _MAX_DIRECTORY_NAME - len(tail)] + tail
 
 
 def is_set_aside(name: str, suffix: str) -> bool:
-    """Return whether a directory's name was made by ``set_aside_name`` with that suffix."""
+    """Return whether ``set_aside_name`` built a directory's name with this suffix."""
     unique = name.removesuffix(suffix).rpartition(".")[2]
     return name.endswith(suffix) and len(unique) == 32 and all(digit in "0123456789abcdef" for digit in unique)

@@ -1,8 +1,8 @@
-"""One sync of a whole file system, if it guarantees as much as a sync of each file.
+"""One sync of a whole file system, where it guarantees as much as a sync of each file.
 
-Linux 5.8 and later reports through ``syncfs`` the writes that failed since a descriptor was opened.
-The file system must also be a local one that is known to make data, sizes and names durable with
-it. Elsewhere each file must be synced on its own.
+In Linux 5.8 and later, ``syncfs`` reports the writes that failed since a descriptor was opened. The
+file system must also be a local one for which ``syncfs`` is known to make data, sizes and names
+durable. On other systems each file must be synced separately.
 """
 
 import ctypes
@@ -18,9 +18,9 @@ MOUNT = re.compile(r"\d+ \d+ (?P<device>\d+:\d+) .* - (?P<kind>\S+) ")
 
 
 def can_sync_file_system(number: int) -> bool:
-    """Return whether ``sync_file_system`` is as good as syncing every file of the file system.
+    """Return whether ``sync_file_system`` guarantees as much as a sync of every file.
 
-    ``number`` is the descriptor of an open file or directory there.
+    ``number`` is the descriptor of an open file or directory on the file system.
     """
     if not sys.platform.startswith("linux") or _kernel() < FIRST_REPORTING_KERNEL or not hasattr(ctypes.CDLL(None), "syncfs"):
         return False
@@ -29,13 +29,11 @@ def can_sync_file_system(number: int) -> bool:
 
 
 def sync_file_system(number: int) -> None:
-    """Make everything written on the file system of an open descriptor durable.
-
-    Blocks.
+    """Make everything written on the file system of an open descriptor durable. Blocks.
 
     Raises:
-        OSError: this or another process's write failed since the descriptor was opened or the last
-            call.
+        OSError: a write of this or another process has failed since the descriptor was opened or
+            since the last call.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if library.syncfs(number) != 0:
@@ -50,7 +48,7 @@ def _kernel() -> tuple[int, ...]:
 def kind_of_file_system(device: str, mounts: Path) -> str | None:
     """Return the kind of the file system on a device, according to ``mounts``.
 
-    None means that ``mounts`` names no kind for it, or several.
+    Return None if ``mounts`` names no kind for the device, or several.
     """
     try:
         lines = mounts.read_text(errors="replace").splitlines()

@@ -1,14 +1,14 @@
-"""The real file system behind ``common.env.Files``.
+"""The real file system that implements ``common.env.Files``.
 
 It offers gathered writes, leases of file ranges, and syncs in a small pool of threads. An append is
-one ``pwritev`` that leaves all of its bytes or none. The module also decides when a descriptor
-closes. It knows nothing of logs.
+one ``pwritev`` that writes all of its bytes or none. This module also decides when a descriptor is
+closed. It does not know logs.
 
 Invariants:
 
-- A descriptor stays open, and its bytes in place, during a lease or a sync of it.
-- A failed sync is final. The file accepts no append and no sync after it.
-- Only a sync, a directory sync and work handed to the pool wait for the disk.
+- During a lease or a sync, a descriptor stays open and its bytes do not move.
+- A failed sync is final. After it, the file accepts neither appends nor syncs.
+- Only syncs, directory syncs and work in the pool wait for the disk.
 """
 
 import contextlib
@@ -42,10 +42,10 @@ _SMALL_FILE_BYTES = 64 << 10
 
 
 async def _run_in_thread(function: Callable[[], T]) -> T:
-    """Run ``function`` in a thread of trio's, and wait for it even when cancelled.
+    """Run ``function`` in a thread of trio, and wait for it even when cancelled.
 
-    ``trio.to_thread`` needs one more turn of the event loop. It also prepares calls back from the
-    thread, which are not needed here.
+    ``trio.to_thread`` would need one more turn of the event loop. It would also prepare calls back
+    from the thread, which are not needed here.
     """
     run_in_trio = trio.lowlevel.current_trio_token().run_sync_soon
     trio.lowlevel.start_thread_soon(function, partial(run_in_trio, trio.lowlevel.reschedule, trio.lowlevel.current_task()))
@@ -54,7 +54,7 @@ async def _run_in_thread(function: Callable[[], T]) -> T:
 
 
 class RealFile:
-    """One open file on disk. ``common.env.File`` documents each call's guarantees."""
+    """One open file on disk. ``common.env.File`` documents the guarantees of each method."""
 
     __slots__ = ("__weakref__", "_descriptor", "_files", "_is_closed", "_sync_error", "path", "size_bytes")
 
@@ -70,7 +70,7 @@ class RealFile:
         return f"<RealFile {self.path} size={self.size_bytes} leases={self._descriptor.lease_count}>"
 
     def append_gathered(self, buffers: Sequence[Buffer]) -> int:
-        """Append all buffers and return their position. On OSError nothing was appended."""
+        """Append all buffers and return their position. After an OSError, nothing was appended."""
         if self._sync_error is not None:
             raise self._failed()
         position = self.size_bytes
@@ -98,7 +98,7 @@ class RealFile:
             descriptor.release()
 
     def write_at(self, position: int, buffer: Buffer) -> None:
-        """Overwrite bytes that exist already."""
+        """Overwrite existing bytes."""
         view = memoryview(buffer)
         assert position + len(view) <= self.size_bytes, "overwrites only what is there"
         while view:
@@ -107,11 +107,10 @@ class RealFile:
             position += written
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file.
+        """Truncate the file.
 
-        If a lease is out, its bytes stay in place.
-
-        Then the kept bytes are copied to a new file that takes the name.
+        While a lease is held, its bytes must not move. In that case the retained bytes are copied
+        to a new file that takes the name.
         """
         if size_bytes >= self.size_bytes:
             return
@@ -126,7 +125,10 @@ class RealFile:
         self.size_bytes = size_bytes
 
     async def sync(self) -> None:
-        """Make the bytes durable with fdatasync in the pool. A cancelled caller waits for it."""
+        """Make the bytes durable with fdatasync in the pool.
+
+        A cancelled caller waits for the sync.
+        """
         descriptor = self._descriptor
         descriptor.lease()
         try:
@@ -153,11 +155,11 @@ class RealFile:
         return OSError(error.errno or errno.EIO, f"a sync failed ({error.strerror}); bytes may be lost", str(self.path))
 
     def slice(self, position: int, size_bytes: int) -> RealFileSlice:
-        """Lease a range."""
+        """Lease a range of the file."""
         return RealFileSlice(self._descriptor, position, size_bytes)
 
     def close(self) -> None:
-        """Close the descriptor once its last lease is released; idempotent."""
+        """Close the descriptor when its last lease is released. A second call has no effect."""
         if not self._is_closed:
             self._is_closed = True
             self._files.forget(self)
@@ -166,7 +168,7 @@ class RealFile:
 
 @contextlib.contextmanager
 def _held_elsewhere(path: Path) -> Iterator[None]:
-    """Turn a refused lock, which is EACCES or EAGAIN, into ``BlockingIOError``."""
+    """Replace the error of a refused lock (EACCES or EAGAIN) by ``BlockingIOError``."""
     try:
         yield
     except OSError as error:
@@ -178,9 +180,9 @@ def _held_elsewhere(path: Path) -> Iterator[None]:
 class _RealDirectoryLock:
     """The two locks of a log directory.
 
-    ``flock`` of the directory excludes other nodes of this process. The record lock of its lock
-    file excludes a Java broker. They are on different files, because a process loses a record lock
-    when it closes any descriptor of that file.
+    A ``flock`` of the directory excludes other nodes of this process. A record lock of the lock
+    file excludes a Java broker. The locks are on different files, because a process loses a record
+    lock when it closes any descriptor of that file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -200,18 +202,19 @@ class _RealDirectoryLock:
 
     @property
     def can_sync_file_system(self) -> bool:
-        """Whether one call makes all files durable; see ``file_system_sync``."""
+        """Whether one call makes all files durable. See ``file_system_sync``."""
         return bool(self._numbers) and can_sync_file_system(self._numbers[0])
 
     def sync_file_system(self) -> None:
         """Make everything on the directory's file system durable.
 
-        It reports every write that failed since the lock was taken.
+        Raises:
+            OSError: a write has failed since the lock was taken or since the last call.
         """
         sync_file_system(self._numbers[0])
 
     def release(self) -> None:
-        """Release both locks; idempotent."""
+        """Release both locks. A second call has no effect."""
         while self._numbers:
             os.close(self._numbers.pop())
 
@@ -219,7 +222,7 @@ class _RealDirectoryLock:
 def connection_descriptors() -> tuple[int, int]:
     """Return how many descriptors this process may open, and how many connections may use.
 
-    The others are for logs.
+    The remaining descriptors are for logs.
     """
     _raise_descriptor_limit()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -235,14 +238,15 @@ def _raise_descriptor_limit() -> None:
 
 
 MOST_RESERVED_DESCRIPTORS = 10_000
-"""Descriptors kept for logs: half of the process's limit, and at most this many."""
+"""The largest number of descriptors reserved for logs. Otherwise half of the limit is reserved."""
 
 
 class RealFiles:
-    """The disk, and the pool of threads that waits for it.
+    """The disk, and the pool of threads that wait for it.
 
-    ``pool_threads`` bounds how many calls wait at once. The constructor raises the process's soft
-    limit of descriptors to its hard limit, because every log in use and every connection needs one.
+    ``pool_threads`` bounds how many calls run at once. The constructor raises the process's soft
+    limit of descriptors to its hard limit, because every log in use and every connection needs a
+    descriptor.
     """
 
     def __init__(self, pool_threads: int = 4) -> None:
@@ -250,7 +254,7 @@ class RealFiles:
         self._pool_threads = pool_threads
         self._limiter: trio.CapacityLimiter | None = None
         self._open_files: dict[str, dict[str, list[RealFile]]] = {}
-        """Open files by directory and name, so that renaming a directory moves only its own."""
+        """Open files by directory and name. Renaming a directory then moves only its own files."""
         self._guard = threading.Lock()
 
     def open(self, path: Path, *, create: bool = True) -> File:
@@ -263,21 +267,21 @@ class RealFiles:
         return file
 
     def forget(self, file: RealFile) -> None:
-        """Stop following the renames of a file that closes."""
+        """Stop tracking the path of a file that closes."""
         with self._guard:
             others = [other for other in self._take(file.path) if other is not file]
             self._follow(others, file.path)
 
     def exists(self, path: Path) -> bool:
-        """Return whether a file or directory has this name."""
+        """Return whether a file or directory exists at this path."""
         return path.exists()
 
     def is_directory(self, path: Path) -> bool:
-        """Return whether the name is a directory."""
+        """Return whether the path is a directory."""
         return path.is_dir()
 
     def list_directory(self, path: Path) -> list[str]:
-        """Return the sorted names in a directory; a missing directory is empty."""
+        """Return the sorted names in a directory, or nothing if the directory is missing."""
         try:
             with rights_named("list"):
                 return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, ten thousand Path objects are not
@@ -300,7 +304,7 @@ class RealFiles:
     def rename(self, source: Path, target: Path) -> None:
         """Replace ``target`` atomically.
 
-        Open files learn their new path, also those in a directory.
+        The paths of open files are updated, including files in a renamed directory.
         """
         source.replace(target)
         with self._guard:
@@ -309,7 +313,7 @@ class RealFiles:
                 self._follow(files, target / name)
 
     def _take(self, path: Path) -> list[RealFile]:
-        """Return the open files of a path, and stop following it."""
+        """Return the open files of a path, and stop tracking them."""
         directory, name = os.path.split(path)
         names = self._open_files.get(directory, {})
         files = names.pop(name, [])
@@ -324,7 +328,7 @@ class RealFiles:
             self._open_files.setdefault(directory, {}).setdefault(name, []).append(file)
 
     def remove(self, path: Path) -> None:
-        """Unlink a file, unless it is missing."""
+        """Remove a file, unless it is missing."""
         path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
@@ -345,8 +349,9 @@ class RealFiles:
     def read_bytes(self, path: Path) -> bytes:
         """Return a small file's content.
 
-        Anything but a regular file is an OSError, because a device or pipe may have no end or never
-        begin.
+        Raises:
+            OSError: the path is not a regular file. A device or pipe may have no end, or never
+                begin.
         """
         with rights_named("read"):
             number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -358,9 +363,10 @@ class RealFiles:
             os.close(number)
 
     def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
-        """Replace a small file by writing beside it, syncing, renaming and syncing the directory.
+        """Replace a small file atomically.
 
-        Without ``is_synced`` the caller syncs later.
+        The new content is written to a temporary file, synced, and renamed, and the directory is
+        synced. Without ``is_synced``, the caller syncs later.
         """
         temporary = temporary_path(path)
         with rights_named("write"):
@@ -379,10 +385,7 @@ class RealFiles:
             self.sync_directory(path.parent)
 
     def free_bytes(self, path: Path) -> int:
-        """Return the free space on the file system of ``path`` for a process without root's rights.
-
-        The result is in bytes.
-        """
+        """Return the bytes that a process without root's rights can write on a file system."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
@@ -392,7 +395,7 @@ class RealFiles:
         return status.f_blocks * status.f_frsize
 
     def page_cache_id(self, path: Path) -> str | None:
-        """Return the identity of the page cache of a directory; see ``page_cache``."""
+        """Return the identity of the page cache of a directory. See ``page_cache``."""
         return page_cache_id(path)
 
     def lock_directory(self, path: Path) -> _RealDirectoryLock:
@@ -406,9 +409,9 @@ class RealFiles:
             self._limiter.total_tokens = count
 
     async def run_in_pool(self, function: Callable[[], T]) -> T:
-        """Run ``function`` in a thread, at most ``pool_threads`` at once.
+        """Run ``function`` in a thread. At most ``pool_threads`` calls run at once.
 
-        A cancelled caller waits for it, so that nothing is left half done.
+        A cancelled caller waits until the function returns, so that no work is left half done.
         """
         if self._limiter is None:
             self._limiter = trio.CapacityLimiter(self._pool_threads)

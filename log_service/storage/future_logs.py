@@ -1,20 +1,21 @@
 """Copies of logs that move to another log directory of this node (KIP-113).
 
-A move fills a ``-future`` directory until it is caught up and durable, renames it to the
-partition's name, and only then renames the old directory away. The module knows no requests and no
-leaders. ``move`` hands the new log to its caller.
+A move fills a ``-future`` directory until the copy is caught up and durable. It then renames the
+copy to the partition's name, and only after that renames the old directory. This module knows
+neither requests nor leaders. ``move`` passes the new log to its caller.
 
 Invariants:
 
-- At every moment one directory of the partition's name holds everything that the log held durably.
+- At every moment, one directory with the partition's name holds everything that was durable in the
+  log.
 - A crash between the two renames leaves two such directories. The file ``moved-here`` marks the
-  copy, which stays, unless the other log was written afterwards. That happens if the last step
-  failed, or if the partition began anew while the copy was offline. The mark is removed durably
-  once no other log can be there.
+  copy. The copy is used, unless the other log was written later. This happens if the last step
+  failed, or if the partition began again while the copy was offline. The mark is removed durably
+  when no other log can exist.
 - The next start removes an unfinished copy, and replication begins the move again. Every copy has
-  ``moved-here`` from the beginning. Without it a start could not tell the copy from a future log of
-  Apache Kafka.
-- A copy ends where its log ends, also where compaction removed the last records.
+  ``moved-here`` from the beginning. Without the file, a start could not distinguish the copy from a
+  future log of Apache Kafka.
+- A copy ends at the same offset as its log, even if compaction removed the last records.
 - The last step is the rest of the copy, one sync and two renames. It blocks the event loop for a
   few milliseconds once per move, so that nothing is appended meanwhile.
 """
@@ -49,20 +50,20 @@ logger = logging.getLogger(__name__)
 MOVED_HERE = "moved-here"
 CHUNK_BYTES = 1 << 20
 QUIET_BYTES = 4 << 20
-"""Number of bytes that may be left for the last step."""
+"""The largest number of bytes that may be left for the last step."""
 COPIED_AT_ONCE = 4
-"""Number of copies that are filled at once.
+"""The number of copies that are filled at once.
 
-Others wait as empty directories, so that memory and disks bear a request for thousands of moves.
+Other copies wait as empty directories. This limits the load on memory and disks if thousands of
+moves are requested.
 """
 
 
 class FutureLogs:
     """The copies of the logs in ``held``.
 
-    ``logs`` are the copies being filled.
-
-    ``on_removals`` is called when a log that was moved away waits for its removal.
+    ``logs`` holds the copies that are being filled. ``on_removals`` is called when a log that was
+    moved away waits for its removal.
     """
 
     def __init__(
@@ -76,14 +77,14 @@ class FutureLogs:
     ) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.unfinished: dict[TopicPartition, LogDirectory] = {}
-        """Moves that the last stop interrupted, with their targets.
+        """Moves that the last stop interrupted, with their target directories.
 
-        Replication begins them again.
+        Replication begins these moves again.
         """
         self.kept_in: list[LogDirectory] = []
-        """Directories that keep the old log of a move because its rename failed.
+        """Directories that still contain the old log of a move because its rename failed.
 
-        Nothing there was closed in order.
+        Such a directory was not closed in order.
         """
         self._files = env.files
         self._clock = env.clock
@@ -101,8 +102,8 @@ class FutureLogs:
     async def move(self, log: Log, target: LogDirectory, on_replaced: Callable[[Log], None]) -> None:
         """Copy ``log`` to ``target`` and replace the log with its copy.
 
-        ``on_replaced`` gets the new log in the same turn of the event loop. Cancelling drops the
-        copy, as does deleting the log meanwhile.
+        ``on_replaced`` gets the new log in the same turn of the event loop. The copy is dropped if
+        the move is cancelled or the log is deleted meanwhile.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, a disk failed. The old log remains in service.
@@ -119,7 +120,7 @@ class FutureLogs:
                 self._drop(left)
 
     async def _fill(self, log: Log, copy: Log) -> Log | None:
-        """Copy until nothing is left and return the new log, or None if the old log is gone."""
+        """Copy until nothing is left and return the new log, or None if the old log was closed."""
         while _is_open(log):
             if copy.log_end_offset < log.log_start_offset:  # retention was faster
                 self._drop(copy)
@@ -158,19 +159,23 @@ class FutureLogs:
             raise target.note_error(error) from error
 
     async def _forget_last_move(self, log: Log) -> None:
-        """Remove ``moved-here`` from a log, if the last move left it."""
+        """Remove ``moved-here`` from a log, if the last move has left it there.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
         try:
             await self._files.run_in_pool(partial(self._unmark, log))
         except OSError as error:
             raise log.home.note_error(error) from error
 
     def _unmark(self, log: Log) -> None:
-        """Remove ``moved-here``. Blocks; durable on return."""
+        """Remove ``moved-here``. Blocks. The removal is durable on return."""
         self._files.remove(log.directory / MOVED_HERE)
         self._files.sync_directory(log.directory)
 
     async def _read(self, log: Log, offset: int, chunk_bytes: int) -> bytes:
-        """Return whole batches from ``offset`` on, at least one if there is one."""
+        """Return whole batches from ``offset`` on, or nothing at the end of the log."""
 
         def read() -> bytes:
             return next(log.read_batches(offset, chunk_bytes=chunk_bytes), b"")
@@ -178,7 +183,7 @@ class FutureLogs:
         return await self._files.run_in_pool(read)
 
     def _replace(self, log: Log, copy: Log) -> Log:
-        """Copy the rest and put the copy in the log's place, in one turn of the event loop."""
+        """Copy the rest and replace the log by its copy, in one turn of the event loop."""
         files, topic_partition = self._files, log.topic_partition
         for chunk in log.read_batches(copy.log_end_offset):
             copy.append_as_follower(chunk)
@@ -204,9 +209,9 @@ class FutureLogs:
         return replacement
 
     def _take_place(self, old: Log, log: Log) -> None:
-        """Serve ``log`` and rename the old directory away durably.
+        """Serve ``log``, rename the old directory durably, then remove the mark ``moved-here``.
 
-        Then remove the mark ``moved-here``.
+        If this fails, a warning is logged and the next start finishes the move.
         """
         try:
             self._held.replace(old, log)
@@ -218,14 +223,14 @@ class FutureLogs:
             logger.warning("%s: the next start finishes the move to %s: %s", log.topic_partition, log.home.path, error)
 
     def _drop(self, copy: Log) -> None:
-        """Close a copy and have its files removed."""
+        """Close a copy and schedule the removal of its files."""
         copy.close_files()
         self._discard(copy.home, copy.directory, _removed_at_start(copy.directory))
 
     def _discard(self, home: LogDirectory, path: Path, target: Path) -> None:
-        """Have a copy's directory removed after renaming it to ``target``.
+        """Rename a copy's directory to ``target`` and schedule its removal.
 
-        The next start removes a directory of that name if a crash leaves it.
+        If a crash leaves the directory, the next start removes it because of its new name.
         """
         try:
             if not home.is_offline and self._files.exists(path):
@@ -237,7 +242,7 @@ class FutureLogs:
     # Starting
 
     async def look_for_unfinished(self) -> None:
-        """Remove the copies that the last stop left, and remember their moves."""
+        """Remove the copies that the last stop has left, and store the moves in ``unfinished``."""
         for directory in self._held.directories:
             if not directory.is_offline:
                 try:
@@ -260,7 +265,8 @@ class FutureLogs:
         return found
 
     async def unmark_finished(self, but: Container[TopicPartition]) -> None:
-        """Remove ``moved-here`` from all logs except ``but``, at a start that read every directory.
+        """Remove ``moved-here`` from all logs except ``but``, at a start that has read every
+        directory.
 
         The logs in ``but`` wait beside another log of their partition.
         """
@@ -276,17 +282,15 @@ class FutureLogs:
                 log.home.note_error(error)
 
     def take_unfinished(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        """Return, once, the target of a partition's move when the node stopped."""
+        """Return the target of a move that the last stop interrupted, and drop the move."""
         return self.unfinished.pop(topic_partition, None)
 
     def settle(self, one: Log, other: Log) -> Log | None:
-        """Return the log that stays after a crash in the last step of a move.
+        """Return the log to use after a crash in the last step of a move. Rename the other one.
 
-        Set the other aside.
-
-        The copy stays, unless the other log ends in a later leader epoch, or has more records and
-        so was written afterwards. Return None if the two do not come from a move (``rivals``). Then
-        both are left as they are.
+        The copy is used, unless the other log was written later. This is so if the other log ends
+        in a later leader epoch, or in the same epoch with more records. Return None if the two logs
+        do not come from a move. Then both are unchanged, and ``rivals`` decides.
 
         Raises:
             KafkaError: the disk failed.
@@ -303,7 +307,10 @@ class FutureLogs:
     def _is_marked(self, log: Log) -> bool:
         """Return whether a log has ``moved-here``.
 
-        A directory that fails meanwhile counts as no.
+        The result is false if the directory fails meanwhile.
+
+        Raises:
+            KafkaError: the file cannot be checked, although the directory is online.
         """
         try:
             return self._files.exists(log.directory / MOVED_HERE)
@@ -314,13 +321,13 @@ class FutureLogs:
             return False
 
     def release(self) -> None:
-        """Close the files of all copies and leave them in place."""
+        """Close the files of all copies without removing them."""
         for log in self.logs.values():
             log.close_files()
 
 
 def _is_open(log: Log) -> bool:
-    """Return whether a log is still served. That may have ended during any wait."""
+    """Return whether a log is still served. It may be closed during any wait."""
     return not log.is_closed
 
 
@@ -329,7 +336,7 @@ def _are_of_two_topics(one: Log, other: Log) -> bool:
 
 
 def _removed_at_start(path: Path) -> Path:
-    """Return the name of a directory that is not yet, or no longer, a copy.
+    """Return a directory name for a copy that is not begun yet, or that is dropped.
 
     The next start removes a directory with such a name.
     """
@@ -339,13 +346,13 @@ def _removed_at_start(path: Path) -> Path:
 def _has_more(log: Log, copy: Log) -> bool:
     """Return whether the log has a batch that the copy lacks.
 
-    After its last batch compaction may have left nothing.
+    There may be none, because compaction can remove the last batches.
     """
     return bool(next(log.read_batches(copy.log_end_offset, chunk_bytes=1), b""))
 
 
 def _left_bytes(log: Log, copy: Log) -> int:
-    """Return by how many bytes the copy lags, at most one segment too many."""
+    """Return how many bytes the copy lacks. The result may be too large by up to one segment."""
     if copy.log_end_offset >= log.log_end_offset:
         return 0
     place = log.segments.active.locate(copy.log_end_offset) if copy.log_end_offset >= log.segments.active.base_offset else None

@@ -1,13 +1,13 @@
 """The open logs of a node, and the log directories that hold them.
 
-The module decides how a log is added, replaced and dropped. Before a log is dropped its directory
-gets a name that shows its fate. ``log_manager`` knows which logs must exist, and ``future_logs``
-knows copies.
+This module decides how a log is added, replaced and dropped. Before a log is dropped, its directory
+is renamed to show what will happen to it. ``log_manager`` knows which logs must exist, and
+``future_logs`` knows copies.
 
 Invariants:
 
 - A log is in ``logs`` exactly while the node serves it.
-- After a power loss no two directories have the name of one partition. A rename in one log
+- After a power loss, no two directories have the name of one partition. A rename in one log
   directory is durable before a log of the same name begins in another.
 """
 
@@ -28,7 +28,7 @@ from log_service.storage.segment_indexes import RebuiltIndexes
 
 logger = logging.getLogger(__name__)
 OF_NO_TOPIC = "it is of no topic of this cluster"
-"""The usual reason for setting a stray aside."""
+"""The usual reason why a log is renamed as a stray log."""
 
 
 class HeldLogs:
@@ -48,22 +48,17 @@ class HeldLogs:
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
-        """The logs by partition. The mapping follows every change."""
+        """The logs by partition, as a live view."""
         return self._logs
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
-        """The log directories, in the order of the configuration.
-
-        The sequence follows every change.
-        """
+        """The log directories in the order of the configuration, as a live view."""
         return self._directories
 
     @property
     def claimed(self) -> Container[TopicPartition]:
-        """The partitions whose logs use their topic's configuration.
-
-        It follows every change.
+        """The partitions whose logs use their topic's configuration, as a live view.
 
         Other logs use the node's default configuration.
         """
@@ -96,11 +91,9 @@ class HeldLogs:
         topic_id: TopicId | None = None,
         rebuilt: RebuiltIndexes | None = None,
     ) -> Log:
-        """Open or begin a log in ``path``.
+        """Open or create a log in ``path``. ``put`` adds it to the logs.
 
         Blocks, and raises as ``open_log``.
-
-        ``put`` adds it to the logs.
         """
         return open_log(
             self._env.files,
@@ -124,7 +117,7 @@ class HeldLogs:
     def claim(self, log: Log, config: LogConfig) -> None:
         """Apply its topic's configuration to a log.
 
-        Only then do retention and compaction touch it.
+        Retention and compaction do not change a log before this.
         """
         log.reconfigure(config)
         self._claimed.add(log.topic_partition)
@@ -153,7 +146,7 @@ class HeldLogs:
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the old directory could not be renamed. ``log`` has
-                replaced it all the same.
+                replaced the old log nevertheless.
         """
         self.put(log)
         old.close_files()
@@ -161,12 +154,12 @@ class HeldLogs:
         self._removals.schedule([target], self._env.clock.monotonic_ms() + old.config.file_delete_delay_ms)
 
     def set_aside(self, log: Log, suffix: str, *, why: str = OF_NO_TOPIC) -> Path:
-        """Close a log, stop serving it, and return its new directory, which ends in ``suffix``.
+        """Close a log, stop serving it, and rename its directory. Return the new path.
 
-        For a stray, the node's log line gives the reason ``why``.
+        The new name ends in ``suffix``. For a stray log, ``why`` is logged as the reason.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, and the log stays.
+            KafkaError: KAFKA_STORAGE_ERROR. The log is still served.
         """
         target = self.rename(log.topic_partition, log.directory, log.home, suffix)
         self.drop(log)
@@ -175,7 +168,7 @@ class HeldLogs:
         return target
 
     def drop(self, log: Log) -> None:
-        """Close a log and stop serving it, whatever happens to its directory."""
+        """Close a log and stop serving it. Its directory is not changed."""
         log.close_files()
         if self._logs.get(log.topic_partition) is log:
             del self._logs[log.topic_partition]

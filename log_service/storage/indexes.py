@@ -1,16 +1,17 @@
 """The sparse indexes of a segment, from offset to position and from timestamp to offset.
 
 The entry formats are Kafka's. ``.index`` has the relative offset i32 and the position i32.
-``.timeindex`` has the timestamp i64 and the relative offset i32. The module finds entries and
-decides which files are trusted. It knows nothing of batches. A segment that gets ``IndexInDoubt``
+``.timeindex`` has the timestamp i64 and the relative offset i32. This module finds entries and
+decides which files are trusted. It does not know batches. A segment that gets ``IndexInDoubt``
 rebuilds its indexes.
 
 Invariants:
 
-- Entries are ordered strictly, one index by offset and the other by timestamp.
-- Entries are bytes in memory, without a Python object for each. They are read from the file at
-  first use and written when the segment rolls, syncs as a whole or closes.
-- A file may lag behind. Recovery does not trust the index files of segments that were not synced.
+- Entries are in strictly increasing order, one index by offset and the other by timestamp.
+- Entries are bytes in memory, without a Python object for each entry. They are read from the file
+  at first use. They are written when the segment rolls, syncs as a whole or closes.
+- A file may be older than memory. Recovery does not trust the index files of segments that were not
+  synced.
 - No file is preallocated.
 """
 
@@ -26,7 +27,7 @@ TIME_INDEX_ENTRY = Struct(">qi")
 
 
 class IndexInDoubt(Exception):  # noqa: N818 - it says what is the case
-    """An index file that cannot be correct. The text gives the reason."""
+    """The content of an index file cannot be correct. The text gives the reason."""
 
 
 class _Index:
@@ -75,16 +76,19 @@ class _Index:
         self._written_bytes = len(content)
 
     def check(self, content: bytearray) -> None:
-        """Raise IndexInDoubt if the entries cannot be right. Checks the ends, not every entry."""
+        """Raise IndexInDoubt if the entries cannot be correct.
+
+        Only the first and last are checked.
+        """
 
     @property
     def size_bytes(self) -> int:
-        """Size of the entries in bytes."""
+        """The size of the entries in bytes."""
         return len(self.entries)
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the file lags behind memory."""
+        """Whether memory has entries that are not in the file."""
         return self._entries is not None and self._written_bytes != len(self._entries)
 
     @property
@@ -105,7 +109,7 @@ class _Index:
             self._written_bytes = -1
 
     def flush(self, *, is_synced: bool = False) -> None:
-        """Bring the file up to date, durably with ``is_synced``. Blocks."""
+        """Write new entries to the file, durably with ``is_synced``. Blocks."""
         entries = self._entries
         if entries is None or not (is_synced or self.is_dirty or not self.files.exists(self.path)):
             return
@@ -124,18 +128,21 @@ class _Index:
         self._written_bytes = len(entries)
 
     def replace_file(self, write: Callable[[Path, Buffer], None]) -> None:
-        """Have ``write`` replace the file with these entries."""
+        """Replace the file by calling ``write`` with its path and these entries."""
         write(self.path, self.entries)
         self._written_bytes = len(self.entries)
 
     def unload(self) -> None:
-        """Free the memory. A later read loads the entries from the file. Nothing may be dirty."""
+        """Free the memory.
+
+        A later read loads the entries from the file. Nothing may be unwritten.
+        """
         assert not self.is_dirty, "unwritten entries would be lost"
         self._entries = None
 
 
 class OffsetIndex(_Index):
-    """Entries (last offset of a batch, position at which that batch begins)."""
+    """Entries of (last offset of a batch, position at which this batch begins)."""
 
     __slots__ = ()
     entry = OFFSET_INDEX_ENTRY
@@ -143,7 +150,7 @@ class OffsetIndex(_Index):
     def check(self, content: bytearray) -> None:
         """Raise IndexInDoubt if the last entry does not come after the first.
 
-        A file whose tail was never written looks like this.
+        A file whose end was never written has such entries.
         """
         if not content:
             return
@@ -155,12 +162,12 @@ class OffsetIndex(_Index):
             raise IndexInDoubt(text)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. ``offset`` is above all others."""
+        """Add an entry. ``offset`` must be above all others."""
         self.entries.extend(OFFSET_INDEX_ENTRY.pack(offset - self.base_offset, position))
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(offset, position) of the last entry; (base_offset, 0) without entries."""
+        """(offset, position) of the last entry, or (base_offset, 0) without entries."""
         entries = self.entries
         if not entries:
             return self.base_offset, 0
@@ -171,7 +178,7 @@ class OffsetIndex(_Index):
         """Return the position of the last entry, which must lie below ``size_bytes``.
 
         Raises:
-            IndexInDoubt: it lies at or above ``size_bytes``.
+            IndexInDoubt: the position is at or above ``size_bytes``.
         """
         _, position = self.last_entry
         if position >= size_bytes:
@@ -180,7 +187,7 @@ class OffsetIndex(_Index):
         return position
 
     def lookup(self, offset: int) -> int:
-        """Return the position of the last entry at or below ``offset``; 0 if there is none."""
+        """Return the position of the last entry at or below ``offset``, or 0 if there is none."""
         count = self._count_up_to(offset)
         return 0 if count == 0 else int(OFFSET_INDEX_ENTRY.unpack_from(self.entries, (count - 1) * 8)[1])
 
@@ -206,7 +213,7 @@ class OffsetIndex(_Index):
 
 
 class TimeIndex(_Index):
-    """Entries (largest timestamp so far, last offset of its batch)."""
+    """Entries of (largest timestamp so far, last offset of its batch)."""
 
     __slots__ = ()
     entry = TIME_INDEX_ENTRY
@@ -214,7 +221,7 @@ class TimeIndex(_Index):
     def check(self, content: bytearray) -> None:
         """Raise IndexInDoubt if the last entry does not come after the first.
 
-        A file whose tail was never written looks like this.
+        A file whose end was never written has such entries.
         """
         if not content:
             return
@@ -235,12 +242,12 @@ class TimeIndex(_Index):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the entry is left that a segment gets when it rolls."""
+        """Whether there is room for only one more entry. A segment needs this one when it rolls."""
         return len(self.entries) + 2 * 12 > self.max_bytes
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry; (-1, base_offset) without entries."""
+        """(timestamp, offset) of the last entry, or (-1, base_offset) without entries."""
         entries = self.entries
         if not entries:
             return NO_TIMESTAMP, self.base_offset

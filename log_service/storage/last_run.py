@@ -1,11 +1,11 @@
-"""Comparison of the logs that a start finds with the logs that the last run left.
+"""Comparison of the logs that a start finds with the logs of the last run.
 
-For each log that the files of a log directory name, the module finds how far it reached. It uses
-the list of the run (``running_logs``), the recovery points and the high watermarks. It opens and
-serves nothing. A log that moved to another directory of the node is found there.
+For each log that the files of a log directory name, this module determines how far the log reached.
+It uses the list of the run (``running_logs``), the recovery points and the high watermarks. It
+opens and serves nothing. A log that moved to another directory of the node is found there.
 
 The list decides which logs existed, because a checkpoint also names logs that were deleted since.
-Without a list the recovery points name the logs. After a clean stop they are current.
+Without a list, the recovery points name the logs. After a clean stop they are current.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from log_service.storage.running_logs import RUNNING_LOGS_FILE, Extent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostLog:
-    """A log that is missing, or of which records are missing.
+    """A log that is missing, or that lacks records.
 
     ``extent`` is its former extent. ``fault`` is a sentence about the loss. ``has_gap`` means that
-    records are missing before others that are there. A follower never fetches those again, because
-    it fetches on from its end.
+    the log lacks records in front of its end. A follower never fetches these records again, because
+    it fetches from its end on.
     """
 
     topic_partition: TopicPartition
@@ -42,7 +42,7 @@ class LostLog:
 
 
 def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
-    """Return how far each log of a directory reached, at least, when the last run ended."""
+    """Return the least extent that each log of a directory had when the last run ended."""
     if loaded.listed is None:
         named = loaded.recovery_points.items()
         return {key: Extent(topic_id=None, start_offset=offset, end_offset=offset) for key, offset in named if offset > 0}
@@ -58,9 +58,9 @@ def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
 
 
 def lost_logs(loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[Log]]) -> list[LostLog]:
-    """Return the logs of a directory that lost something.
+    """Return the logs of a directory that are missing or lack records.
 
-    ``found`` are the logs of all directories.
+    ``found`` holds the logs of all directories.
     """
     lost = []
     for topic_partition, expected in expected_extents(loaded).items():
@@ -78,7 +78,7 @@ def lost_logs(loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[L
 def file_faults(loaded: LoadedDirectory) -> list[str]:
     """Return a clause for each missing file that describes a directory's logs.
 
-    Only files that matter for claiming the last run's epoch count.
+    Only files that matter for claiming the last run's epoch are checked.
     """
     faults = [f"{loaded.directory / name} is missing" for name in loaded.missing_checkpoints]
     if loaded.listed is not None or loaded.kept_epoch is None:
@@ -99,7 +99,7 @@ def _fault(extent: Extent, log: Log) -> str | None:
 
 
 def _gap(extent: Extent, log: Log) -> str | None:
-    """Return what a log lacks below its end, or None."""
+    """Return a clause about records that a log lacks before its end, or None."""
     if log.segments[0].base_offset > extent.start_offset:
         return f"begins at offset {log.segments[0].base_offset} instead of {extent.start_offset}"
     there = {segment.base_offset for segment in log.segments}

@@ -1,10 +1,11 @@
 """The start offset of each leader epoch, by which a follower truncates (KIP-101, KIP-279).
 
-The module decides where an epoch ends and which entries a truncation leaves. It knows nothing of
+This module decides where an epoch ends and which entries a truncation removes. It does not know
 batches and elections. The log writes the file ``leader-epoch-checkpoint`` before the recovery point
-passes a new entry, and on close. After a crash recovery finds missing entries in the batches.
+passes a new entry, and when it closes. After a crash, recovery restores missing entries from the
+batches.
 
-Invariant: epochs and start offsets both rise strictly from entry to entry.
+Invariant: epochs and start offsets both increase strictly from entry to entry.
 """
 
 from bisect import bisect_left, bisect_right
@@ -34,9 +35,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, files: Files, path: Path) -> "LeaderEpochs":
-        """Return the epochs in the file.
-
-        A missing file has none.
+        """Return the epochs in the file. A missing file has none.
 
         Raises:
             StorageError: the file is damaged.
@@ -81,7 +80,7 @@ class LeaderEpochs:
     def lead(self, epoch: int, start_offset: int) -> bool:
         """Begin ``epoch`` at ``start_offset`` as its leader, and return whether something changed.
 
-        Entries of this and later epochs are removed, as in Apache Kafka, because they belong to
+        As in Apache Kafka, entries of this and later epochs are removed, because they come from
         another cluster whose files were moved here.
         """
         keep = bisect_left(self._epochs, epoch)
@@ -91,9 +90,10 @@ class LeaderEpochs:
         return self.assign(epoch, start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (largest epoch at or below ``epoch``, its end offset), as in OffsetForLeaderEpoch.
+        """Return the largest epoch at or below ``epoch`` and its end offset, as
+        OffsetForLeaderEpoch.
 
-        The result is (-1, -1) if it is unknown.
+        The result is (-1, -1) if the epoch is unknown.
         """
         if epoch == UNDEFINED_EPOCH or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -120,7 +120,7 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove epochs that end at or before ``start_offset``.
 
-        The epoch that holds it now begins there.
+        The epoch that holds ``start_offset`` now begins there.
         """
         index = bisect_right(self._start_offsets, start_offset) - 1
         if index >= 0 and self._start_offsets[index] < start_offset:
@@ -138,7 +138,7 @@ class LeaderEpochs:
             self.is_dirty = True
 
     def clear_durably(self) -> None:
-        """Remove all entries, in the file too. Blocks."""
+        """Remove all entries, also from the file. Blocks."""
         self.clear()
         self.maybe_write()
 
@@ -147,22 +147,20 @@ class LeaderEpochs:
         return format_lines(f"{epoch} {offset}" for epoch, offset in self.entries)
 
     def take_changes(self) -> bytes | None:
-        """Return the content of the file if it lags behind, and count it as written."""
+        """Return the new content of the file and mark it as written, or None without changes."""
         if not self.is_dirty:
             return None
         self.is_dirty = False
         return self.encode()
 
     def note_unwritten(self) -> None:
-        """Count the content of ``take_changes`` as unwritten, so that it is returned again."""
+        """Mark the content as unwritten, so that ``take_changes`` returns it again."""
         self.is_dirty = True
 
     def maybe_write(self, *, is_synced: bool = True) -> bool:
-        """Bring the file up to date, and return whether it had to be written.
+        """Write the file if it is not current, and return whether it was written. Blocks.
 
-        Blocks.
-
-        The write is durable unless the caller syncs later.
+        With ``is_synced``, the file is durable on return. Otherwise the caller syncs later.
         """
         content = self.take_changes()
         if content is None:

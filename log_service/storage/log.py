@@ -1,13 +1,13 @@
 """One partition's log, which is appended to, read, truncated and closed.
 
-The log assigns offsets, begins segments, refuses reads and reacts to disk errors. It knows nothing
-of high watermarks, replicas and requests. Callers supply the bounds of reads, retention and
+The log assigns offsets, begins segments, refuses reads and reacts to disk errors. It does not know
+high watermarks, replicas and requests. Callers supply the bounds of reads, retention and
 truncation. ``segments`` changes the files, ``log_syncs`` makes them durable, ``log_reader`` reads,
-``recovery`` opens logs, ``retention`` chooses segments to delete, and the cleaner compacts them.
+``recovery`` opens logs, ``retention`` chooses segments to delete, and the cleaner compacts.
 
 Invariants: ``log_start_offset <= log_end_offset``. An append is atomic in memory and on disk. An
-offset is handed out again only after a truncation. The caller releases the lease of a read. Only
-``sync`` and ``close`` wait. All else runs on one thread, but past ranges may be read in the pool.
+offset is reused only after a truncation. The caller releases the lease of a read. Only ``sync`` and
+``close`` wait. Other methods run on one thread, but old ranges may be read in the pool.
 """
 
 import logging
@@ -44,11 +44,11 @@ logger = logging.getLogger(__name__)
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 
 CheckBatch = Callable[[BatchHeader], RememberedBatch | None]
-"""Return the batch that a producer's batch repeats. Raise KafkaError to refuse the append."""
+"""Returns the batch that a producer's batch repeats. Raises KafkaError to refuse the append."""
 
 
 class Log:
-    """An open log, made by ``recovery.open_log``."""
+    """An open log, created by ``recovery.open_log``."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Log:
         self.producer_snapshots = producer_snapshots
         self.log_end_offset = log_end_offset
         self.cleaned_offset = cleaned_offset
-        """Below it the log is compacted. None if no pass ever ran."""
+        """The offset below which the log is compacted, or None if no pass has run."""
         self.aborted_transactions = aborted_transactions
         self.syncs = LogSyncs(
             clock=clock,
@@ -102,7 +102,7 @@ class Log:
         self._start_at(log_start_offset)
         self._clean_end_offset = clean_end_offset
         self._sure_end_offset = log_end_offset
-        """At or below the end that recovery finds. A cut may leave no batch up to the end."""
+        """A lower bound of the end that recovery finds. A cut may leave no batch up to the end."""
         self._told_hole = -1
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments in bytes."""
+        """The size of all segments in bytes."""
         return self.segments.size_bytes
 
     @property
@@ -123,7 +123,7 @@ class Log:
 
     @property
     def is_sync_due(self) -> bool:
-        """Whether ``flush.messages`` asks for a sync now."""
+        """Whether ``flush.messages`` requires a sync now."""
         return self.log_end_offset - self.syncs.recovery_point >= self.config.flush_messages
 
     @property
@@ -136,8 +136,8 @@ class Log:
     def read(self, start_offset: int, *, max_bytes: int, upper_offset: int, is_one_batch_guaranteed: bool) -> LogSlice:
         """Lease whole batches from the one that holds ``start_offset``, below ``upper_offset``.
 
-        ``max_bytes`` may cut off the last batch. A larger first batch comes whole if
-        ``is_one_batch_guaranteed``, else not at all. While indexes are rebuilt nothing is found.
+        ``max_bytes`` may exclude the last bytes. A larger first batch is returned whole if
+        ``is_one_batch_guaranteed``, else not at all. Nothing is returned while indexes are rebuilt.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
@@ -167,7 +167,7 @@ class Log:
             return found
 
     def is_waiting_for(self, segment: Segment) -> bool:
-        """Return whether a segment's indexes must be rebuilt first, and have the pool begin it."""
+        """Return whether a segment's indexes must be rebuilt first, and start this in the pool."""
         if not segment.is_rebuild_due:
             return False
         self.home.on_doubt(segment)
@@ -187,7 +187,7 @@ class Log:
             raise self.home.note_error(error) from error
 
     def read_batches(self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
-        """Yield chunks of whole batches that cover [start_offset, end_offset). Can run in the pool.
+        """Yield [start_offset, end_offset) in chunks of whole batches. May run in the pool.
 
         Raises:
             KafkaError: as ``read``.
@@ -202,10 +202,10 @@ class Log:
             raise self.home.note_error(error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the first record at or above ``timestamp`` (ms). Opens a batch, so use the pool.
+        """Return the first record at or after ``timestamp`` (ms). Reads a batch: use the pool.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, or what a damaged batch raises.
+            KafkaError: KAFKA_STORAGE_ERROR, or the error of a damaged batch.
         """
         self._check_readable()
         try:
@@ -214,12 +214,10 @@ class Log:
             raise self.home.note_error(error) from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record with the largest timestamp, even below the log start offset.
-
-        Opens one batch, so it belongs in the pool.
+        """Return the first record with the largest timestamp, even below the start. Use the pool.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, or what a damaged batch raises.
+            KafkaError: KAFKA_STORAGE_ERROR, or the error of a damaged batch.
         """
         self._check_readable()
         try:
@@ -228,11 +226,11 @@ class Log:
             raise self.home.note_error(error) from error
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Return (largest epoch at or below ``leader_epoch``, its end offset), else (-1, -1)."""
+        """Return the largest epoch at or below ``leader_epoch`` and its end offset, or (-1, -1)."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     def _check_hole(self, offset: int, found: LogSlice) -> None:
-        """Refuse to skip a missing segment's offsets. Only compaction leaves such holes."""
+        """Refuse to skip a missing segment's offsets. Only compaction may leave such holes."""
         if self.config.is_compacted or self.cleaned_offset is not None or not log_reader.is_segment_missing(self.segments, offset):
             return
         if found.file_slice is not None:
@@ -258,13 +256,13 @@ class Log:
     def append_as_leader(
         self, validated: ValidatedBatches, *, leader_epoch: int, now_ms: int, check: CheckBatch | None = None
     ) -> AppendResult:
-        """Stamp offsets and epoch into the batches, in place, and append them with one write.
+        """Write offsets and epoch into the batches, and append the batches with one write.
 
         ``check`` checks transactional batches, more strictly than ``ProducerState.check``.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
-                RECORD_LIST_TOO_LARGE; KAFKA_STORAGE_ERROR; nothing was appended.
+                RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR. Nothing was appended.
         """
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
@@ -300,7 +298,7 @@ class Log:
         return _new(AppendResult, (base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, must_sync))
 
     def append_marker(self, marker: EndOfTransaction, *, leader_epoch: int, now_ms: int) -> AppendResult:
-        """Append the end of a producer's transaction, even if it ends none.
+        """Append the end of a producer's transaction, even if none is open.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
@@ -326,13 +324,13 @@ class Log:
         return AppendResult(offset, offset, append_time_ms, self.log_start_offset, False, self.is_sync_due)
 
     def append_as_follower(self, buffer: Buffer, *, leader_epoch: int | None = None) -> AppendResult:
-        """Append batches that carry their offsets and epochs, as a leader stamped them.
+        """Append batches that already have their offsets and epochs from a leader.
 
-        With ``leader_epoch`` they are a leader's response in that epoch. A torn last batch is left
-        out. So is a batch of a later epoch with all after it, as its leader is not followed yet.
+        With ``leader_epoch``, they are a leader's response in this epoch. A truncated last batch is
+        ignored. So are all batches from the first of a later epoch on.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, no whole batches or a wrong checksum; INVALID_RECORD, an
+            KafkaError: CORRUPT_MESSAGE, no whole batch or a wrong checksum; INVALID_RECORD, an
                 invalid marker; OFFSET_OUT_OF_RANGE, they begin before the log's end or are not in
                 order; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
@@ -360,7 +358,7 @@ class Log:
         return AppendResult(base_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, self.is_sync_due)
 
     def _end_transaction(self, segment: Segment, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
-        """Take an appended marker. If its index entry fails, the directory goes offline."""
+        """Apply an appended marker. If its index entry fails, the directory goes offline."""
         ended = self.producer_state.end_transaction(header, marker.coordinator_epoch, now_ms)
         if ended is None or not marker.is_abort:
             return
@@ -373,7 +371,7 @@ class Log:
             raise self.home.fail(error) from error
 
     def _write(self, buffer: Buffer, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> tuple[Segment, int]:
-        """Write to the active segment, or a new one if due. Return it and the position."""
+        """Write to the active segment, or a new one if due. Return the segment and position."""
         segment, config = self.segments.active, self.config
         if size_bytes > config.segment_bytes:
             text = f"{size_bytes} bytes do not fit into a segment of {self.topic_partition} ({config.segment_bytes} bytes)"
@@ -391,7 +389,7 @@ class Log:
         return segment, position
 
     def roll(self) -> bool:
-        """Begin a new segment unless the active one is empty. Return whether it rolled.
+        """Begin a new segment unless the active one is empty. Return whether one was begun.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -432,7 +430,7 @@ class Log:
         """Make everything appended before the call durable, and return the recovery point.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the directory is offline from then on.
+            KafkaError: KAFKA_STORAGE_ERROR. The directory is then offline.
         """
         return await self.syncs.sync_up_to(lambda: self.log_end_offset)
 
@@ -464,7 +462,7 @@ class Log:
             self.producer_state.unstable.start_at(offset)
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> RetentionOutcome:
-        """Delete the oldest segments that age, size or the log start offset no longer keep.
+        """Delete the oldest segments that age, size or the log start offset no longer protect.
 
         No segment with records at or above ``high_watermark`` is deleted.
 
@@ -488,10 +486,10 @@ class Log:
         return RetentionOutcome(count, size_bytes, self.log_start_offset)
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut everything at or above ``offset``, and return whether something was cut.
+        """Remove everything at or above ``offset``, and return whether something was removed.
 
-        A batch that holds it is cut whole. An offset below the start empties the log and becomes
-        its start. The cut is durable on return, later segments first, so no append meets it.
+        A batch that holds ``offset`` is removed whole. An offset below the start empties the log
+        and becomes its start. The truncation is durable on return, later segments first.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -520,7 +518,7 @@ class Log:
         return True
 
     def restart_at(self, offset: int) -> None:
-        """Drop all records and begin anew at any ``offset``. Durable on return.
+        """Drop all records and begin again at any ``offset``. Durable on return.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -543,7 +541,7 @@ class Log:
         self.producer_state.reset()
 
     def extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> Extent:
-        """Return the least extent after a kill, from ``least_offset`` on and without ``but``."""
+        """Return the extent that survives a kill, from ``least_offset`` on and without ``but``."""
         return Extent(
             topic_id=self.topic_id,
             start_offset=max(self.log_start_offset, self.segments[0].base_offset, least_offset),
@@ -552,18 +550,19 @@ class Log:
         )
 
     def note_extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> None:
-        """Report the extent to the directory's list. A copy is not listed before it is in place."""
+        """Report the extent for the directory's list, unless this is an unfinished copy."""
         if self.directory.name == str(self.topic_partition):
             self.home.on_extent(self.topic_partition, self.extent(least_offset, but))
 
     # Compaction
 
     def note_cleaned(self, end_offset: int) -> None:
-        """Note that the log is compacted below ``end_offset``."""
+        """Store that the log is compacted below ``end_offset``."""
         self.cleaned_offset = end_offset
 
     def exchange_segments(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-        """Replace the neighbours ``old`` with ``new``, which holds their records, in one step.
+        """Replace the adjacent segments ``old`` in one step with ``new``, which holds their
+        records.
 
         ``aborted`` is the index of aborted transactions of ``new``, in the order of their markers.
         Readers keep the old segments, which are removed ``file.delete.delay.ms`` later.
@@ -613,7 +612,7 @@ class Log:
         self.topic_id = topic_id
 
     def unload_idle(self) -> int:
-        """Unload segments unused since the last call, and return how many were open."""
+        """Unload segments that were not used since the last call. Return how many were open."""
         return sum(segment.maybe_unload() for segment in self.segments)
 
     # Closing
@@ -640,11 +639,11 @@ class Log:
 
     @property
     def has_changes(self) -> bool:
-        """Whether closing has changes to write since the log was opened after a clean stop."""
+        """Whether closing must write changes made since the log was opened after a clean stop."""
         return self._clean_end_offset != self.log_end_offset or self.leader_epochs.is_dirty
 
     def _write_for_next_start(self, *, is_synced: bool) -> None:
-        """Write indexes, epochs and producers that spare the next start reading. Blocks."""
+        """Write indexes, epochs and producers, so that the next start reads less. Blocks."""
         self.segments.active.finish_indexes()
         if is_synced:
             self.segments.active.sync_indexes()
@@ -656,7 +655,7 @@ class Log:
             self.producer_snapshots.sync()
 
     def begin_close(self) -> None:
-        """Refuse appends and write files for the next start, unsynced, before ``end_close``.
+        """Refuse appends and write the files for the next start, unsynced. ``end_close`` follows.
 
         Raises:
             OSError: the disk failed.
@@ -665,9 +664,9 @@ class Log:
         self._write_for_next_start(is_synced=False)
 
     def end_close(self, error: OSError | None) -> KafkaError | None:
-        """Close the files after a file system sync, and return the error for the client.
+        """Close the files after a sync of the file system, and return the error for the client.
 
-        ``error`` is the sync's failure. Without one the whole log is durable now.
+        ``error`` is the failure of the sync. Without an error the whole log is now durable.
         """
         refusal = None if error is None else self.syncs.note_error(error)
         if error is None:
@@ -676,7 +675,7 @@ class Log:
         return refusal
 
     def close_as_copy_of(self, original: "Log") -> None:
-        """Close a copy durably with the end offset, producers and aborts of ``original``. Blocks.
+        """Close a copy durably with the end, producers and aborts of ``original``. Blocks.
 
         Raises:
             OSError: the disk failed.

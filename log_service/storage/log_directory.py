@@ -1,15 +1,15 @@
-"""State shared by all logs of one log directory, whether it is writable and whether it failed.
+"""The state shared by all logs of one log directory: whether it is writable and whether it failed.
 
-The module decides which disk errors fail one append and which fail the directory. It knows nothing
-of the directory's content.
+This module decides which disk errors fail one append and which fail the directory. It does not know
+the directory's content.
 
 Invariants:
 
 - An offline directory stays offline until a restart.
-- A full disk refuses appends and loses nothing.
-- Appends are refused before the disk is full, so that metadata, checkpoints and indexes have room.
-  The free space is compared with ``reserve_bytes`` every few megabytes. It is also compared when
-  the disk is full all the same, because other programs write to it too.
+- On a full disk, appends are refused and nothing is lost.
+- Appends are refused before the disk is full, so that there is room for metadata, checkpoints and
+  indexes. The free space is compared with ``reserve_bytes`` every few megabytes. It is also
+  compared when a write finds the disk full, because other programs write to it too.
 """
 
 import errno
@@ -48,7 +48,7 @@ _PASSING_ERRORS = _NO_DESCRIPTORS | frozenset({errno.ENOMEM, errno.EAGAIN, errno
 class LogDirectory:
     """One log directory.
 
-    ``append_refusal`` is the reason for refusing appends at the moment, or None.
+    ``append_refusal`` is the current reason for refusing appends, or None.
     """
 
     __slots__ = (
@@ -70,9 +70,10 @@ class LogDirectory:
     )
 
     def __init__(self, path: Path, *, free_bytes: Callable[[Path], int] | None = None, reserve_bytes: int = 0) -> None:
-        """Make ``free_bytes`` the source of the disk's free space.
+        """Create the state of an online directory.
 
-        Without it nothing is reserved.
+        ``free_bytes`` returns the free space of a path's file system. Without it, no space is
+        reserved.
         """
         self.path = path
         self.reserve_bytes = reserve_bytes
@@ -82,30 +83,30 @@ class LogDirectory:
         self.append_refusal: str | None = None
         self.is_offline = False
         self.may_lack_records = False
-        """Whether a start found a fault here that the end of a process alone does not leave."""
+        """Whether a start found a fault here that cannot result from the end of a process alone."""
         self.on_failed: Callable[[LogDirectory, OSError], None] = lambda _directory, _error: None
         self.on_rolled: Callable[[TopicPartition], None] = lambda _topic_partition: None
-        """Called after a log rolled. Its older segments are due for a sync in the background."""
+        """Called after a log has rolled. Its older segments must be synced in the background."""
         self.on_doubt: Callable[[Segment], object] = lambda segment: segment.doubt_indexes()
-        """Called when a large segment's indexes must be rebuilt in the pool before its use."""
+        """Called when a large segment's indexes must be rebuilt in the pool before their use."""
         self.save_recovery_points: Callable[[], object] = lambda: None
-        """Called after a recovery point was lowered and before the bytes above it go.
+        """Called after a recovery point was lowered, before the bytes above it are removed.
 
-        Durable on return.
+        The recovery points are durable on return.
         """
 
         self.on_cut: Callable[[TopicPartition, int], object] = lambda _topic_partition, _offset: None
-        """Called before a log is cut, to lower durably what files say of later offsets."""
+        """Called before a log is truncated, to durably lower the larger offsets in checkpoints."""
         self.on_extent: Callable[[TopicPartition, Extent], object] = lambda _topic_partition, _extent: None
-        """Called after a log was added or grew by a segment, and before it is cut."""
+        """Called after a log was added or grew by a segment, and before it is truncated."""
         self.on_going: Callable[[TopicPartition], object] = lambda _topic_partition: None
-        """Called before a log's directory loses its name."""
+        """Called before a log's directory is renamed for removal."""
 
     def __repr__(self) -> str:
         return f"<LogDirectory {self.path} {'offline' if self.is_offline else 'full' if self.append_refusal else 'online'}>"
 
     def note_written(self, size_bytes: int) -> bool:
-        """Count bytes written by a log or the cleaner, and return whether the disk was found full.
+        """Count bytes written by a log or the cleaner. Return whether the disk was found full.
 
         The free space is checked every ``SPACE_CHECK_BYTES``.
 
@@ -116,9 +117,11 @@ class LogDirectory:
         return self._unchecked_bytes > SPACE_CHECK_BYTES and self.check_space()
 
     def check_space(self) -> bool:
-        """Refuse appends while less than ``reserve_bytes`` are free; return whether that is so.
+        """Refuse appends while less than ``reserve_bytes`` are free.
 
-        Appends are accepted again once more bytes are free.
+        Return whether they are refused.
+
+        Appends are accepted again when more bytes are free.
         """
         self._unchecked_bytes = 0
         if self._free_bytes is None or self.is_offline:
@@ -147,11 +150,11 @@ class LogDirectory:
         return self.refused()
 
     def note_error(self, error: OSError) -> KafkaError:
-        """Return the error for the client whose read or write failed.
+        """Return the error for a client whose read or write failed.
 
         An error of the disk itself takes the directory offline. A full disk fails the append, and
-        later ones until there is room. Hence the next batch of the same producer is not out of
-        order. Missing descriptors, or a file that retention has just removed, only fail the
+        later appends until there is room. Therefore the next batch of the same producer is not out
+        of order. A lack of descriptors, or a file that retention has just removed, fails only this
         request.
         """
         if is_full_disk(error):
@@ -164,19 +167,19 @@ class LogDirectory:
         return self.fail(error)
 
     def note_sync_error(self, error: OSError) -> KafkaError:
-        """Return the error for the client whose sync failed.
+        """Return the error for a client whose sync failed.
 
         The failure takes the directory offline unless the sync never began.
         """
         return self.note_error(error) if error.errno in _PASSING_ERRORS else self.fail(error)
 
     def replace_file(self, files: Files, path: Path, content: bytes) -> None:
-        """Write a small file of a log durably, in a thread of the pool.
+        """Replace a small file of a log durably, in a thread of the pool.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the disk is full. The file is unchanged, and no earlier
-                sync is in doubt.
-            OSError: anything else. It counts as a failed sync.
+            KafkaError: KAFKA_STORAGE_ERROR, the disk is full. The file is unchanged, and earlier
+                syncs remain valid.
+            OSError: any other error. It counts as a failed sync.
         """
         try:
             files.write_atomically(path, content)
@@ -191,16 +194,16 @@ class LogDirectory:
 
 
 def is_failing_device(error: BaseException | None) -> TypeGuard[OSError]:
-    """Return whether the disk itself, and not an operator's setup, made an operation fail.
+    """Return whether an operation failed because of the disk, and not because of its setup.
 
-    A file system that met errors and became read-only counts too, as does one whose process or
-    server is gone.
+    A file system that became read-only after errors counts too, as does a file system whose process
+    or server has ended.
     """
     return isinstance(error, OSError) and error.errno in _DEVICE_ERRORS
 
 
 def is_shortage(error: BaseException | None) -> bool:
-    """Return whether room or descriptors were lacking, so that a retry may succeed."""
+    """Return whether space or descriptors were lacking. A retry may succeed."""
     cause = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__
@@ -208,7 +211,7 @@ def is_shortage(error: BaseException | None) -> bool:
 
 
 def is_full_disk(error: BaseException | None) -> bool:
-    """Return whether an error, or its cause, is a lack of room. A retry may succeed."""
+    """Return whether an error, or its cause, is a lack of space. A retry may succeed."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__
     return isinstance(error, OSError) and error.errno in _FULL_DISK_ERRORS

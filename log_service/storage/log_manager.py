@@ -1,7 +1,7 @@
 """The logs of a node, in all of its log directories.
 
 The manager decides where a new log is placed, whether a directory belongs to this node, and what
-happens to a log that is deleted or has another topic id. It knows nothing of leaders. Replication
+happens to a log that is deleted or has another topic id. It does not know leaders. Replication
 supplies the high watermarks. ``held_logs`` owns the open logs, ``future_logs`` copies them,
 ``upkeep`` does the periodic work, and ``closing`` closes the logs of a directory.
 
@@ -9,7 +9,7 @@ Invariants:
 
 - A log directory is used by one process, of the node and cluster that formatted it.
 - A log that is damaged, or in a failed directory, is never replaced by an empty one.
-- Retention touches only logs that were claimed with their topic's configuration.
+- Retention changes only logs that were claimed with their topic's configuration.
 """
 
 import logging
@@ -80,17 +80,17 @@ class LogManager:
         self.damaged: dict[TopicPartition, DamagedLog] = {}
         """Damaged logs of partitions that have no log in ``logs``."""
         self.lost: dict[TopicPartition, LostLog] = {}
-        """Logs of the last run that are missing or incomplete, until they begin anew."""
+        """Logs of the last run that are missing or incomplete, until they begin again."""
         self._rivals: list[FoundLog] = []
-        """Further logs of the same partitions, until ``settle_rivals`` decides which log counts."""
+        """Other logs of the same partitions, until ``settle_rivals`` chooses one for each."""
         self.directory_ids: dict[Path, UUID] = {}
         self._high_watermarks_in: dict[Path, dict[TopicPartition, int]] = {}
-        """Content of ``replication-offset-checkpoint`` of each directory at the start."""
+        """The content of ``replication-offset-checkpoint`` of each directory at the start."""
         self.had_clean_shutdown = False
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
-        """Broker epoch of the last run, if everything that it wrote is there.
+        """The broker epoch of the last run, if everything that it wrote still exists.
 
-        That is so after a clean stop, or if the broker was killed and the machine still runs.
+        This is so after a clean stop, or if the broker was killed and the machine still runs.
         """
         self._on_directory_failed: list[Callable[[Path, OSError], None]] = []
         self._high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
@@ -123,11 +123,11 @@ class LogManager:
         self._on_directory_failed.append(on_failed)
 
     def use_high_watermarks(self, high_watermark_of: Callable[[Log], int]) -> None:
-        """Limit retention and compaction of a log by ``high_watermark_of``, not by its end."""
+        """Limit retention and compaction of a log by ``high_watermark_of`` instead of its end."""
         self._high_watermark_of = high_watermark_of
 
     def reconfigure(self, *, cleaner: CleanerConfig, producer_id_expiration_ms: int, cordoned_log_dirs: Collection[Path]) -> None:
-        """Apply new values of the settings that may change while the node runs."""
+        """Apply new values of the settings that can change while the node runs."""
         self.config = replace(
             self.config,
             cleaner=cleaner,
@@ -140,13 +140,11 @@ class LogManager:
     # Start
 
     async def load(self) -> None:
-        """Lock the log directories and open every log in them.
-
-        Recover logs not closed in order.
+        """Lock the log directories and open every log. Recover logs that were not closed in order.
 
         Raises:
-            StorageError: a directory is in use, or of another node or cluster, or none can be used.
-                All locks and logs are released.
+            StorageError: a directory is in use, or belongs to another node or cluster, or none can
+                be used. All locks and logs are released.
         """
         try:
             await self._load()
@@ -175,7 +173,7 @@ class LogManager:
         await self._look_back(loaded)
 
     async def _look_back(self, loaded: Sequence[LoadedDirectory]) -> None:
-        """Determine whether everything that the last run wrote is there, in all directories."""
+        """Determine whether everything that the last run wrote still exists, in all directories."""
         has_damaged = any(found.damaged for found in loaded)
         has_lost = self._has_lost(loaded)
         is_doubtful = self._unread or has_damaged or has_lost or any(directory.may_lack_records for directory in self.directories)
@@ -191,9 +189,9 @@ class LogManager:
             logger.info("the last run of this broker, with epoch %d, was killed and lost nothing", self.previous_broker_epoch)
 
     def _has_lost(self, loaded: Sequence[LoadedDirectory]) -> bool:
-        """Find and report logs, and files of them, that the last run left and that are missing.
+        """Find and report logs and their files that the last run wrote and that are missing.
 
-        A damaged log was reported already. A log in an unreadable directory may be there.
+        Damaged logs were reported before. A log in an unreadable directory may still exist.
         """
         found: dict[TopicPartition, list[Log]] = {}
         for log in self._opened():
@@ -209,7 +207,7 @@ class LogManager:
         return bool(faults)
 
     def _extents(self) -> dict[Path, dict[TopicPartition, Extent]]:
-        """Return the extents of found logs, and the former ones of lost and damaged logs."""
+        """Return the extents of found logs, and the former extents of lost and damaged logs."""
         extents: dict[Path, dict[TopicPartition, Extent]] = {directory.path: {} for directory in self.directories}
         for lost in self.lost.values():
             extents[lost.directory][lost.topic_partition] = lost.extent
@@ -222,11 +220,9 @@ class LogManager:
         return extents
 
     def _take(self, path: Path) -> OSError | None:
-        """Lock one directory and check that it is of this node.
+        """Lock one directory and check that it belongs to this node.
 
-        Return the error of a failing device.
-
-        The result is None if the device works.
+        Return the error of a failing device, or None if the device works.
         """
         directory = LogDirectory(path, free_bytes=self.env.files.free_bytes, reserve_bytes=self.reserve_bytes)
         directory.on_full, directory.on_doubt = self._upkeep.wake, self._upkeep.rebuild_soon
@@ -289,11 +285,11 @@ class LogManager:
         return found
 
     def note_registered(self, broker_epoch: int) -> None:
-        """Record the broker epoch of this run for the start after a kill."""
+        """Write the broker epoch of this run, for a start after a kill."""
         self._running_files.write(broker_epoch, self._extents())
 
     def note_disk_failed(self) -> None:
-        """Record that a disk failure ends this node, because the next start may miss writes."""
+        """Record that a disk failure ends this node, because the next start may lack writes."""
         self._running_files.note_disk_failed()
 
     # Logs
@@ -310,7 +306,7 @@ class LogManager:
         return log
 
     def checkpointed_high_watermark(self, log: Log) -> int:
-        """Return the high watermark that a log's directory had recorded at this start, or 0."""
+        """Return the high watermark of a log in its directory's checkpoint at this start, or 0."""
         return self._high_watermarks_in.get(log.home.path, {}).get(log.topic_partition, 0)
 
     def create_log(
@@ -325,21 +321,21 @@ class LogManager:
     ) -> Log:
         """Return the partition's log with ``config``, and begin it if there is none.
 
-        A log of another topic id is set aside as stray.
+        A log of another topic id is renamed as a stray log.
 
-        ``is_new`` means that the partition has had no log here. If it is false, the log may be in a
-        directory that could not be read at the start. Then no empty log replaces it. A log begins
-        in the directory of ``directory_id``, to which the controller assigned it. None lets the
-        node choose. If that directory may be a failed one, no log begins in another directory. A
-        log in another directory is not served then, because it may be older.
+        If ``is_new``, the partition has had no log here. Otherwise the log may be in a directory
+        that could not be read at the start, and no empty log replaces it. ``directory_id`` is the
+        directory that the controller assigned, or None if the node may choose. If this directory
+        may be one that failed, no log begins in another directory. A log that is in another
+        directory is then not served, because it may be older.
 
-        ``is_alone`` means that the partition has no other replica. Then a lost log begins behind
-        its last known offset, so that no offset is given to two records.
+        If ``is_alone``, the partition has no other replica. A lost log then begins after its last
+        known offset, so that no offset is used for two records.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, no directory accepts the log, or the log is damaged or
                 may be in a failed directory. Or the log was lost, and other replicas would be
-                truncated to what is here.
+                truncated to this replica's records.
         """
         lost = self._lost_of(topic_partition, topic_id)
         if lost is not None and not is_alone:
@@ -367,7 +363,7 @@ class LogManager:
     def _lost_of(self, topic_partition: TopicPartition, topic_id: TopicId) -> LostLog | None:
         """Return the former extent of a partition's lost log.
 
-        Another topic of that name lost nothing.
+        Another topic of the same name has lost nothing.
         """
         lost = self.lost.get(topic_partition)
         if lost is not None and lost.topic_id not in (None, topic_id):
@@ -376,7 +372,7 @@ class LogManager:
         return lost
 
     def accept_lost(self, topic_partition: TopicPartition) -> None:
-        """Stop reporting a log as lost, because it begins anew or has no replica here any more."""
+        """Stop reporting a log as lost, because it begins again or has no replica here any more."""
         lost = self.lost.pop(topic_partition, None)
         log = self.logs.get(topic_partition)
         if lost is not None and (log is None or log.directory.parent != lost.directory):
@@ -392,7 +388,7 @@ class LogManager:
         return next((directory for directory in online if self.directory_ids.get(directory.path) == directory_id), None)
 
     def _home_of_new(self, directory_id: UUID | None) -> LogDirectory:
-        """Return the directory in which a log begins."""
+        """Return the directory in which a new log begins."""
         if self._may_be_offline(directory_id):
             raise next(directory for directory in self.directories if directory.is_offline).refused()
         named = None if directory_id is None else self._online_directory(directory_id)
@@ -425,7 +421,7 @@ class LogManager:
         return min(counts, key=lambda directory: counts[directory])
 
     def find_directory(self, path: str) -> LogDirectory:
-        """Return the log directory with that path, as written in the configuration, for a move.
+        """Return the log directory with a path, as written in the configuration, for a move.
 
         Raises:
             KafkaError: LOG_DIR_NOT_FOUND; INVALID_REPLICA_ASSIGNMENT, it is cordoned;
@@ -463,10 +459,10 @@ class LogManager:
         return True
 
     def begin_anew(self, topic_partition: TopicPartition) -> None:
-        """Let the damaged or lost log of a partition begin anew.
+        """Let the damaged or lost log of a partition begin again.
 
-        A damaged log, or one with a gap, is kept as ``-stray``. A lost log that only ends too early
-        continues from its end.
+        The directory of a damaged log, or of one with a gap, is renamed to ``-stray``. A lost log
+        that only ends too early continues from its end.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -488,25 +484,20 @@ class LogManager:
         return target
 
     def _online_of(self, logs: Sequence[FoundLog]) -> Sequence[FoundLog]:
-        """Return the logs that a start would find without the directories that failed since.
-
-        If none is left, return all.
-        """
+        """Return the logs that are not in a failed directory, or all logs if there are none."""
         return [log for log in logs if not self._directory_of(log).is_offline] or logs
 
     def _directory_of(self, log: FoundLog) -> LogDirectory:
         return next(directory for directory in self.directories if directory.path == log.directory.parent)
 
     def settle_rivals(self, is_known: Callable[[FoundLog], bool], assigned: Callable[[FoundLog], UUID | None]) -> None:
-        """Keep the log that counts by the metadata among several of one partition.
+        """Serve one log of each partition with several logs. The metadata decides which one.
 
-        The others are strays.
-
-        ``assigned`` returns the directory to which the controller assigned a log's partition. All
-        logs stay in place if that directory may be offline.
+        The others become stray logs. ``assigned`` returns the directory to which the controller
+        assigned a log's partition. If this directory may be offline, nothing changes.
 
         Raises:
-            StorageError: the metadata does not decide. All logs are left in place.
+            StorageError: the metadata does not decide. No log was changed.
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         found: dict[TopicPartition, list[FoundLog]] = {}
@@ -534,7 +525,7 @@ class LogManager:
         self._rivals = [rival for rival in self._rivals if rival.topic_partition not in found]
 
     def set_aside_strays(self, is_known: Callable[[FoundLog | LostLog], bool]) -> list[Path]:
-        """Rename the directories of logs unknown to ``is_known`` to ``-stray``; return their paths.
+        """Rename the directories of logs unknown to ``is_known`` to ``-stray``. Return their paths.
 
         Nothing is removed.
 
@@ -547,9 +538,9 @@ class LogManager:
         return [target for log in held if not is_known(log) and (target := self._set_aside(log, OF_NO_TOPIC)) is not None]
 
     def _set_aside(self, log: FoundLog, why: str) -> Path | None:
-        """Make a log a stray and return its path.
+        """Make a log a stray log and return its path.
 
-        Return None if its directory is offline by then. Such a log is left in place and no longer
+        Return None if its directory is offline. The log then stays in place and is no longer
         served.
         """
         home = self._directory_of(log)
@@ -589,7 +580,7 @@ class LogManager:
             await self._upkeep.run(task_status)
 
     async def apply_retention(self, topics: Collection[str] | None = None) -> dict[TopicPartition, RetentionOutcome]:
-        """Apply retention now to every claimed log, or to those of ``topics``; return the outcomes.
+        """Apply retention to every claimed log, or to logs of ``topics``. Return the outcomes.
 
         A log whose disk fails is left out.
         """
@@ -623,13 +614,12 @@ class LogManager:
     # End
 
     async def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Close every log in order, and leave the clean-shutdown marker where that succeeded.
+        """Close every log in order, and write the clean-shutdown marker where this succeeds.
 
-        Idempotent.
-
-        ``broker_epoch`` goes into the marker (KIP-966). A directory that holds a damaged log, or
-        the old log of a move, gets no marker. After a clean stop a start verifies little. It might
-        trust the damaged log, and take what the old log of a move lacks for damage.
+        ``broker_epoch`` is stored in the marker (KIP-966). A directory with a damaged log, or with
+        the old log of a move, gets no marker, because a start after a clean stop verifies little.
+        It might trust the damaged log, or treat the old log of a move as damaged. A second call has
+        no effect.
         """
         if self._is_closed:
             return
@@ -658,7 +648,7 @@ class LogManager:
         return [*self.logs.values(), *(log for log in self._rivals if isinstance(log, Log))]
 
     def release(self) -> None:
-        """Close every file and release the locks without writing. A failed start ends like this."""
+        """Close every file and release the locks without writing. A failed start ends so too."""
         self._running_files.end()
         self.removals.release_all()
         self.futures.release()
@@ -669,9 +659,9 @@ class LogManager:
 
 
 def _epoch_of_all(epochs: Sequence[int | None]) -> int:
-    """Return the broker epoch common to all directories, or -1 if they differ or one has none.
+    """Return the broker epoch of all directories, or -1 if they differ or one has none.
 
-    A replaced disk has none, and lost the data of the old one.
+    A replaced disk has no epoch, and the data of the old disk is lost.
     """
     first = epochs[0]
     return UNKNOWN_BROKER_EPOCH if first is None or any(epoch != first for epoch in epochs) else first

@@ -1,7 +1,7 @@
 """Reads of a log by offset, by timestamp and by range.
 
-The module decides which bytes a read returns. It changes nothing and knows nothing of clients.
-Every function uses the segments as they are. The log has checked the bounds.
+This module decides which bytes a read returns. It changes nothing and does not know clients. Every
+function uses the segments as they are. The log has already checked the bounds.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ _new = tuple.__new__  # faster than a named tuple's own __new__, which is a Pyth
 
 
 class LogSlice(NamedTuple):
-    """A leased range, ``size_bytes`` from ``position`` of the segment at ``segment_base_offset``.
+    """A leased range: ``size_bytes`` from ``position`` of the segment at ``segment_base_offset``.
 
-    There is no lease if there is nothing to send.
+    ``file_slice`` is None if there is nothing to send.
     """
 
     file_slice: FileSlice | None
@@ -34,7 +34,7 @@ class LogSlice(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time, and the leader epoch of its batch."""
+    """A record that was found by its time, and the leader epoch of its batch."""
 
     timestamp: int
     offset: int
@@ -45,9 +45,9 @@ NOTHING = LogSlice(None, 0, 0, -1)
 
 
 def read(segments: Segments, start_offset: int, *, max_bytes: int, upper_offset: int | None, is_one_batch_guaranteed: bool) -> LogSlice:
-    """Lease the batches from the one that holds ``start_offset``.
+    """Lease whole batches, beginning with the one that holds ``start_offset``.
 
-    ``upper_offset`` None means the log's end.
+    ``upper_offset`` is None for the log's end.
     """
     segment = segments.active
     if start_offset >= segment.base_offset:
@@ -75,7 +75,7 @@ def read(segments: Segments, start_offset: int, *, max_bytes: int, upper_offset:
 
 
 def end_offset(segments: Segments, found: LogSlice) -> int:
-    """Return the offset after the last batch of a leased range, even if that batch is cut off."""
+    """Return the offset after the last batch of a leased range, even if the batch is incomplete."""
     segment = next(segments.from_offset(found.segment_base_offset))
     end = found.segment_base_offset
     for position, header in segment.headers(found.position):
@@ -86,7 +86,7 @@ def end_offset(segments: Segments, found: LogSlice) -> int:
 
 
 def _locate_older(segments: Segments, offset: int) -> tuple[BatchPlace | None, Segment, Segment | None]:
-    """Return (place, its segment, the next segment) of the first batch that reaches ``offset``."""
+    """Return (position, segment, next segment) of the first batch that reaches ``offset``."""
     following = segments.from_offset(offset)
     segment = next(following)
     while (place := segment.locate(offset)) is None and (next_segment := next(following, None)) is not None:
@@ -95,10 +95,9 @@ def _locate_older(segments: Segments, offset: int) -> tuple[BatchPlace | None, S
 
 
 def read_batches(segments: Segments, start_offset: int, end_offset: int, chunk_bytes: int, *, upper_offset: int) -> Iterator[bytes]:
-    """Yield chunks of whole batches, at least one each, until ``end_offset`` is reached.
+    """Yield chunks of whole batches until ``end_offset`` is reached. Each has at least one batch.
 
-    The log ends at ``upper_offset``. A batch is read whole or not at all, so the last one may
-    extend beyond ``end_offset``.
+    The log ends at ``upper_offset``. The last batch may extend beyond ``end_offset``.
     """
     offset = start_offset
     while offset < end_offset:
@@ -135,7 +134,7 @@ def offset_for_timestamp(segments: Segments, timestamp: int, start_offset: int) 
 def offset_of_max_timestamp(segments: Segments) -> TimestampOffset | None:
     """Return the first record with the largest timestamp of all segments.
 
-    It may lie below the log's start, and its timestamp may be -1, which means none.
+    The record may lie below the log start. Its timestamp may be -1, which means no timestamp.
     """
     timestamp, segment = max(((segment.max_timestamp, segment) for segment in segments), key=lambda pair: pair[0])
     for position, header in segment.headers(segment.offset_index.lookup(segment.max_timestamp_offset)):
@@ -171,9 +170,9 @@ def has_holes(segment: Segment) -> bool:
 
 
 def is_segment_missing(segments: Segments, offset: int) -> bool:
-    """Return whether the segment of ``offset``, which lies between two segments, is missing.
+    """Return whether a segment is missing at ``offset``, which lies between two segments.
 
-    It is not missing if one of the two shows the holes of compaction.
+    No segment is missing if one of the two has the holes of compaction.
     """
     index = segments.index_of(offset)
     return not any(has_holes(segments[each]) for each in (index, index + 1))
@@ -188,12 +187,10 @@ def reload_producers(
     end_offset: int,
     from_offset: int,
 ) -> list[EndedTransaction]:
-    """Set ``producers`` to their state at ``end_offset``.
+    """Set ``producers`` to their state at ``end_offset``, and return aborted transactions.
 
-    Return later aborted transactions.
-
-    These are the transactions that were aborted from ``from_offset`` on. The state comes from the
-    newest snapshot up to ``from_offset``, and from later batch headers and markers.
+    The state comes from the newest snapshot up to ``from_offset``, and from later batch headers and
+    markers. The returned transactions were aborted at ``from_offset`` or later.
 
     Raises:
         KafkaError: a marker is damaged.

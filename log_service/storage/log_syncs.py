@@ -1,17 +1,17 @@
 """The syncs of one log, and its recovery point.
 
-A sync writes the active segment's batches. If a segment was begun since the last sync, it also
-writes the older segments with their indexes, producer snapshots, leader epochs and names. The
-module knows nothing of appends and reads. ``syncs`` of the replication package decides when a sync
-is due.
+A sync makes the active segment's batches durable. If a segment was begun since the last sync, the
+sync also covers the older segments with their indexes, producer snapshots, leader epochs and names.
+This module does not know appends and reads. ``syncs`` of the replication package decides when a
+sync is due.
 
 Invariants:
 
-- ``recovery_point`` never passes the synced offset, with the indexes of all older segments, because
-  recovery reads no segment below it.
-- It is lowered, also on disk, before the bytes above it are removed.
-- One sync runs at a time. A truncation during a sync keeps that sync from raising the recovery
-  point.
+- ``recovery_point`` never passes the offset up to which the log, with the indexes of all older
+  segments, is synced, because recovery reads no segment below it.
+- ``recovery_point`` is lowered, also on disk, before the bytes above it are removed.
+- One sync runs at a time. If the log is truncated during a sync, the sync does not raise the
+  recovery point.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class LogSyncs:
     """The syncs of one log.
 
     ``is_directory_dirty`` means that new names in the log's directory are not durable yet.
-    ``synced_ms`` is the end of the last sync, in monotonic ms.
+    ``synced_ms`` is the time when the last sync ended, in monotonic ms.
     """
 
     __slots__ = (
@@ -86,15 +86,15 @@ class LogSyncs:
         return f"<LogSyncs {self._topic_partition} recovery_point={self.recovery_point}{' dirty' if self.is_directory_dirty else ''}>"
 
     async def sync_up_to(self, current_target: Callable[[], int]) -> int:
-        """Make everything below the target at the call durable, and return the recovery point.
+        """Make everything below the target of this moment durable, and return the recovery point.
 
-        One sync runs at a time, because the operating system reports a failed write once. A second
-        sync beside the failing one may succeed. A sync also marks what it begins to write as clean,
-        which is not durable before the sync has ended.
+        Only one sync runs at a time, because the operating system reports a failed write only once.
+        A second sync at the same time might succeed. A running sync has also marked its pages as
+        clean before they are durable.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, and the directory is offline from then on;
-                NOT_LEADER_OR_FOLLOWER, the log is closed.
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is then offline; NOT_LEADER_OR_FOLLOWER,
+                the log is closed.
         """
         target = current_target()
         while target > self.recovery_point or self.is_directory_dirty:
@@ -119,7 +119,7 @@ class LogSyncs:
                 if truncation_count == self._truncation_count:
                     active.note_synced(size_bytes)
             if active is not segments.active:
-                await self._sync_older([active])  # it rolled meanwhile, and recovery reads no segment below the recovery point
+                await self._sync_older([active])  # recovery reads no segment below the recovery point
         except OSError as error:
             raise self.note_error(error) from error
         finally:
@@ -133,7 +133,7 @@ class LogSyncs:
     async def _sync_older(self, segments: list[Segment]) -> None:
         """Make everything before the active segment durable, in the pool.
 
-        That is older segments with their indexes, snapshots, leader epochs and names.
+        This covers older segments with their indexes, snapshots, leader epochs and names.
         """
         if not segments and not self.is_directory_dirty and not self._leader_epochs.is_dirty:
             return
@@ -162,7 +162,7 @@ class LogSyncs:
     def note_error(self, error: OSError) -> KafkaError:
         """Return the error for the client after a failed sync.
 
-        Leave ``sync-failed`` if the directory went offline.
+        If the directory went offline, write the marker ``sync-failed``.
         """
         refusal = self._home.note_sync_error(error)
         if self._home.is_offline:
@@ -172,13 +172,13 @@ class LogSyncs:
     # Events of the log
 
     def note_new_names(self) -> None:
-        """Note new names in the directory, which the next sync makes durable."""
+        """Mark the directory as dirty. The next sync makes its new names durable."""
         self.is_directory_dirty = True
 
     def note_truncation(self, offset: int) -> None:
-        """Prepare for removing everything at and above ``offset``.
+        """Prepare for the removal of everything at and above ``offset``.
 
-        A recovery point above it is lowered first, also on disk.
+        A recovery point above ``offset`` is lowered first, also on disk.
         """
         self._truncation_count += 1
         if self.recovery_point > offset:
@@ -186,11 +186,11 @@ class LogSyncs:
             self._home.save_recovery_points()
 
     def note_restart(self, offset: int) -> None:
-        """Note that the log is empty and begins at ``offset``, durably."""
+        """Set the recovery point after the log became empty and begins at ``offset``, durably."""
         self.recovery_point = offset
 
     def note_synced(self, end_offset: int) -> None:
-        """Note that a sync of the file system made everything below ``end_offset`` durable."""
+        """Set the recovery point to ``end_offset``, up to which the file system was synced."""
         self.recovery_point = end_offset
 
     def end(self) -> None:

@@ -1,8 +1,8 @@
 """The file ``meta.properties``, which names the node and cluster of a log directory.
 
-The module defines the text format (Java properties, version 1), and checks the owner of a
+This module defines the text format (Java properties, version 1), and checks the owner of a
 directory. Version 0, of brokers before KRaft, is not read, because Kafka migrates such a directory
-first. A node refuses a directory that holds logs and names no node.
+first. A node refuses a directory that holds logs but names no node.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ _VERSION = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Node, cluster and id of a formatted directory.
+    """The node id, cluster id and own id of a formatted directory.
 
-    Directories formatted by old tools have no id of their own.
+    A directory that was formatted by an old tool has no id of its own.
     """
 
     cluster_id: str
@@ -36,7 +36,7 @@ def read_meta_properties(files: Files, directory: Path) -> MetaProperties | None
     """Return the properties of a directory, or None if it was never formatted.
 
     Raises:
-        StorageError: the file is damaged or of another version.
+        StorageError: the file is damaged or has another version.
     """
     path = directory / META_PROPERTIES_FILE
     try:
@@ -65,7 +65,7 @@ def _parse_line(line: str) -> tuple[str, str]:
 
 
 def write_meta_properties(files: Files, directory: Path, properties: MetaProperties) -> None:
-    """Format the directory; durable on return."""
+    """Format the directory. The file is durable on return."""
     lines = [f"version={_VERSION}", f"cluster.id={properties.cluster_id}", f"node.id={properties.node_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={format_uuid(properties.directory_id)}")
@@ -75,13 +75,11 @@ def write_meta_properties(files: Files, directory: Path, properties: MetaPropert
 def claim_directory(
     files: Files, directory: Path, *, node_id: int | None, cluster_id: str | None, new_id: Callable[[], UUID]
 ) -> MetaProperties | None:
-    """Return the directory's properties.
-
-    Write them if it has none and both ids are given.
+    """Return the directory's properties. Write them if it has none and both ids are given.
 
     Raises:
-        StorageError: the directory belongs to another node or cluster, or holds logs that no node
-            owns, or the file is damaged.
+        StorageError: the directory belongs to another node or cluster, or holds logs without an
+            owner, or the file is damaged.
     """
     properties = read_meta_properties(files, directory)
     if properties is None and node_id is not None and cluster_id is not None:
@@ -96,10 +94,10 @@ def claim_directory(
 def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cluster_id: str | None) -> None:
     """Refuse a directory of another node or cluster.
 
-    ``cluster_id`` None accepts any cluster.
+    If ``cluster_id`` is None, any cluster is accepted.
 
     Raises:
-        StorageError: it belongs to another node or cluster.
+        StorageError: the directory belongs to another node or cluster.
     """
     if properties.node_id != node_id:
         text = f"{directory} belongs to node {properties.node_id}, this is node {node_id}: use the directory of this node, or an empty one"
@@ -110,10 +108,10 @@ def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cl
 
 
 def check_fresh(files: Files, directory: Path) -> None:
-    """Refuse a directory that holds logs and names no node, because they may be another node's.
+    """Refuse a directory that holds logs but names no node, because another node may own it.
 
     Raises:
-        StorageError: it holds logs, or cannot be read.
+        StorageError: the directory holds logs, or cannot be read.
     """
     name = first_log(files, directory)
     if name is not None:

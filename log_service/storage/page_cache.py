@@ -1,8 +1,8 @@
-"""Identity of the page cache that holds unsynced writes to a directory.
+"""The identity of the page cache that holds unsynced writes to a directory.
 
 The identity is known on Linux, for file systems on which a finished write is in the kernel's page
-cache. A file system that a process serves (FUSE) may keep writes in that process and lose them with
-it. The module knows no logs.
+cache. A file system that is served by a process (FUSE) may hold writes in this process and lose
+them with it. This module does not know logs.
 """
 
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 from log_service.storage.file_system_sync import DURABLE_FILE_SYSTEMS, MOUNTS, kind_of_file_system
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-"""Random id of each start of a kernel. Containers see the id of the kernel that they share."""
+"""A random id of each start of a kernel. All containers on one kernel see the same id."""
 CACHED_FILE_SYSTEMS = DURABLE_FILE_SYSTEMS | {"btrfs", "overlay", "zfs"}
 
 
 def page_cache_id(directory: Path, *, boot_id: Path = BOOT_ID, mounts: Path = MOUNTS) -> str | None:
     """Return the identity of a directory's page cache, or None if it is unknown.
 
-    It consists of the kernel's run, the device and the directory.
+    The identity consists of the kernel's boot id, the device and the directory.
 
     Raises:
         OSError: the directory does not exist or cannot be read.
@@ -35,5 +35,5 @@ def page_cache_id(directory: Path, *, boot_id: Path = BOOT_ID, mounts: Path = MO
 
 
 def is_same_page_cache(noted_id: object, present_id: str | None) -> bool:
-    """Return whether everything written then is there now, synced or not."""
+    """Return whether everything written at the noted time still exists, synced or not."""
     return present_id is not None and noted_id == present_id

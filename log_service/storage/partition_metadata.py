@@ -1,7 +1,7 @@
 """The file ``partition.metadata``, which holds the topic id of a partition directory.
 
-The module only defines the text format. Without the file a directory's topic is known by name alone
-(Kafka before 2.8 wrote no file).
+This module only defines the text format. Without the file, only the name of a directory's topic is
+known (Kafka before 2.8 wrote no file).
 """
 
 import base64
@@ -26,10 +26,10 @@ def format_uuid(value: UUID) -> str:
 
 
 def parse_uuid(text: str) -> UUID:
-    """Return the id that ``text`` spells.
+    """Return the id in Kafka's text form.
 
     Raises:
-        ValueError: it does not spell an id.
+        ValueError: ``text`` is not an id.
     """
     if not _ID.fullmatch(text):
         raise ValueError(text)
@@ -42,7 +42,7 @@ def parse_uuid(text: str) -> UUID:
 def read_topic_id(files: Files, directory: Path) -> TopicId | None:
     """Return the topic id of a partition directory.
 
-    Return None without a file, or if a crash left only a part of it.
+    Return None if there is no file, or if a crash left only a part of it.
 
     Raises:
         StorageError: the file has other content.
@@ -64,7 +64,7 @@ def read_topic_id(files: Files, directory: Path) -> TopicId | None:
 
 
 def write_topic_id(files: Files, directory: Path, topic_id: TopicId) -> None:
-    """Write the file. ``sync_topic_id`` must make it durable before the first record is."""
+    """Write the file. ``sync_topic_id`` must make it durable before the first record is durable."""
     file = files.open(directory / PARTITION_METADATA_FILE)
     try:
         file.truncate(0)

@@ -1,13 +1,13 @@
-"""Producer state on disk; ``<offset>.snapshot`` is the state when the log ended at that offset.
+"""Producer state on disk. ``<offset>.snapshot`` is the state when the log ended at this offset.
 
-The module defines Kafka's format (version i16 = 1, CRC-32C u32 of the rest, a count, 46 bytes per
-entry) and decides which snapshots are kept. It knows nothing of the rules of producers. A damaged
-snapshot is removed and the next older one is used, because the log has everything.
+This module defines Kafka's format (version i16 = 1, CRC-32C u32 of the rest, a count, 46 bytes per
+entry) and decides which snapshots are retained. It does not know the rules of producers. If a
+snapshot is damaged, it is removed and the next older one is used, because the log holds everything.
 
 A producer has one entry per remembered batch, newest last. Apache Kafka writes only the newest, and
-uses a producer's last entry when it reads. A client with several batches in flight may repeat any
-of them after a restart. With the newest entry alone an older batch would look out of order. The
-client would number it anew and append it twice.
+reads only a producer's last entry. A client with several batches in flight may repeat any of them
+after a restart. With only the newest entry, a repeated older batch would seem to be out of order.
+The client would then number it again and append it twice.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class DamagedSnapshot(Exception):  # noqa: N818 - it says what is the case
-    """Error for bytes that are not a producer snapshot. The text gives the reason."""
+    """The bytes are not a producer snapshot. The text gives the reason."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -100,7 +100,7 @@ class ProducerSnapshots:
 
     @property
     def offsets(self) -> list[int]:
-        """Offsets of the snapshots, lowest first."""
+        """The offsets of the snapshots, lowest first."""
         return list(self._offsets)
 
     def path(self, offset: int) -> Path:
@@ -108,9 +108,9 @@ class ProducerSnapshots:
         return self.directory / file_name(offset, SNAPSHOT_SUFFIX)
 
     def take(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Write the snapshot at ``offset``, unsynced.
+        """Write the snapshot at ``offset`` without syncing.
 
-        A torn snapshot is noticed, and the log is read instead.
+        If a crash truncates the snapshot, its checksum is wrong and the log is read instead.
         """
         if offset in self._offsets[-1:]:
             return
@@ -124,7 +124,7 @@ class ProducerSnapshots:
         self._unsynced.append(offset)
 
     def sync(self) -> None:
-        """Make snapshots durable that are not yet. Blocks."""
+        """Make all unsynced snapshots durable. Blocks."""
         unsynced, self._unsynced = self._unsynced, []
         for offset in unsynced:
             try:
@@ -137,7 +137,7 @@ class ProducerSnapshots:
                 file.close()
 
     def latest(self, up_to_offset: int) -> tuple[int, list[ProducerEntry]] | None:
-        """Return (offset, producers) of the newest intact snapshot up to ``up_to_offset``.
+        """Return the offset and producers of the newest intact snapshot up to ``up_to_offset``.
 
         Damaged snapshots are removed.
         """
@@ -155,12 +155,15 @@ class ProducerSnapshots:
         self.files.remove(self.path(offset))
 
     def remove_above(self, offset: int) -> None:
-        """Remove snapshots at offsets that the log no longer has."""
+        """Remove snapshots above ``offset``, because the log no longer has these offsets."""
         for above in [taken for taken in self._offsets if taken > offset]:
             self.remove(above)
 
     def remove_needless(self, base_offsets: Iterable[int]) -> None:
-        """Remove snapshots at no segment's base offset, but keep the newest for the next start."""
+        """Remove snapshots that are not at a segment's base offset, except the newest.
+
+        The next start reads the newest.
+        """
         kept = {*base_offsets, *self._offsets[-1:]}
         for needless in [taken for taken in self._offsets if taken not in kept]:
             self.remove(needless)

@@ -1,20 +1,21 @@
 """Idempotent producers of a log (KIP-98), with the epoch and the last five batches of each.
 
-The module decides whether a batch is new, repeated, out of order or from a fenced producer. The
+This module decides whether a batch is new, repeated, out of order or from a fenced producer. The
 rules for a batch of a client:
 
-- An epoch below the producer's is INVALID_PRODUCER_EPOCH.
-- A batch with the first and last sequence of one of the last five batches of this epoch is a
-  repetition. It gets the offsets of that batch.
-- An epoch above the producer's must begin at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER.
-- In the same epoch the sequence must follow the last one (0 follows 2147483647), else
+- If its epoch is below the producer's, the error is INVALID_PRODUCER_EPOCH.
+- If its first and last sequence equal those of one of the last five batches of this epoch, it is a
+  repetition. It gets the offsets of the first copy.
+- If its epoch is above the producer's, it must begin at sequence 0, else the error is
   OUT_OF_ORDER_SEQUENCE_NUMBER.
-- An unknown producer may begin at any sequence. It is new, or retention deleted its records
-  (KIP-360).
-- A batch outside of transactions is INVALID_TXN_STATE while the producer has a transaction open.
+- In the same epoch the sequence must follow the last one (0 follows 2147483647), else the error is
+  OUT_OF_ORDER_SEQUENCE_NUMBER.
+- A batch of an unknown producer may begin at any sequence. The producer is new, or retention
+  deleted its records (KIP-360).
+- A batch outside of transactions gets INVALID_TXN_STATE while the producer has an open transaction.
 
-``transaction_checks`` has further rules for transactional batches. The module knows nothing of
-files (``producer_snapshots``). Of transactions it knows only where each begins and ends.
+``transaction_checks`` has further rules for transactional batches. This module does not know files
+(``producer_snapshots``). About transactions it knows only where each begins and ends.
 
 Invariant: the state is bounded. It holds five batches per producer, and forgets a producer
 ``producer.id.expiration.ms`` after its last write.
@@ -37,7 +38,7 @@ _new = tuple.__new__  # faster than a named tuple's own __new__, which is a Pyth
 
 
 class RememberedBatch(NamedTuple):
-    """A batch that may be repeated. Sequences and offsets are inclusive."""
+    """A batch that a client may repeat. Sequences and offsets are inclusive."""
 
     first_sequence: int
     last_sequence: int
@@ -49,7 +50,7 @@ class RememberedBatch(NamedTuple):
 class ProducerEntry:
     """The epoch and last batches of one producer, newest last.
 
-    There are none right after a marker.
+    Directly after a marker there are no batches.
     """
 
     __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_ms", "producer_id")
@@ -67,24 +68,24 @@ class ProducerEntry:
 
     @property
     def last_timestamp(self) -> int:
-        """Latest timestamp of the last batch, as in DescribeProducers.
+        """The latest timestamp of the last batch, as in DescribeProducers.
 
-        Without a known batch it is the time of the last write.
+        Without a known batch, it is the time of the last write.
         """
         return self.batches[-1].timestamp if self.batches else self.last_ms
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, or -1 if none is known."""
+        """The sequence of the last record, or -1 if it is unknown."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 class ProducerState:
     """The producers of one log.
 
-    ``unstable`` holds their transactions that readers of committed records wait for, or None before
-    the first. ``verifications`` are the producers that a transaction coordinator is being asked
-    about. They are not part of any snapshot.
+    ``unstable`` holds the transactions that readers of committed records wait for, or None before
+    the first transaction. ``verifications`` holds the producers whose transaction coordinator is
+    being asked. Snapshots do not contain them.
     """
 
     __slots__ = ("_entries", "expiration_ms", "unstable", "verifications")
@@ -109,7 +110,7 @@ class ProducerState:
         return self._entries.get(producer_id)
 
     def add(self, entry: ProducerEntry) -> None:
-        """Add an entry of a snapshot."""
+        """Add an entry from a snapshot."""
         self._entries[entry.producer_id] = entry
 
     def check(self, header: BatchHeader) -> RememberedBatch | None:
@@ -144,10 +145,11 @@ class ProducerState:
         return None
 
     def update(self, header: BatchHeader, base_offset: int, now_ms: int | None = None) -> None:
-        """Take a batch at ``base_offset`` that was appended or read from the log.
+        """Apply a batch at ``base_offset`` that was appended or read from the log.
 
-        ``now_ms`` None means the batch's own timestamp. A live producer is remembered from the time
-        of its write. Otherwise a producer of old records would be forgotten at once.
+        If ``now_ms`` is None, the batch's own timestamp is used. A producer that writes now is
+        remembered from this time on. Otherwise a producer of old records would be forgotten at
+        once.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         last_ms = header.max_timestamp if now_ms is None else now_ms
@@ -171,9 +173,9 @@ class ProducerState:
             entry.batches.append(_new(RememberedBatch, fields))
 
     def end_transaction(self, header: BatchHeader, coordinator_epoch: int, now_ms: int | None = None) -> EndedTransaction | None:
-        """Take the marker of a transaction in place of ``update``, and return the transaction.
+        """Apply the marker of a transaction instead of ``update``, and return the transaction.
 
-        Return None if the producer has none open.
+        Return None if the producer has no open transaction.
         """
         self.update(header, header.base_offset, now_ms)
         entry = self._entries[header.producer_id]
@@ -188,18 +190,18 @@ class ProducerState:
 
     @property
     def first_open_offset(self) -> int | None:
-        """First offset of the oldest open transaction, or None."""
+        """The first offset of the oldest open transaction, or None."""
         return None if self.unstable is None else self.unstable.first_open_offset
 
     @property
     def first_open_last_ms(self) -> int | None:
-        """Return ``last_timestamp`` of the producer of the oldest open transaction, or None."""
+        """The ``last_timestamp`` of the producer of the oldest open transaction, or None."""
         opened = () if self.unstable is None else self.unstable.open
         entry = self._entries.get(next(iter(opened), -1))
         return None if entry is None else entry.last_timestamp
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the last stable offset; see ``UnstableTransactions``."""
+        """Return the last stable offset. See ``UnstableTransactions``."""
         return high_watermark if self.unstable is None else self.unstable.last_stable_offset(high_watermark)
 
     def remember_for(self, expiration_ms: int) -> None:
@@ -220,7 +222,7 @@ class ProducerState:
         return len(expired)
 
     def reset(self, entries: Iterable[ProducerEntry] = ()) -> None:
-        """Start over with the entries of a snapshot."""
+        """Replace all entries by the entries of a snapshot."""
         self._entries = {entry.producer_id: entry for entry in entries}
         if self.unstable is not None:
             self.unstable.clear()
@@ -230,7 +232,7 @@ class ProducerState:
 
 
 def _check_in_transaction(header: BatchHeader) -> None:
-    """Refuse a batch outside of transactions if its producer has one open.
+    """Refuse a batch outside of transactions while its producer has an open transaction.
 
     Raises:
         KafkaError: INVALID_TXN_STATE.

@@ -1,17 +1,17 @@
-"""Opening a log's directory, and recovery after a crash.
+"""Open a log's directory, and recover it after a crash.
 
-After a clean stop only the tail of the active segment is read. After any other stop every batch
-from the segment of the recovery point on is verified, a torn tail is cut, and indexes and producers
-are rebuilt. The module knows nothing of other logs.
+After a clean stop, only the end of the active segment is read. After any other stop, every batch
+from the segment of the recovery point on is verified, an incomplete last batch is removed, and
+indexes and producers are rebuilt. This module does not know other logs.
 
 Invariants:
 
-- Only bytes at or above the recovery point are ever cut. Damage below it refuses the log with
-  ``StorageError`` and leaves the files as they are.
+- Only bytes at or above the recovery point are ever removed. If there is damage below it, the log
+  is refused with ``StorageError`` and its files are unchanged.
 - Recovery always ends.
-- A crash at any point of it leaves a directory that recovers in the same way. Files are cut,
-  removed and replaced only if the next attempt would do it again.
-- After a failed sync readable data does not count as durable. It is written once more
+- A crash at any point of recovery leaves a directory that recovers in the same way. Files are
+  changed only in ways that the next attempt would repeat.
+- After a failed sync, readable data does not count as durable. It is written once more
   (``sync_failures``).
 """
 
@@ -58,11 +58,11 @@ _PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedFrom:
-    """Facts known about a log before its directory is read.
+    """Facts about a log that are known before its directory is read.
 
     Every offset below ``recovery_point`` was made durable. ``is_clean`` means that the last owner
     closed the log in order. Below ``cleaned_offset`` the log was compacted, so that offsets may be
-    missing. It is None if no pass ever ran.
+    missing. It is None if no pass has run.
     """
 
     is_clean: bool = False
@@ -85,10 +85,10 @@ def open_log(
     producer_id_expiration_ms: int = _PRODUCER_ID_EXPIRATION_MS,
     rebuilt: RebuiltIndexes | None = None,
 ) -> Log:
-    """Open or begin the log in ``directory``, recovering it if due. Blocks, so use the pool.
+    """Open or create the log in ``directory``, and recover it if needed. Blocks, so use the pool.
 
-    ``topic_id`` is written if the directory names none. Missing indexes go to ``rebuilt``, and must
-    be put in place before the log is used.
+    If the directory has no topic id, ``topic_id`` is written. Missing indexes are added to
+    ``rebuilt``, which must put them in place before the log is used.
 
     Raises:
         StorageError: damage below the recovery point, another topic id, or files of no clean stop.
@@ -144,7 +144,7 @@ def open_log(
 
 
 def _take_topic_id(files: Files, directory: Path, names: list[str], topic_id: TopicId | None) -> TopicId | None:
-    """Return the topic id in the directory. If it has none, write ``topic_id`` there."""
+    """Return the topic id in the directory. If there is none, write ``topic_id`` first."""
     found_id = read_topic_id(files, directory) if PARTITION_METADATA_FILE in names else None
     if topic_id is not None and found_id is None:
         write_topic_id(files, directory, topic_id)
@@ -160,7 +160,7 @@ def _load_epochs(files: Files, directory: Path, names: list[str]) -> LeaderEpoch
 
 
 def _lacks_epochs(names: list[str], known: OpenedFrom, segments: Segments) -> bool:
-    """Return whether leader epochs of synced records are missing.
+    """Return whether the leader epochs of synced records are missing.
 
     They are written before the recovery point passes them.
     """
@@ -183,7 +183,11 @@ def _remove_leftovers(files: Files, directory: Path, names: list[str]) -> list[s
 
 @contextmanager
 def _damage_named(path: Path, segments: Iterable[Segment]) -> Iterator[None]:
-    """Turn damage in synced batches into an error that names ``path``; close the segments."""
+    """Turn damage in synced batches into an error that names ``path``, and close the segments.
+
+    Raises:
+        StorageError: a batch is damaged.
+    """
     try:
         yield
     except KafkaError as error:
@@ -194,7 +198,7 @@ def _damage_named(path: Path, segments: Iterable[Segment]) -> Iterator[None]:
 
 
 class _Loader:
-    """Loader of the segments of one directory, used once."""
+    """Loads the segments of one directory. It is used once."""
 
     def __init__(
         self,
@@ -215,12 +219,15 @@ class _Loader:
         self._epochs = epochs
         self._rebuilt = rebuilt
         self.has_found_loss = False
-        """Whether more was cut than a write that the end of a process cut off."""
+        """Whether recovery removed more than one incomplete write.
+
+        The end of a process leaves only that.
+        """
 
     def load(self, offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
         """Return the segments and the log end offset.
 
-        ``offsets`` are those of all files, by suffix.
+        ``offsets`` holds the offsets in the names of all files, by suffix.
         """
         base_offsets = offsets.get(LOG_SUFFIX, [])
         self._remove_orphans(offsets, base_offsets)
@@ -238,7 +245,7 @@ class _Loader:
             raise
 
     def _verify(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
-        """Read as much of the segments as the end of the last run requires."""
+        """Read as much of the segments as is needed after the last stop."""
         if self._known.is_clean:
             self._complete_indexes(segments, offsets)
             with _damage_named(segments[-1].path(), segments):
@@ -255,7 +262,7 @@ class _Loader:
         return Segments([self._new_segment(offset)])
 
     def write_again(self, segments: Segments) -> None:
-        """Make everything read above the recovery point durable, after a failed sync."""
+        """Make everything above the recovery point durable, after a failed sync."""
         recovery_point = self._known.recovery_point
         logger.warning("%s: a sync failed here before; everything above offset %d is written again", self._directory, recovery_point)
         for segment in segments.from_offset(recovery_point):
@@ -271,7 +278,8 @@ class _Loader:
     def _remove_orphans(self, offsets: Mapping[str, list[int]], base_offsets: list[int]) -> None:
         """Remove indexes that retention left before the first segment.
 
-        An index after it means that a segment is missing.
+        Raises:
+            StorageError: an index lies after the first segment, so its segment is missing.
         """
         first_offset = min(base_offsets, default=-1)
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
@@ -290,7 +298,7 @@ class _Loader:
         return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms, size_bytes=size_bytes)
 
     def _complete_indexes(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> None:
-        """Build missing index files now, in the pool, and not during a read."""
+        """Build missing index files now, in the pool, instead of during a read."""
         indexed = set(offsets.get(OFFSET_INDEX_SUFFIX, ())).intersection(offsets.get(TIME_INDEX_SUFFIX, ()))
         for segment in segments:
             if segment.size_bytes and segment.base_offset not in indexed:
@@ -298,7 +306,7 @@ class _Loader:
                     segment.rebuild_indexes(self._rebuilt)
 
     def _recover(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
-        """Verify the segments from the recovery point on, and cut the log at the first fault."""
+        """Verify the segments from the recovery point on, and end the log at the first fault."""
         first = max(Segments(segments).index_of(self._known.recovery_point), 0)
         self._complete_indexes(segments[:first], offsets)
         expected_offset = segments[first].base_offset
@@ -316,11 +324,12 @@ class _Loader:
         return Segments(segments), expected_offset
 
     def _boundary_fault(self, segments: list[Segment], index: int, expected_offset: int) -> str | None:
-        """Return why a segment cannot follow one that ends at ``expected_offset``, or None.
+        """Return the reason why a segment cannot follow one that ends at ``expected_offset``, or
+        None.
 
-        The log may not be cut at holes of compaction. Compaction works from the beginning of a log
-        and syncs what it writes. Hence a segment with holes of its own proves that all before it
-        are whole.
+        The log must not be truncated at holes of compaction. Compaction works from the beginning of
+        a log and syncs its writes. Therefore a segment with holes of its own proves that all
+        segments before it are complete.
         """
         known, base_offset = self._known, segments[index].base_offset
         is_hole = base_offset > max(expected_offset, known.recovery_point, known.cleaned_offset or 0)
@@ -329,7 +338,11 @@ class _Loader:
         return f"the segment before it ends at {expected_offset}" if base_offset < expected_offset else None
 
     def _check_synced(self, segment: Segment, valid_offset: int, fault: str | None, *, is_last: bool) -> None:
-        """Refuse a log that lost durable records."""
+        """Refuse a log that has lost durable records.
+
+        Raises:
+            StorageError: the log ends or is damaged below the recovery point.
+        """
         if valid_offset < self._known.recovery_point and (fault is not None or is_last):
             text = (
                 f"{segment.path()} is damaged below offset {self._known.recovery_point}, up to which it was synced: "
@@ -338,9 +351,9 @@ class _Loader:
             raise StorageError(text)
 
     def _cut(self, segments: list[Segment], index: int, valid_bytes: int, fault: str) -> list[Segment]:
-        """Cut the log after ``valid_bytes`` of one segment.
+        """Truncate the log after ``valid_bytes`` of one segment.
 
-        It is cut durably and from the end, so that a crash leaves no hole.
+        The truncation is durable and begins at the end of the log, so that a crash leaves no hole.
         """
         segment = segments[index]
         if index + 1 < len(segments) or not segment.ends_within_batch(valid_bytes):

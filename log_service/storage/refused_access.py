@@ -1,7 +1,7 @@
 """Permission errors that name the user, the operation and the owner of the file.
 
-``Permission denied`` alone makes an operator search for the cause. The text of the error names the
-rights.
+From ``Permission denied`` alone, an operator could not see the cause. The text of the error names
+the rights.
 """
 
 import errno
@@ -30,7 +30,7 @@ def rights_named(operation: str) -> Iterator[None]:
 
 
 def own_name() -> str:
-    """Return the name of the user that this process acts as."""
+    """Return the name of the effective user of this process."""
     return _user_name(os.geteuid())
 
 

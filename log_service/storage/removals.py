@@ -1,7 +1,7 @@
-"""Delayed removal of files and directories, ``file.delete.delay.ms`` after they were set aside.
+"""Delayed removal of files and directories, ``file.delete.delay.ms`` after they were renamed.
 
-The module only decides when. It knows nothing of logs. If the process ends before a removal, the
-next start finds the file by its name.
+This module decides only when to remove them. It does not know logs. If the process ends before a
+removal, the next start recognizes the file by its name.
 """
 
 import heapq
@@ -32,11 +32,11 @@ class PendingRemovals:
             heapq.heappush(self._heap, (due_ms, next(self._order), path))
 
     def schedule_release(self, release: Callable[[], None], due_ms: int) -> None:
-        """Call ``release``, which closes files that readers may still hold, at ``due_ms``."""
+        """Call ``release`` at ``due_ms``. It closes files that readers may still hold."""
         heapq.heappush(self._heap, (due_ms, next(self._order), release))
 
     def release_all(self) -> None:
-        """Call every ``release`` now and remove nothing, because there are no readers any more."""
+        """Call every ``release`` now, because there are no readers any more. Remove nothing."""
         for _, _, what in self._heap:
             if not isinstance(what, Path):
                 what()
@@ -44,13 +44,13 @@ class PendingRemovals:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Due time of the next entry, or None."""
+        """The due time of the next entry, or None."""
         return self._heap[0][0] if self._heap else None
 
     async def run_due(self, now_ms: int) -> int:
-        """Unlink the due paths in the pool, and return the number of due entries.
+        """Remove the due paths in the pool, and return the number of due entries.
 
-        A path that cannot be unlinked is left for the next start.
+        A path that cannot be removed is left for the next start.
         """
         due: list[Path | Callable[[], None]] = []
         while self._heap and self._heap[0][0] <= now_ms:

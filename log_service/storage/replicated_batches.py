@@ -1,7 +1,7 @@
 """Batches of a leader's response that a follower's log may append.
 
-The module decides from the bytes alone. Of the log it knows only the offset at or after which the
-batches must begin.
+This module decides from the bytes alone. About the log it knows only the offset at which the
+batches may begin.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from log_service.records.control import TransactionMarker, read_marker
 class ReplicatedBatches(NamedTuple):
     """Whole batches, each with its position in ``content``.
 
-    ``markers`` are the transaction markers among them, by position.
+    ``markers`` holds the transaction markers among them, by position.
     """
 
     content: memoryview

@@ -1,12 +1,12 @@
 """Selection of a log's oldest segments for deletion, by age, by size or by the log start offset.
 
-The module only returns a count. The log deletes.
+This module only returns a count. The log deletes the segments.
 
 Invariants:
 
-- A segment is deleted only with every older one.
-- A segment that extends past the high watermark stays.
-- An empty active segment stays.
+- A segment is deleted only together with every older one.
+- A segment that extends past the high watermark is not deleted.
+- An empty active segment is not deleted.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from log_service.storage.segments import Segments
 
 
 class RetentionOutcome(NamedTuple):
-    """Result of a retention pass over one log, with its new log start offset."""
+    """The result of a retention pass over one log, with its new log start offset."""
 
     segments_deleted: int
     bytes_deleted: int
@@ -34,11 +34,11 @@ class RetainedLog(Protocol):
     log_end_offset: int
 
     def is_waiting_for(self, segment: Segment) -> bool:
-        """Return whether a segment's age cannot be told yet."""
+        """Return whether a segment's age is not known yet."""
 
 
 IsDue = Callable[[Segment, int], bool]
-"""Return whether a segment may go, given it and the offset after it."""
+"""Returns whether a segment may be deleted. Its arguments are the segment and its end offset."""
 
 
 def count_deletable(log: RetainedLog, now_ms: int, high_watermark: int) -> int:

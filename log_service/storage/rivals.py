@@ -1,12 +1,12 @@
 """Choice among several logs of one partition in different log directories.
 
-A start finds such logs, and no move explains them. For instance, a replica left this node while its
-directory was offline and came back to another one. Or its topic was deleted meanwhile, and power
-failed before the id of a new topic of that name was durable.
+A start may find such logs without a move that explains them. For instance, a replica left this node
+while its directory was offline and came back to another one. Or the topic was deleted meanwhile,
+and power failed before the id of a new topic of that name was durable.
 
-The metadata decides. The module opens, renames and serves nothing. A damaged log counts like an
-intact one. Serving an intact log that the metadata does not name would bring back a state that the
-replica left behind.
+The metadata decides which log is used. This module opens, renames and serves nothing. A damaged log
+counts like an intact one, because an intact log that the metadata does not name would restore an
+old state of the replica.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ def is_blank(log: FoundLog) -> bool:
 
 
 def one_that_counts(found: Sequence[FoundLog], is_known: Callable[[FoundLog], bool], is_named: Callable[[FoundLog], bool]) -> FoundLog:
-    """Return the log that counts.
+    """Return the log to use.
 
     A log of an existing topic is preferred to others, and a log that is not blank to a blank one.
-    Among the rest, the log in the replica's directory by the metadata counts.
+    Among the rest, the log in the replica's assigned directory is used.
 
     Raises:
         StorageError: the metadata names none of their directories.

@@ -1,54 +1,56 @@
 """The file ``tidelog-running`` in each log directory, for claiming the last run after a kill.
 
-A killed broker loses nothing if its machine runs on. At its registration a broker tells the
-controller whether it still has everything it had before, by naming the broker epoch of its last run
-(KIP-966). Apache Kafka names it only after a clean stop. After any other end a broker leaves the
-in-sync and the eligible leader replicas, because a power loss takes unsynced writes. But the end of
-a process alone takes nothing, because its writes are in the kernel's page cache.
+A killed broker loses nothing if its machine continues to run. At its registration a broker tells
+the controller whether it still has all of its records, by naming the broker epoch of its last run
+(KIP-966). In Apache Kafka it names the epoch only after a clean stop. After any other stop a broker
+leaves the in-sync and the eligible leader replicas, because a power loss removes unsynced writes.
+But if only the process ends, nothing is lost, because its writes are in the kernel's page cache.
 
-Therefore each log directory names the epoch that runs and its page cache (``Files.page_cache_id``:
-the boot id of the kernel, and the directory in its file system). If the next start finds the same
-page cache, it names that epoch too. Its logs are recovered as after any crash. Only the
-registration differs.
+Therefore a file in each log directory names the current epoch and the page cache
+(``Files.page_cache_id``: the boot id of the kernel, and the directory in its file system). If the
+next start finds the same page cache, it names this epoch at its registration. Its logs are
+recovered as after any crash. Only the registration differs.
 
-The module defines the file's content (JSON), and decides when it is trusted and when it is removed.
-Why it may be trusted, and when it is not:
+This module defines the file's content (JSON), and decides when it is trusted and when it is
+removed. These are the reasons for trusting the file, and the cases in which it is not trusted:
 
-- Records that counted were written. A leader counts its records, and a follower fetches behind
-  them, only after the whole write has ended. A kill in the middle of a write leaves a part of
-  batches that counted nowhere, and recovery cuts it. A write that failed, as on a full disk, is
-  undone and counted nowhere.
-- With ``flush.messages=1`` records count only once they are synced. Records read after a kill are
-  synced again before they count anew.
+- A record counts only after it was written. A leader counts its records, and a follower fetches
+  after them, only after the whole write has ended. A kill during a write leaves incomplete batches
+  that counted nowhere, and recovery removes them. A failed write, as on a full disk, is undone and
+  counted nowhere.
+- With ``flush.messages=1`` records count only after they are synced. Records that are read after a
+  kill are synced again before they count again.
 - A sync, read or write that fails takes its directory offline. The file is removed from all
-  directories before the failure is reported, and does not come back in that run. No process learns
-  of writes that the kernel could not finish after the process died. Recovery then finds damage that
-  no kill leaves (``LogDirectory.may_lack_records``), or a directory that cannot be read or written,
-  and the file is not trusted.
-- Each directory must name the same epoch. A new disk has no file. A disk that was away during a run
-  has an older epoch.
+  directories before the failure is reported, and is not written again in this run. The kernel may
+  also fail to finish writes after the process died, and no process learns of this. Recovery then
+  finds damage that no kill leaves (``LogDirectory.may_lack_records``), or a directory that cannot
+  be read or written, and the file is not trusted.
+- Each directory must name the same epoch. A new disk has no file. A disk that was absent during a
+  run has an older epoch.
 - A different directory, such as a copy that was moved here or another volume, has another identity.
-  So has a directory on another host, or after a start of the kernel.
+  A directory on another host, or after a restart of the kernel, also has another identity.
 - Files inside the directory may be removed or exchanged between two runs. ``running_logs`` lists
   the logs and their segments. ``last_run`` compares them with the logs that a start finds, and the
-  file is trusted only if nothing is missing. An older copy of a log is noticed because its end lies
-  below the high watermark in the checkpoint. A copy that is younger than the checkpoint is not
-  noticed.
+  file is trusted only if nothing is missing. An older copy of a log is detected because its end
+  lies below the high watermark in the checkpoint. A copy that is newer than the checkpoint is not
+  detected.
 - A start that does not trust the file removes it durably. A volume that is detached by force, tried
-  on another host and returned has none. A disk that is torn out of the running machine and put back
-  before the next start is not noticed, if its remaining data ends with a batch.
-- A start that dies before it is registered has appended nothing, so the file stays. It also
-  replaces the marker of a clean stop, which is taken at the start. Between the registration and the
-  next write of the file, the controller has a newer epoch and trusts no file.
-- Apache Kafka does not read the file. If it ran in between, the controller has the epoch of that
-  run and trusts no older one.
-- A machine that sleeps or moves to another host while it runs takes its page cache along. A machine
-  that is set back to a snapshot of its memory forgets later acknowledgements, whether its broker
-  was killed or not. No broker can notice that.
+  on another host and returned has no file. If a disk is removed from the running machine and put
+  back before the next start, this is not detected, provided that its remaining data ends with a
+  batch.
+- A start that fails before it is registered has appended nothing, so the file stays. The file also
+  replaces the marker of a clean stop, which is removed at the start. Between the registration and
+  the next write of the file, the controller has a newer epoch and trusts no file.
+- Apache Kafka does not read the file. If Apache Kafka ran in between, the controller has the epoch
+  of that run and trusts no older one.
+- A machine that sleeps or moves to another host while it runs retains its page cache. A machine
+  that is reset to a snapshot of its memory forgets later acknowledgements, whether its broker was
+  killed or not. No broker can detect this.
 
-The file is never synced, because it means nothing to a machine that forgot unsynced writes. If the
-page cache has no identity, there is no file, and a killed broker counts as Apache Kafka's. That is
-so on a system without ``/proc``, or on a file system whose writes may wait in a process.
+The file is never synced, because it has no meaning on a machine that lost unsynced writes. If the
+page cache has no identity, there is no file, and a killed broker is treated as in Apache Kafka.
+This is the case on a system without ``/proc``, or on a file system whose writes may wait in a
+process.
 """
 
 import json
@@ -67,7 +69,10 @@ from log_service.storage.running_logs import Extent, RunningLogs
 
 RUNNING_FILE = "tidelog-running"
 VOTES = f"{CLUSTER_METADATA_TOPIC}-0/quorum-state"
-"""Goes with the metadata log, which the logs of partitions do not tell of."""
+"""The quorum state, which is lost with the metadata log.
+
+Lists of partition logs do not show that.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +91,7 @@ def read_running_epoch(files: Files, directory: Path) -> int | None:
 def write_running_epoch(files: Files, directory: Path, broker_epoch: int) -> None:
     """Write the file without a sync.
 
-    On a full disk the old file stays. It names an epoch that the controller ignores.
+    On a full disk the old file stays. Its epoch is one that the controller ignores.
 
     Raises:
         OSError: the disk failed.
@@ -116,7 +121,10 @@ def remove_running_epoch(files: Files, directory: Path, *, is_durable: bool = Fa
 
 
 class RunningFiles:
-    """The files of all log directories of a node. Once a disk has failed, this run has none."""
+    """The files of all log directories of a node.
+
+    After a disk has failed, this run has no files.
+    """
 
     def __init__(self, files: Files, directories: Sequence[LogDirectory]) -> None:
         self._files = files
@@ -129,13 +137,16 @@ class RunningFiles:
         return f"<RunningFiles {len(self._directories)} directories{', a disk failed' if self._has_disk_failed else ''}>"
 
     def keep_list(self, directory: LogDirectory) -> None:
-        """Have the list of a directory's logs follow their changes, from ``write`` on."""
+        """Connect a directory's changes of logs to its list.
+
+        The list is written from ``write`` on.
+        """
         listed = RunningLogs(self._files, directory.path, lambda error: self._give_up(directory, error))
         self._lists[directory] = listed
         directory.on_extent, directory.on_going = listed.note, listed.forget
 
     def note_checkpoint(self, path: Path) -> None:
-        """Note a checkpoint that was written."""
+        """Add a written checkpoint to the list of its directory."""
         for directory, listed in self._lists.items():
             if directory.path == path.parent:
                 listed.note_checkpoint(path.name)
@@ -162,7 +173,7 @@ class RunningFiles:
                         write_running_epoch(self._files, directory.path, broker_epoch)
 
     def rewrite_lists(self, broker_epoch: int, extents: Mapping[Path, Mapping[TopicPartition, Extent]]) -> None:
-        """List the logs that a start has found, in case it dies before its broker is registered."""
+        """List the logs that a start has found, in case it ends before its registration."""
         for directory in self._directories:
             if not directory.is_offline:
                 with _noted(directory):
@@ -192,9 +203,9 @@ class RunningFiles:
                     remove_running_epoch(self._files, directory.path, is_durable=True)
 
     def note_disk_failed(self) -> None:
-        """Remove the files at once and for good.
+        """Remove the files at once, for the rest of this run.
 
-        That need not be durable, because they mean nothing after a power loss.
+        The removal need not be durable, because the files have no meaning after a power loss.
         """
         with self._guard:
             self._has_disk_failed = True

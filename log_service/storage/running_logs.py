@@ -1,17 +1,17 @@
 """The file ``tidelog-running-logs``, which lists a directory's logs and their least extents.
 
-The module defines the content of the file, and decides when it is trusted. Each line replaces an
-earlier line of its partition. A line that adds something is written after the files are there. A
-line that removes something is written before the files go. Therefore everything in the file exists
-at every moment, and a kill at any moment leaves a correct list. A start that does not find the file
-knows that it was removed.
+This module defines the content of the file, and decides when it is trusted. Each line replaces an
+earlier line of its partition. A line that adds something is written after the files exist. A line
+that removes something is written before the files are removed. Therefore everything in the list
+exists at every moment, and a kill at any moment leaves a correct list. If a start does not find the
+file, the file was removed.
 
 Invariants:
 
-- The file is never synced. Like ``tidelog-running`` it is trusted only with the page cache in which
-  it was written.
+- The file is never synced. Like ``tidelog-running``, it is trusted only with the page cache in
+  which it was written.
 - It names the epoch of its run.
-- A run that cannot write it any more calls ``on_failed``, and then has no list.
+- A run that cannot write the file any more calls ``on_failed``, and then has no list.
 """
 
 import json
@@ -27,16 +27,16 @@ from log_service.storage import page_cache
 
 RUNNING_LOGS_FILE = "tidelog-running-logs"
 NEEDLESS_LINES = 10_000
-"""The file is rewritten once it has this many more lines than logs."""
+"""The file is rewritten when it has this many more lines than there are logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """The least extent of a log at the end of a run.
 
-    The log starts at or before ``start_offset`` and ends at or after ``end_offset``. Between them
-    segments begin at each of ``base_offsets``, and perhaps at others. ``topic_id`` is None if it
-    was not known.
+    The log starts at or before ``start_offset`` and ends at or after ``end_offset``. Between them,
+    segments begin at each of ``base_offsets``, and perhaps at other offsets. ``topic_id`` is None
+    if it was not known.
     """
 
     topic_id: TopicId | None
@@ -57,7 +57,7 @@ class ListedLogs:
 def read_running_logs(files: Files, directory: Path) -> ListedLogs | None:
     """Return the logs that the last run of a directory listed, or None if they are unknown.
 
-    A torn last line is ignored.
+    An incomplete last line is ignored.
     """
     try:
         *lines, _torn = files.read_bytes(directory / RUNNING_LOGS_FILE).split(b"\n")
@@ -102,10 +102,8 @@ def _extent_line(topic_partition: TopicPartition, extent: Extent) -> bytes:
 class RunningLogs:
     """The list of one log directory while the node runs.
 
-    Nothing is written before ``begin``.
-
-    The methods may be called from any thread. ``on_failed`` is called once when the file cannot be
-    written any more. It must not be trusted then.
+    Nothing is written before ``begin``. Any thread may call the methods. ``on_failed`` is called
+    once when the file cannot be written any more. The file must not be trusted then.
     """
 
     def __init__(self, files: Files, directory: Path, on_failed: Callable[[OSError], None]) -> None:
@@ -121,7 +119,7 @@ class RunningLogs:
         return f"<RunningLogs {self._directory} logs={len(self._listed.extents)}{'' if self._file else ', not written'}>"
 
     def begin(self, broker_epoch: int, extents: Mapping[TopicPartition, Extent], checkpoints: Iterable[str]) -> None:
-        """Write the logs that exist when a run begins, in place of the previous run's list.
+        """Replace the previous run's list by the logs that exist when a run begins.
 
         Raises:
             OSError: the disk failed or is full. This run has no list.
@@ -144,7 +142,7 @@ class RunningLogs:
         self._line_count = len(lines)
 
     def note(self, topic_partition: TopicPartition, extent: Extent) -> None:
-        """Note that a log exists and its extent."""
+        """Add a log to the list, or change its extent."""
         with self._guard:
             if self._listed.extents.get(topic_partition) != extent:
                 self._listed.extents[topic_partition] = extent
@@ -154,7 +152,7 @@ class RunningLogs:
         self._tell(error)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Note that a log is about to be removed."""
+        """Remove a log from the list, because its files are about to be removed."""
         error = None
         with self._guard:
             if self._listed.extents.pop(topic_partition, None) is not None:
@@ -162,7 +160,7 @@ class RunningLogs:
         self._tell(error)
 
     def note_checkpoint(self, name: str) -> None:
-        """Note a checkpoint that was written."""
+        """Add a written checkpoint to the list."""
         error = None
         with self._guard:
             if name not in self._listed.checkpoints:

@@ -1,9 +1,9 @@
-"""Walks over the batches of a file, by header alone or with verified checksums.
+"""Scans of the batches of a file, by header alone or with verified checksums.
 
-The module decides how much is read at once. It knows nothing of indexes and expected offsets. It
-stops where the bytes stop being batches and gives the reason.
+This module decides how much is read at once. It does not know indexes and expected offsets. A scan
+stops where the bytes are no batches any more, and gives the reason.
 
-Invariants: a walk never reads past its given end, never holds more than one chunk (or one larger
+Invariants: a scan never reads past its given end, never holds more than one chunk (or one larger
 batch), and always ends.
 """
 
@@ -25,7 +25,7 @@ from log_service.records.batch import (
 )
 
 Read = Callable[[int, int], bytes]
-"""Return at most ``size_bytes`` from ``position``, given (position, size_bytes)."""
+"""Returns at most ``size_bytes`` from ``position``. The arguments are (position, size_bytes)."""
 
 SMALL_BYTES = 8 << 10
 _HEADERS_CHUNK_BYTES = 32 << 10
@@ -33,13 +33,13 @@ _BATCHES_CHUNK_BYTES = 1 << 20
 _FIND_CHUNK_BYTES = 8 << 10
 LENGTH_POSITION = LOG_OVERHEAD - 4
 _SPAN = Struct(">qi11xi")
-"""Fields of a header: base offset, batch length, last offset delta."""
+"""The fields of a header: base offset, batch length, last offset delta."""
 
 
 def walker(files: Files, path: Path, read: Read, size_bytes: int) -> Read:
-    """Return a function that reads a file for one walk.
+    """Return a function that reads a file for one scan.
 
-    A small file is read whole. It is not kept open, as ``read`` does, because a node has very many.
+    A small file is read whole. ``read`` would keep it open, and a node has very many small files.
     """
     if size_bytes > SMALL_BYTES:
         return read
@@ -52,7 +52,7 @@ def scan_headers(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the batches from ``position`` to ``end``.
 
-    Large batches are skipped and only their headers are read.
+    Of large batches, only the headers are read.
 
     Raises:
         CorruptBatch: bytes are not a header, or a batch would end after ``end``.
@@ -74,8 +74,8 @@ def scan_headers(
 def find_indexed(read: Read, lookup: Callable[[], int], doubt: Callable[[], None], end: int, offset: int) -> tuple[int, int] | None:
     """Find a batch as ``find_batch`` does, from the index entry that ``lookup`` returns.
 
-    Index files have no checksum. An entry is trusted if a batch begins there that is not after
-    ``offset``. Otherwise ``doubt`` rebuilds the index.
+    Index files have no checksum. An entry is trusted if a batch begins at its position and does not
+    begin above ``offset``. Otherwise ``doubt`` rebuilds the index.
     """
     position = lookup()
     if not position:
@@ -92,8 +92,8 @@ def find_indexed(read: Read, lookup: Callable[[], int], doubt: Callable[[], None
 def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, int] | None:
     """Return (position, size) of the first batch whose last offset is at or above ``offset``.
 
-    The search begins at ``position``. It walks the first chunk without building headers, because an
-    index entry is seldom further away. Return None if the bytes end before.
+    The search begins at ``position``. It scans the first chunk without building headers, because an
+    index entry is seldom further away. Return None if the batches end before ``offset``.
 
     Raises:
         CorruptBatch: as ``scan_headers``.
@@ -145,9 +145,9 @@ def scan_batches(read: Read, position: int, end: int) -> Iterator[tuple[int, Bat
 
 
 def is_begun_batch(start: bytes, size_bytes: int) -> bool:
-    """Return whether the end of a file is the beginning of a longer batch.
+    """Return whether the last bytes of a file are the beginning of a longer batch.
 
-    The end has ``size_bytes`` and begins with ``start``.
+    These bytes have the size ``size_bytes`` and begin with ``start``.
     """
     if size_bytes < LOG_OVERHEAD:
         return True

@@ -1,15 +1,15 @@
-"""One segment, a file of consecutive batches with its indexes.
+"""One segment: a file of consecutive batches, with its indexes.
 
-The segment decides where an offset lies, when the segment is full, which part of a file is whole,
-and which files belong together. It knows nothing of other segments, retention and leaders. The log
-decides which offsets come next.
+The segment decides where an offset lies, when the segment is full, which part of a file is
+complete, and which files belong together. It does not know other segments, retention and leaders.
+The log decides which offsets come next.
 
 Invariants:
 
 - Files and indexes are opened at first use and may be unloaded at any time.
 - ``size_bytes`` is the end of the last whole batch.
-- The segment remembers the places of the newest batches, without a gap, so that a read at the log's
-  end needs no index.
+- The segment remembers the positions of its newest batches, without a gap, so that a read at the
+  log's end needs no index.
 """
 
 import errno
@@ -35,17 +35,17 @@ _LOOKUP_CHUNK_BYTES = 8 << 10
 
 
 class BatchPlace(NamedTuple):
-    """Position and size of a batch in its segment."""
+    """The position and size of a batch in its segment."""
 
     position: int
     size_bytes: int
 
 
 class _RecentPlaces:
-    """Positions of the newest batches, from offset ``floor`` on.
+    """The positions of the newest batches, from offset ``floor`` on.
 
-    The lists only grow. From time to time the segment replaces the object by its newer half,
-    because other threads read it.
+    The lists only grow. From time to time the segment replaces the object by one with the newer
+    half, because other threads read the object.
     """
 
     __slots__ = ("floor", "last_offsets", "positions")
@@ -56,7 +56,7 @@ class _RecentPlaces:
         self.positions = positions
 
     def without_oldest(self) -> "_RecentPlaces":
-        """Return the newer half."""
+        """Return a copy with only the newer half."""
         floor = self.last_offsets[RECENT_COUNT - 1] + 1
         return _RecentPlaces(floor, self.last_offsets[RECENT_COUNT:], self.positions[RECENT_COUNT:])
 
@@ -94,10 +94,10 @@ class Segment:
         size_bytes: int | None = None,
         tail: str = "",
     ) -> None:
-        """Open a segment of ``size_bytes``, or begin a new one if that is None.
+        """Open a segment of ``size_bytes``, or create a new one if ``size_bytes`` is None.
 
-        A new segment discards the content of existing files of its name. ``tail`` follows the names
-        of its files while it is not part of a log.
+        A new segment discards the content of existing files with its name. While a segment is not
+        part of a log, its file names end in ``tail``.
         """
         self.files = files
         self.directory = directory
@@ -119,7 +119,7 @@ class Segment:
             self.open_file.truncate(0)
             self._indexes.reset()
             if not tail:
-                self._indexes.offset_index.flush()  # without its batches this index tells the next start that they were lost
+                self._indexes.offset_index.flush()  # an index alone shows that batches were lost
 
     def __repr__(self) -> str:
         return f"<Segment {self.base_offset} size={self.size_bytes}>"
@@ -130,7 +130,7 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The file of batches, opened at first use."""
+        """The file of the batches, opened at first use."""
         file = self.open_file
         if file is None:
             file = self.open_file = self.files.open(self.path(), create=False)
@@ -148,7 +148,7 @@ class Segment:
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """The indexes, loaded at first use, or rebuilt if a file is in doubt."""
+        """The indexes, loaded at first use, or rebuilt if a file cannot be trusted."""
         if not self._indexes.is_loaded:
             if not self.size_bytes:
                 self._indexes.reset()
@@ -158,9 +158,9 @@ class Segment:
 
     @property
     def is_rebuild_due(self) -> bool:
-        """Whether using the indexes would rebuild them first, which may take seconds.
+        """Whether the indexes would be rebuilt before their use, which may take seconds.
 
-        It is false once ``doubt_indexes`` was tried.
+        It is false after ``doubt_indexes`` has been called.
         """
         indexes = self._indexes
         is_settled = indexes.is_loaded or self._were_indexes_doubted or self.size_bytes <= SLOWLY_REBUILT_BYTES
@@ -181,9 +181,9 @@ class Segment:
     def append(self, buffers: list[Buffer]) -> int:
         """Append with one gathered write and return the position.
 
-        On OSError nothing was appended.
-
         ``note_batch`` must follow for each batch.
+
+        On OSError nothing was appended.
         """
         if not self._indexes.is_loaded:
             _ = self.indexes  # rebuilding them after the write would count these batches twice
@@ -195,7 +195,7 @@ class Segment:
         return position
 
     def note_batch(self, position: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Add a batch that ``append`` wrote at ``position`` to the indexes and recent places."""
+        """Add a batch that ``append`` wrote at ``position`` to the indexes and recent positions."""
         self._indexes.note(position, last_offset, max_timestamp)
         if position == 0:
             self._first_timestamp = max_timestamp
@@ -224,7 +224,10 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """Largest timestamp of the first batch, from which ``segment.ms`` counts; -1 if empty."""
+        """The largest timestamp of the first batch, or -1 without batches.
+
+        ``segment.ms`` counts from it.
+        """
         if self._first_timestamp is None:
             if self.size_bytes == 0:
                 return NO_TIMESTAMP
@@ -234,7 +237,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """Largest timestamp of all batches; -1 if there is none."""
+        """The largest timestamp of all batches, or -1 if there is none."""
         timestamp = self._indexes.max_timestamp
         if timestamp is None:
             timestamp = self.indexes.max_timestamp
@@ -243,7 +246,7 @@ class Segment:
 
     @property
     def max_timestamp_offset(self) -> int:
-        """Last offset of the first batch that has ``max_timestamp``, or base_offset if none."""
+        """The last offset of the first batch with ``max_timestamp``, or base_offset if none."""
         return (self.indexes if self._indexes.max_timestamp is None else self._indexes).max_timestamp_offset
 
     def append_aborted(self, content: bytes) -> None:
@@ -257,9 +260,7 @@ class Segment:
             file.close()
 
     def replace_aborted(self, content: bytes) -> None:
-        """Rewrite the index of aborted transactions durably.
-
-        Blocks.
+        """Rewrite the index of aborted transactions durably. Blocks.
 
         An empty index has no file.
         """
@@ -272,13 +273,16 @@ class Segment:
     # Finding
 
     def headers(self, position: int, *, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of batches from ``position``, where one begins, to ``end``."""
+        """Yield (position, header) of the batches from ``position`` to ``end``.
+
+        A batch must begin at ``position``.
+        """
         return scan_headers(self._read, position, self.size_bytes if end is None else end, first_chunk_bytes=_LOOKUP_CHUNK_BYTES)
 
     def batches(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Yield (position, header, bytes) of the batches from ``position``, where one begins.
+        """Yield (position, header, bytes) of the batches from ``position`` on.
 
-        Checksums are verified.
+        A batch must begin at ``position``. Checksums are verified.
 
         Raises:
             CorruptBatch: a batch is damaged.
@@ -286,7 +290,7 @@ class Segment:
         return scan_batches(self._read, position, self.size_bytes)
 
     def locate(self, offset: int) -> BatchPlace | None:
-        """Return the place of the first batch that ends at or above ``offset``, or None."""
+        """Return the position of the first batch that ends at or above ``offset``, or None."""
         self.was_used = True
         recent = self._recent
         if recent is not None and offset >= recent.floor:
@@ -312,7 +316,7 @@ class Segment:
         """Return the bytes of the batch at ``position``.
 
         Raises:
-            CorruptBatch: the batch is cut off.
+            CorruptBatch: the batch is incomplete.
         """
         content = self._read(position, size_bytes)
         if len(content) < size_bytes:
@@ -332,7 +336,7 @@ class Segment:
     def rebuild_indexes(self, rebuilt: RebuiltIndexes | None = None) -> None:
         """Rebuild both indexes from the headers and replace the files.
 
-        The files are replaced now, or together with the others of ``rebuilt``.
+        With ``rebuilt``, the files are replaced later, together with its other files.
 
         Raises:
             CorruptBatch: a batch is damaged.
@@ -352,7 +356,7 @@ class Segment:
     def doubt_indexes(self) -> None:
         """Rebuild the indexes, but only once.
 
-        If the batches are damaged, a second time does not help.
+        If the batches are damaged, rebuilding again does not help.
         """
         if not self._were_indexes_doubted:
             try:
@@ -363,8 +367,8 @@ class Segment:
     def recover(self, note_epoch: Callable[[int, int], object]) -> tuple[int, int, str | None]:
         """Verify every batch and rebuild the indexes.
 
-        Return (valid bytes, next offset, reason for an early end or None). ``note_epoch`` is called
-        with (leader epoch, base offset) of each valid batch.
+        Return the number of valid bytes, the next offset, and the reason for an early end or None.
+        ``note_epoch`` is called with the leader epoch and base offset of each valid batch.
         """
         self._start_over()
         self.are_indexes_synced = False
@@ -383,9 +387,9 @@ class Segment:
         return valid_bytes, next_offset, None
 
     def ends_within_batch(self, position: int) -> bool:
-        """Return whether only the beginning of a batch follows ``position`` in the file.
+        """Return whether only an incomplete batch follows ``position`` in the file.
 
-        A write that was cut off leaves this.
+        An interrupted write leaves such a batch.
         """
         return is_begun_batch(self._read(position, LOG_OVERHEAD), self.size_bytes - position)
 
@@ -395,7 +399,7 @@ class Segment:
         self._recent = None
 
     def truncate_to_position(self, size_bytes: int) -> None:
-        """Cut the file at the beginning of a batch, durably, and the indexes with it."""
+        """Truncate the file at the beginning of a batch, durably, and the indexes with it."""
         indexes = self.indexes
         _, header = next(self.headers(size_bytes))
         self._cut(size_bytes)
@@ -407,16 +411,16 @@ class Segment:
             indexes.raise_max_timestamp(kept.max_timestamp, kept.last_offset)
 
     def cut_torn_tail(self, size_bytes: int) -> None:
-        """Cut the file durably after the bytes that ``recover`` found valid.
+        """Truncate the file durably after the bytes that ``recover`` found valid.
 
-        The indexes have no entries for the rest.
+        The indexes have no entries for the removed bytes.
         """
         self._cut(size_bytes)
 
     def _cut(self, size_bytes: int) -> None:
-        """Cut and sync at once.
+        """Truncate and sync at once.
 
-        Otherwise a crash could bring the removed bytes back behind the next append.
+        Otherwise the removed bytes could reappear after a crash, behind the next append.
         """
         self.file.truncate(size_bytes)
         self.are_indexes_synced = False
@@ -446,7 +450,7 @@ class Segment:
         self._is_txn_index_synced = True
 
     def note_synced(self, size_bytes: int) -> None:
-        """Note that a sync of the file made its first ``size_bytes`` durable."""
+        """Record that a sync of the file made its first ``size_bytes`` durable."""
         self.synced_bytes = max(self.synced_bytes, size_bytes)
 
     def finish_durably(self) -> None:
@@ -456,11 +460,9 @@ class Segment:
         self.sync_indexes()
 
     def write_again(self) -> None:
-        """Overwrite every batch with itself and sync the file.
+        """Overwrite every batch with itself and sync the file. Blocks.
 
-        Blocks.
-
-        This makes bytes durable that a failed sync left only in memory.
+        This makes bytes durable that are only in memory after a failed sync.
         """
         for position, _, batch in self.batches(0):
             self.file.write_at(position, batch)
@@ -471,9 +473,7 @@ class Segment:
         self.synced_bytes = self.size_bytes
 
     def sync(self) -> None:
-        """Make a rolled segment and its indexes durable.
-
-        Blocks.
+        """Make a rolled segment and its indexes durable. Blocks.
 
         A segment that was removed meanwhile needs no sync.
         """
@@ -487,13 +487,13 @@ class Segment:
                 raise
 
     def pin(self) -> None:
-        """Open the file and load the indexes, so that readers continue when files are renamed."""
+        """Open the file and load the indexes, so that reads continue when the files are renamed."""
         self.was_used = True
         _ = self.indexes
         self.file.slice(0, 0).release()
 
     def unload(self) -> None:
-        """Close the file and free the indexes' memory if they are on disk.
+        """Close the file, and free the indexes' memory if they are on disk.
 
         The next use opens them again.
         """
@@ -510,25 +510,25 @@ class Segment:
         return True
 
     def close_file(self) -> None:
-        """Close the descriptor once its last lease is released."""
+        """Close the descriptor when its last lease is released."""
         file, self.open_file = self.open_file, None
         if file is not None:
             file.close()
 
     def replace_file(self, file: File) -> None:
-        """Continue with ``file``, which holds the same bytes under the same name.
+        """Use ``file`` from now on. It holds the same bytes under the same name.
 
-        The file in use closes with its last lease.
+        The old file is closed when its last lease is released.
         """
         old, self.open_file = self.open_file, file
         if old is not None:
             old.close()
 
     def rename(self, tail: str) -> list[Path]:
-        """Put ``tail`` after the names of the files, and return the new paths.
+        """Append ``tail`` to the names of the files, and return the new paths.
 
-        Indexes become ``.deleted`` before the batches, because a start treats an index without
-        batches as a sign that its batches were lost.
+        For ``.deleted``, the indexes are renamed before the batches, because a start treats an
+        index without batches as a sign that the batches were lost.
         """
         renamed = []
         for suffix in reversed(SEGMENT_SUFFIXES) if tail == DELETED_SUFFIX else SEGMENT_SUFFIXES:

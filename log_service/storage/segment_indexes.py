@@ -1,17 +1,17 @@
-"""The two indexes of one segment, kept in step.
+"""The two indexes of one segment, which always change together.
 
-The module decides when an entry is due, which is when more than ``index.interval.bytes`` lie
-between a batch and the last entry. It also decides how rebuilt files become durable. Many, as at a
-start with missing indexes, share one sync of the file system. Few are synced one by one. It knows
-nothing of the file of batches. On ``IndexInDoubt`` the segment starts over and notes every batch
-again.
+This module decides when an entry is due: when more than ``index.interval.bytes`` lie between a
+batch and the last entry. It also decides how rebuilt files become durable. Many files, as at a
+start with missing indexes, share one sync of the file system. A few files are synced one by one.
+The module does not know the file of batches. On ``IndexInDoubt`` the segment resets the indexes and
+adds every batch again.
 
 Invariants:
 
 - Either both indexes are loaded or none.
-- Noting batch by batch gives the same entries as a rebuild.
-- The largest timestamp outlives ``unload``.
-- A rebuilt index has its name only once all of it is durable.
+- Adding batch by batch gives the same entries as a rebuild.
+- The largest timestamp remains known after ``unload``.
+- A rebuilt index gets its name only after all of it is durable.
 """
 
 from copy import copy
@@ -25,16 +25,19 @@ from log_service.storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFI
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
 
 LEAST_TOGETHER = 64
-"""Fewer files are synced one by one, because a file system sync also waits for other processes."""
+"""The least number of files that are synced together.
+
+A file system sync waits for other processes, so a few files are synced one by one.
+"""
 
 
 class RebuiltIndexes:
     """Rebuilt index files of one segment or of a whole log directory, before they get their names.
 
-    They are written beside their names, made durable together, and only then renamed, because
-    recovery trusts the index files below the recovery point. The new names need not be durable. An
-    index lost with the power is rebuilt, and one that never got its name is removed as a leftover.
-    Logs may be opened, and indexes added, in several threads.
+    The files are written under temporary names, made durable together, and only then renamed,
+    because recovery trusts the index files below the recovery point. The new names need not be
+    durable. If an index is lost with the power, it is rebuilt. If it never got its name, it is
+    removed as a leftover. Several threads may open logs and add indexes.
     """
 
     def __init__(self, files: Files) -> None:
@@ -42,7 +45,7 @@ class RebuiltIndexes:
         self._paths: list[Path] = []
 
     def write(self, path: Path, content: Buffer) -> None:
-        """Write the content of ``path`` beside it, unsynced."""
+        """Write the content of ``path`` to a temporary file, unsynced."""
         file = self._files.open(temporary_path(path))
         try:
             file.truncate(0)
@@ -52,9 +55,7 @@ class RebuiltIndexes:
         self._paths.append(path)
 
     def put_in_place(self, lock: DirectoryLock | None = None) -> None:
-        """Make the written files durable and give them their names.
-
-        Blocks.
+        """Make the written files durable and give them their names. Blocks.
 
         ``lock`` is the lock of the log directory that holds all of them.
 
@@ -111,9 +112,9 @@ class SegmentIndexes:
         self.max_timestamp: int | None = None
         self.max_timestamp_offset = base_offset
         self.owes_last_time = False
-        """Whether the time index lacked an entry of the largest timestamp when it was unloaded.
+        """Whether the time index had no entry of the largest timestamp when it was unloaded.
 
-        Only ``finish`` adds that entry.
+        Only ``finish`` adds this entry.
         """
         self.offset_index: OffsetIndex
         self.time_index: TimeIndex
@@ -130,14 +131,14 @@ class SegmentIndexes:
         )
 
     def load(self, size_bytes: int) -> None:
-        """Read both files, which describe ``size_bytes`` of batches.
+        """Read both files, which index ``size_bytes`` of batches.
 
         Raises:
             IndexInDoubt: a file is missing or damaged.
         """
         offset_index, time_index = self._make()
         position = offset_index.last_position(size_bytes)
-        if size_bytes > self.interval_bytes and not offset_index.entries:  # the file was made with the segment and never written since
+        if size_bytes > self.interval_bytes and not offset_index.entries:  # it was never written
             raise IndexInDoubt(f"the file has no entry for {size_bytes} bytes of batches")
         max_timestamp, max_timestamp_offset = time_index.last_entry
         self.offset_index, self.time_index = offset_index, time_index
@@ -156,7 +157,7 @@ class SegmentIndexes:
         return True
 
     def reset(self) -> None:
-        """Begin without entries, whatever the files contain. The next flush replaces them."""
+        """Begin without entries, whatever the files contain. The next flush replaces the files."""
         self.offset_index, self.time_index = self._make()
         self.offset_index.reset()
         self.time_index.reset()
@@ -172,7 +173,7 @@ class SegmentIndexes:
         return fresh
 
     def note(self, position: int, last_offset: int, max_timestamp: int) -> None:
-        """Take the next batch into account. The indexes must be loaded."""
+        """Add the next batch. The indexes must be loaded."""
         assert self.max_timestamp is not None, "indexes are loaded before they take a batch"
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
@@ -185,7 +186,7 @@ class SegmentIndexes:
     def truncate_to(self, offset: int) -> int:
         """Drop batches at or above ``offset``.
 
-        Return the position from which the largest timestamp must be searched.
+        Return the position from which the caller must search for the largest timestamp.
         """
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -195,7 +196,7 @@ class SegmentIndexes:
         return self._last_position
 
     def raise_max_timestamp(self, max_timestamp: int, last_offset: int) -> None:
-        """Count a batch without an entry of its own, after ``truncate_to``."""
+        """Take a batch without an index entry into account, after ``truncate_to``."""
         if self.max_timestamp is None or max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
 
@@ -206,7 +207,7 @@ class SegmentIndexes:
             self.flush()
 
     def replace_files(self, rebuilt: RebuiltIndexes) -> None:
-        """Finish like ``finish``, with files that ``rebuilt`` makes durable and puts in place."""
+        """Finish like ``finish``. ``rebuilt`` makes the files durable and puts them in place."""
         self._append_last_time()
         self.offset_index.replace_file(rebuilt.write)
         self.time_index.replace_file(rebuilt.write)
@@ -216,20 +217,20 @@ class SegmentIndexes:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
 
     def flush(self, *, is_synced: bool = False) -> None:
-        """Bring the files up to date, durably with ``is_synced``. Blocks."""
+        """Write new entries to the files, durably with ``is_synced``. Blocks."""
         if self.is_loaded:
             self.offset_index.flush(is_synced=is_synced)
             self.time_index.flush(is_synced=is_synced)
 
     def rename(self, tail: str) -> None:
-        """Use the new names of the files, which the segment renames."""
+        """Use the new names of the files. The segment renames them."""
         self.tail = tail
         if self.is_loaded:
             self.offset_index.path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX + tail)
             self.time_index.path = self.directory / file_name(self.base_offset, TIME_INDEX_SUFFIX + tail)
 
     def unload(self) -> None:
-        """Free the memory if the files are up to date."""
+        """Free the memory if the files have all entries."""
         if self.is_loaded and not self.offset_index.is_dirty and not self.time_index.is_dirty:
             self.is_loaded = False
             self.owes_last_time = self.max_timestamp is not None and self.max_timestamp > self.time_index.last_entry[0]

@@ -1,17 +1,17 @@
 """The segments of one log in order of offset.
 
-The module decides which segment an offset belongs to. It also orders the changes of files when a
-segment is begun, dropped, cut or exchanged for a cleaned one, so that a crash in between leaves a
-log that the next start can open. Removed files are renamed at once. A method returns their paths,
-and the caller removes them later, because readers may still hold them. The module knows nothing of
-producers, epochs and durability.
+This module decides which segment an offset belongs to. It also orders the changes of files when a
+segment is begun, dropped, truncated or exchanged for a cleaned one, so that after a crash the next
+start can open the log. Removed files are renamed at once. A method returns their paths, and the
+caller removes them later, because readers may still hold them. This module does not know producers,
+epochs and durability.
 
 Invariants:
 
 - An open log always has a segment.
-- Base offsets rise strictly, and the last segment is the active one.
-- Both lists are replaced at once and never changed, so that a reader in another thread sees the old
-  ones or the new ones.
+- Base offsets increase strictly, and the last segment is the active one.
+- Both lists are replaced at once and never changed, so that a reader in another thread sees either
+  the old lists or the new ones.
 """
 
 from bisect import bisect_right
@@ -42,7 +42,7 @@ class Segments:
         return self._held[0][index]
 
     def replace(self, segments: Iterable[Segment]) -> None:
-        """Hold exactly these segments, in order of offset."""
+        """Replace all segments. They must be in order of offset."""
         held = tuple(segments)
         self._held = held, [segment.base_offset for segment in held]
         self.active = held[-1]
@@ -52,13 +52,13 @@ class Segments:
         return bisect_right(self._held[1], offset) - 1
 
     def from_offset(self, offset: int) -> Iterator[Segment]:
-        """Yield the segment that ``offset`` belongs to and those after it."""
+        """Yield the segment that ``offset`` belongs to, and the segments after it."""
         segments, base_offsets = self._held
         return iter(segments[max(bisect_right(base_offsets, offset) - 1, 0) :])
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files of batches, in bytes."""
+        """The size of all files of batches, in bytes."""
         return sum(segment.size_bytes for segment in self._held[0])
 
     # Changes; all raise OSError if the disk failed
@@ -66,8 +66,8 @@ class Segments:
     def begin(self, base_offset: int, config: LogConfig, *, created_ms: int) -> list[Path]:
         """Make a new segment the active one.
 
-        An empty active segment, whose base is too far from the next offset, is dropped and its
-        paths are returned.
+        An empty active segment, whose base is too far from the next offset, is dropped. Its paths
+        are returned.
         """
         held, old = self._held[0], self.active
         if old.size_bytes == 0:
@@ -85,10 +85,10 @@ class Segments:
         return [path for segment in held[:count] for path in segment.set_aside()]
 
     def cut(self, offset: int, config: LogConfig, *, created_ms: int) -> list[Path]:
-        """Cut everything at or above ``offset``, later segments first and durably.
+        """Remove everything at or above ``offset``, later segments first and durably.
 
-        Return the paths of segments that were dropped whole. A batch that holds the offset is
-        dropped whole. If all segments begin above the offset, an empty one begins there.
+        Return the paths of dropped segments. A batch that holds the offset is removed whole. If all
+        segments begin above the offset, an empty one begins at the offset.
         """
         keep = self.index_of(offset) + 1
         kept, doomed = list(self._held[0][:keep]), self._held[0][keep:]
@@ -103,11 +103,9 @@ class Segments:
         return paths
 
     def exchange(self, old: Sequence[Segment], new: Segment) -> tuple[list[Path], int]:
-        """Replace ``old`` with ``new``.
+        """Replace ``old`` with ``new``. Return the old paths and the next segment's base offset.
 
-        Return the old paths and the next segment's base offset.
-
-        ``old`` are neighbours without the active segment. They stay open for their readers.
+        ``old`` holds adjacent segments without the active one. They stay open for their readers.
         """
         first = self.index_of(old[0].base_offset)
         segments = self._held[0]

@@ -1,12 +1,12 @@
 """The marker ``sync-failed`` in the directory of a partition whose log had a failed sync.
 
-After a failed sync the operating system treats the pages as written. They can still be read, and
+After a failed sync, the operating system treats the pages as written. They can still be read, and
 the next sync succeeds without writing them. A process that starts again on the same machine would
-acknowledge data that only memory holds. So the log leaves the marker when a sync fails, and
+acknowledge data that exists only in memory. So the log writes the marker when a sync fails, and
 recovery rewrites everything above the recovery point.
 
-Invariant: the marker is removed only after all of that was written and synced. The marker itself
-need not be durable, because a machine that lost its memory reads what is on the disk.
+Invariant: the marker is removed only after recovery has written and synced all of this. The marker
+itself need not be durable, because a machine that lost its memory reads the data on the disk.
 """
 
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def note_failed_sync(files: Files, directory: Path) -> None:
-    """Leave the marker. A node cannot start again on a disk that does not even accept this."""
+    """Write the marker. If the disk does not accept it, a node cannot start on it again either."""
     try:
         files.open(directory / MARKER_FILE).close()
     except OSError as error:

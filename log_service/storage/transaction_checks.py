@@ -1,21 +1,22 @@
 """Checks of transactional batches and markers before an append (KIP-98, KIP-890, KIP-1228).
 
-A leader decides by its log's state of the producer, and the checks change nothing. Rules for a
+A leader decides by the producer's state in its log. The checks change nothing. The rules for a
 batch of a client:
 
-- A batch that repeats one of the last five gets that batch's offsets, also after its transaction
-  has ended.
+- A batch that repeats one of the last five gets the offsets of the first copy, even after its
+  transaction has ended.
 - The first batch of a transaction must show the verification of this producer (``verifications``),
-  else INVALID_TXN_STATE.
-- An epoch below the producer's is INVALID_PRODUCER_EPOCH.
-- A sequence above the lowest that waits for the coordinator is OUT_OF_ORDER_SEQUENCE_NUMBER. With
-  version 2 of transactions so is any first sequence but 0 of a producer without known batches.
+  else the error is INVALID_TXN_STATE.
+- If its epoch is below the producer's, the error is INVALID_PRODUCER_EPOCH.
+- If its sequence is above the lowest one that waits for the coordinator, the error is
+  OUT_OF_ORDER_SEQUENCE_NUMBER. With transaction version 2, a producer without known batches gets
+  the same error for any first sequence except 0.
 - Then the rules of every idempotent batch apply (``producer_state``).
 
-For a coordinator's own batch, which has no sequence, only the epoch and the verification are
-checked. A marker must not be of an older coordinator epoch or producer epoch. With version 2 each
-transaction has its own epoch, and the marker has the next one. Hence a marker of the producer's own
-epoch is too late, unless no transaction is open and the marker may have come twice.
+A coordinator's own batch has no sequence, so only the epoch and the verification are checked. A
+marker must not have an older coordinator epoch or producer epoch. With version 2, each transaction
+has its own epoch, and its marker has the next one. Therefore a marker with the producer's own epoch
+is too late, unless no transaction is open. The marker may then be a repeated one.
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -24,7 +25,7 @@ from log_service.storage.producer_state import NO_OFFSET, ProducerEntry, Produce
 from log_service.storage.verifications import ONGOING, UNCHECKED, Verification
 
 LAST_EPOCH = 2**15 - 1
-"""An epoch that only markers have. The producer gets a new id after it."""
+"""The last epoch, which only markers have. After it, the producer gets a new id."""
 TRANSACTION_VERSION_2 = 2
 
 
@@ -85,7 +86,8 @@ def begin_verification(
 ) -> Verification:
     """Return the verification that an append must show.
 
-    It is ``ONGOING`` if the producer's transaction is open and nothing must be asked.
+    If the producer's transaction is open, this is ``ONGOING``, and the coordinator need not be
+    asked.
 
     Raises:
         KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch.
@@ -102,7 +104,7 @@ def check_marker(entry: ProducerEntry | None, producer_epoch: int, coordinator_e
     """Check a marker of a transaction coordinator against the state of its producer.
 
     Raises:
-        KafkaError: INVALID_PRODUCER_EPOCH; TRANSACTION_COORDINATOR_FENCED.
+        KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
     """
     if entry is None:
         return

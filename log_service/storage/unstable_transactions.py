@@ -1,12 +1,12 @@
 """Transactions of one log that hold its last stable offset back (KIP-98).
 
 These are open transactions, and those whose marker is not below the high watermark yet. Given the
-high watermark, the module decides how far readers of committed records may read. It knows nothing
-of files. Of batches it is only told the first offset of a producer's transaction and the offset of
+high watermark, this module decides how far readers of committed records may read. It does not know
+files. About batches it knows only the first offset of a producer's transaction and the offset of
 its marker. A transaction that began below the start of the log holds readers back at the start.
 
-Invariant: first offsets rise from one open transaction to the next, in the order in which they are
-reported.
+Invariant: first offsets increase from one open transaction to the next, in the order in which they
+are reported.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class EndedTransaction(NamedTuple):
     """A transaction that has its marker.
 
     ``last_offset`` is the marker's offset. ``last_stable_offset`` is the first offset of the oldest
-    transaction that was open then, or the offset after the marker.
+    transaction that was then open, or the offset after the marker.
     """
 
     producer_id: int
@@ -41,22 +41,22 @@ class UnstableTransactions:
 
     @property
     def open(self) -> Mapping[int, int]:
-        """First offset of each open transaction by producer, oldest first."""
+        """The first offset of each open transaction by producer, oldest first."""
         return self._open
 
     @property
     def first_open_offset(self) -> int | None:
-        """First offset of the oldest open transaction, or None."""
+        """The first offset of the oldest open transaction, or None."""
         return next(iter(self._open.values()), None)
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """Take the first batch of a producer's transaction."""
+        """Begin a producer's transaction at its first batch."""
         self._open[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int) -> EndedTransaction | None:
-        """Take the marker of a producer's transaction, and return the transaction.
+        """End a producer's transaction at its marker, and return the transaction.
 
-        Return None if the marker ends none.
+        Return None if the producer has no open transaction.
         """
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
@@ -70,7 +70,7 @@ class UnstableTransactions:
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the last stable offset, which is at most the high watermark.
 
-        Below it no transaction is open, or ended by a marker that is not below the high watermark.
+        No transaction below it is open, or ended by a marker at or above the high watermark.
         """
         stable = high_watermark
         for first_offset in self._open.values():
@@ -88,7 +88,7 @@ class UnstableTransactions:
     def settle(self, high_watermark: int) -> int:
         """Drop transactions that ended below the high watermark, and return the last stable offset.
 
-        The high watermark does not go back in this log.
+        The high watermark never decreases in this log.
         """
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]

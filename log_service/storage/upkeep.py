@@ -1,10 +1,10 @@
 """Background work on all logs of a node.
 
 It comprises retention, flushes, checkpoints, removals, and the treatment of idle, vanished and
-doubtful files. The module decides when each kind of work is due, on the injected clock. The logs,
+doubtful files. This module decides when each kind of work is due, on the injected clock. The logs,
 the checkpoint writer and the removals do the work. One task does all of it, and sleeps until the
-next deadline or until another part of the node wakes it. No error here fails the node. It is one
-log line, and the part that met a disk error has taken its directory offline.
+next deadline or until another part of the node wakes it. An error here does not fail the node. It
+is logged, and the part that met a disk error has taken its directory offline.
 """
 
 import logging
@@ -42,7 +42,10 @@ class _Periodic:
 
 
 class Upkeep:
-    """The background task of one node. ``apply_retention`` applies it to every claimed log."""
+    """The background task of one node.
+
+    ``apply_retention`` applies retention to all claimed logs.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class Upkeep:
         self._wake = trio.Event()
 
     def wake(self) -> None:
-        """Wake the task to look for due work."""
+        """Wake the task to check for due work."""
         self._wake.set()
 
     def sync_soon(self, topic_partition: TopicPartition) -> None:
@@ -130,9 +133,9 @@ class Upkeep:
             logger.error("upkeep of the logs: %s", error)
 
     def _is_disk_full(self) -> bool:
-        """Check the directories again that refuse appends on a full disk.
+        """Check the directories that refuse appends on a full disk again.
 
-        Return whether one is full.
+        Return whether one is still full.
         """
         is_full = False
         for directory in self._held.directories:

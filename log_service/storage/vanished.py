@@ -1,16 +1,16 @@
-"""Rewriting segments whose files another program removed while the node has them open.
+"""Rewrite segments whose files another program removed while the node has them open.
 
-The open file keeps its bytes until the process ends. Appends, reads and syncs succeed, so that
-nothing else shows the loss before the next start misses acknowledged records. The segment is copied
+An open file keeps its bytes until the process ends. Appends, reads and syncs succeed, so the loss
+would be seen only at the next start, which would lack acknowledged records. The segment is copied
 from the open file to its old name. An active segment rolls first, so that it does not grow
-meanwhile. The module knows nothing of removed files that are not open. A read of one fails, and so
+meanwhile. If a removed file is not open, this module does nothing. A read of the file fails, and so
 does the next start.
 
 Invariants:
 
-- A copy gets the name only once it is durable, and only if the segment is still part of the log.
+- A copy gets the name only after it is durable, and only if the segment is still part of the log.
 - If copying fails, the log directory goes offline, because the node would acknowledge records that
-  it cannot keep. A full disk is the exception, and the next check tries again.
+  it may lose. A full disk is the exception, and the next check tries again.
 """
 
 import errno
@@ -48,7 +48,7 @@ def _has_vanished(segment: Segment) -> bool:
     try:
         return segment.open_file is not None and not segment.is_removed and not segment.files.exists(segment.path())
     except OSError:
-        return False  # the disk does not say, and the next read or write meets the error
+        return False  # unknown, and the next read or write meets the error
 
 
 def _is_due(log: Log, segment: Segment) -> bool:
@@ -73,7 +73,7 @@ async def _restore(log: Log, segment: Segment) -> None:
 
 
 async def _replace(log: Log, segment: Segment) -> None:
-    """Copy the open file, and replace it with the copy unless the segment changed meanwhile.
+    """Copy the open file, and replace it with the copy unless the segment has changed meanwhile.
 
     A lease keeps the old file open.
     """

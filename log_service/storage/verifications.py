@@ -1,14 +1,15 @@
-"""Producers of one log that a transaction coordinator is being asked about (KIP-890).
+"""Producers of one log for which a transaction coordinator is being asked (KIP-890).
 
-A batch that arrives after its transaction has ended would open a transaction that stays open.
-Readers of committed records would wait behind it for ever. So the leader asks the coordinator
-before the first batch of a transaction, and records that here. The append must show the
+A batch that arrives after its transaction has ended would open a transaction that is never closed.
+Readers of committed records would wait for it forever. So the leader asks the coordinator before
+the first batch of a transaction, and stores the pending question here. The append must show the
 verification that ``begin`` returned. A marker, or another batch of the producer, ends the
-verification in the meantime. Then the append is refused, because the coordinator's response is out
-of date.
+verification meanwhile. The append is then refused, because the coordinator's response is out of
+date.
 
-The module decides when a verification begins, which sequence it admits, and what ends it. It knows
-neither requests nor the coordinator. Nothing of it is on disk, so a restart asks again.
+This module decides when a verification begins, which sequence it admits, and what ends it. It knows
+neither requests nor the coordinator. Nothing is on disk, so the coordinator is asked again after a
+restart.
 
 Invariants: a producer has at most one verification. A verification that nothing ends is dropped
 ``producer.id.expiration.ms`` after it began.
@@ -18,12 +19,10 @@ from log_service.records.batch import CONTROL_FLAG, BatchHeader
 
 
 class Verification:
-    """A pending question about one producer.
+    """A pending question about one producer. An append must show this same object.
 
-    An append must show this same object.
-
-    ``lowest_sequence`` is the lowest first sequence seen. While its batch is tried again, no later
-    batch may overtake it.
+    ``lowest_sequence`` is the lowest first sequence seen. While the batch with this sequence is
+    retried, no later batch may overtake it.
     """
 
     __slots__ = ("begun_ms", "epoch", "is_version_2", "lowest_sequence")
@@ -40,9 +39,9 @@ class Verification:
 
 
 ONGOING = Verification(-1, -1, 0, is_version_2=False)
-"""Shown by an append whose transaction was already open, so that nothing must be verified."""
+"""The verification of an append whose transaction is already open. Nothing must be verified."""
 UNCHECKED = Verification(-1, -1, 0, is_version_2=False)
-"""Shown by an append while ``transaction.partition.verification.enable`` is false."""
+"""The verification of an append while ``transaction.partition.verification.enable`` is false."""
 
 
 class Verifications:
@@ -63,7 +62,7 @@ class Verifications:
     def begin(self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int) -> Verification:
         """Return the verification that an append of a batch at ``sequence`` must show.
 
-        Asking again returns the same object. A later epoch begins its sequences anew.
+        Another call returns the same object. A later epoch restarts its sequences.
         """
         begun = self._begun.get(producer_id)
         if begun is None:
@@ -75,10 +74,10 @@ class Verifications:
         return begun
 
     def end(self, header: BatchHeader) -> None:
-        """Note a transactional batch, or a marker, that was appended.
+        """End the verification, because a transactional batch or a marker was appended.
 
-        A marker of version 2 has the epoch of the next transaction. A verification of that epoch
-        belongs to that transaction and stays.
+        A marker of version 2 has the epoch of the next transaction. A verification of this epoch
+        belongs to the next transaction and stays.
         """
         begun = self._begun.get(header.producer_id)
         if begun is None:
@@ -88,6 +87,6 @@ class Verifications:
             del self._begun[header.producer_id]
 
     def expire(self, before_ms: int) -> None:
-        """Drop verifications that began at or before a time."""
+        """Drop verifications that began at or before ``before_ms``."""
         for producer_id in [producer_id for producer_id, begun in self._begun.items() if begun.begun_ms <= before_ms]:
             del self._begun[producer_id]

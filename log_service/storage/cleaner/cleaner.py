@@ -1,15 +1,16 @@
 """The cleaner of a node, which runs passes over compacted logs when due and on request.
 
-Requested logs are next, then the dirtiest. The cleaner limits how many logs are cleaned at once. It
-checks logs every ``log.cleaner.backoff.ms``, and those of internal topics at least every 15
-seconds. It also decides what happens to a log that cannot be cleaned. ``compaction`` runs one pass.
+Requested logs come first, then the log with the largest dirty ratio. The cleaner limits how many
+logs are cleaned at once. It checks logs every ``log.cleaner.backoff.ms``, and logs of internal
+topics at least every 15 seconds. It also decides what happens to a log that cannot be cleaned.
+``compaction`` runs one pass.
 
 Invariants:
 
-- At most one pass per log runs at any time, and at most ``log.cleaner.threads`` in all, within one
-  bound of memory.
-- A damaged log is left as it is until the next start, and logged once. A batch with a valid
-  checksum is no damage, even if its records cannot be read (``unreadable``).
+- At most one pass per log runs at any time, and at most ``log.cleaner.threads`` passes in total.
+  All passes share one memory limit.
+- A damaged log is not cleaned until the next start, and is logged once. A batch with a valid
+  checksum is not damaged, even if its records cannot be read (``unreadable``).
 - A pass that failed because of the disk is repeated only after the pause.
 """
 
@@ -41,9 +42,9 @@ _PASSING_CODES = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_
 
 
 class Cleaner:
-    """The cleaner of those ``logs`` that are ``claimed``, so their configuration is known.
+    """The cleaner of all ``logs`` that are ``claimed``, so that their configuration is known.
 
-    The log manager changes both.
+    The log manager changes both collections.
     """
 
     def __init__(
@@ -57,15 +58,18 @@ class Cleaner:
         high_watermark_of: Callable[[Log], int],
         on_removals: Callable[[], None],
     ) -> None:
-        """Clean up to ``high_watermark_of`` a log.
+        """Create a cleaner. It cleans each log at most up to ``high_watermark_of(log)``.
 
-        Call ``on_removals`` when a pass set files aside.
+        ``on_removals`` is called when a pass has renamed files for their removal.
         """
         self.config = config
         self.last_outcome = CompactionOutcome()
-        """Outcome of the log that was cleaned last."""
+        """The outcome for the log that was cleaned last."""
         self.looked_ms = env.clock.monotonic_ms()
-        """Time of the last check of all logs, whose dirtiest ratio is ``max_dirty_ratio``."""
+        """The time of the last check of all logs.
+
+        ``max_dirty_ratio`` is the largest ratio at that time.
+        """
         self.max_dirty_ratio = 0.0
         self._files = env.files
         self._clock = env.clock
@@ -93,7 +97,7 @@ class Cleaner:
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """Logs that no pass can finish, with the reason.
+        """The logs that no pass can finish, with the reason.
 
         Deleted logs and their successors are left out.
         """
@@ -109,10 +113,10 @@ class Cleaner:
     async def clean_now(
         self, wanted: Collection[TopicPartition], timeout_ms: float = math.inf
     ) -> dict[TopicPartition, CompactionOutcome | None]:
-        """Run the passes due for ``wanted`` partitions now, and return their outcomes.
+        """Run the passes that are due for ``wanted`` partitions now, and return their outcomes.
 
-        ``run`` must be running. An outcome is None if it takes longer than ``timeout_ms``, and the
-        pass continues. Partitions without a compacted log here are left out.
+        ``run`` must be running. An outcome is None if its passes take longer than ``timeout_ms``.
+        They continue after that time. Partitions without a compacted log here are left out.
 
         Raises:
             KafkaError: POLICY_VIOLATION, the cleaner is disabled.
@@ -164,9 +168,10 @@ class Cleaner:
         self._wake = trio.Event()
 
     async def _next_log(self, *, is_full: bool) -> Log | None:
-        """Return the log to clean next, a requested one or else the dirtiest that is due.
+        """Return the log to clean next: a requested one, or else the one with the largest dirty
+        ratio.
 
-        Return None if there is none, or if no thread is free.
+        Return None if no log is due, or if no thread is free.
         """
         if not self._is_enabled or len(self._running) >= self.config.thread_count:
             return None
@@ -180,9 +185,9 @@ class Cleaner:
         return await self._dirtiest(is_full=is_full)
 
     async def _dirtiest(self, *, is_full: bool) -> Log | None:
-        """Return the due log with the largest dirty ratio.
+        """Return the log with the largest dirty ratio, among the logs that are due.
 
-        Only internal topics count unless ``is_full``.
+        Unless ``is_full``, only the log of committed offsets is checked.
         """
         found, worst_ratio, dirtiest_ratio, uncleanable = None, -1.0, 0.0, self.uncleanable
         for turn, key in enumerate(list(self._logs)):
@@ -234,7 +239,10 @@ class Cleaner:
         return replace(outcome, dirty_ratio_after=cleanable.dirty_ratio, reason=reason)
 
     async def _pass(self, log: Log, cleanable: Cleanable) -> tuple[str | None, PassOutcome | None]:
-        """Run one pass. Return (reason for giving up, outcome), one of which is None."""
+        """Run one pass.
+
+        Return its outcome, or the reason why it failed. The other value is None.
+        """
         key = log.topic_partition
         try:
             done = await self._compaction(log, cleanable).run()
@@ -282,7 +290,7 @@ class Cleaner:
 
 
 def _held_back(log: Log) -> str | None:
-    """Return why closed segments cannot be compacted for now, or None."""
+    """Return the reason why closed segments cannot be compacted for now, or None."""
     open_offset = log.producer_state.first_open_offset
     if open_offset is None or open_offset >= log.segments.active.base_offset:
         return None

@@ -1,17 +1,17 @@
 """One compaction pass over one log.
 
-The pass first learns the latest offsets of the keys in the dirty part. Then it rewrites the
-segments without superseded records. It decides the order of reading and writing. ``filtering``
-chooses the records and ``swap`` exchanges segments. The pass works in the pool in slices of
-``slice_bytes``. Between two slices everything else runs, and the log may change. A pass that finds
-the log changed gives up.
+The pass first reads the latest offsets of the keys in the dirty part. Then it rewrites the segments
+without superseded records. This file decides the order of reading and writing. ``filtering``
+chooses the records and ``swap`` exchanges segments. The pass runs in the thread pool in slices of
+``slice_bytes``. Between two slices other tasks run, and the log may change. A pass that finds the
+log changed is aborted.
 
 Invariants:
 
 - A record is removed only if the log has a later record of its key below the end offset of the
   pass, or if its transaction was aborted. A record of an aborted transaction supersedes nothing.
-- A batch whose records cannot be read supersedes nothing and stays.
-- Segments that a pass exchanged stay valid if it gives up later.
+- A batch whose records cannot be read supersedes nothing and is retained.
+- Segments that a pass has exchanged stay valid if it is aborted later.
 """
 
 import errno
@@ -37,16 +37,20 @@ from log_service.storage.segment import Segment
 T = TypeVar("T")
 
 Pace = Callable[[int], Awaitable[None]]
-"""Called after each slice with its bytes. Waits as long as the next slice must wait."""
+"""Called after each slice with the slice's size in bytes.
+
+It returns when the next slice may begin.
+"""
 
 Batches = Iterator[tuple[int, BatchHeader, memoryview]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOutcome:
-    """Result of a pass.
+    """The result of a pass.
 
-    The log is compacted below ``end_offset`` now. Bytes are those of the exchanged segments.
+    The log is now compacted below ``end_offset``. Bytes and segments are those of the exchanged
+    segments.
     """
 
     end_offset: int
@@ -59,10 +63,10 @@ class PassOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOutcome:
-    """Result of all passes over one log in sequence.
+    """The result of all passes over one log in sequence.
 
-    Records and bytes are those of the rewritten segments. Ratios are 0.0 to 1.0. ``reason`` tells
-    why nothing could be done, or is None. All figures of an unchanged log are 0.
+    Records and bytes are those of the rewritten segments. Ratios are 0.0 to 1.0. ``reason`` is the
+    reason why no pass finished, or None. For an unchanged log, the counts are 0.
     """
 
     pass_count: int = 0
@@ -81,9 +85,9 @@ class CompactionOutcome:
     reason: str | None = None
 
     def after(self, done: PassOutcome, duration_ms: int) -> "CompactionOutcome":
-        """Return the figures with one more pass.
+        """Return the outcome after one more pass.
 
-        Data that an earlier pass wrote and this pass read again is counted once.
+        Data that an earlier pass wrote and this pass has read again is counted once.
         """
         return replace(
             self,
@@ -102,7 +106,7 @@ class CompactionOutcome:
 
 
 class Compaction:
-    """One pass over a log, run once."""
+    """One pass over a log. ``run`` may be called only once."""
 
     def __init__(
         self,
@@ -141,7 +145,7 @@ class Compaction:
             PassAborted: the log changed.
             KafkaError: a batch does not match its checksum; or KAFKA_STORAGE_ERROR, the disk failed
                 and its directory is offline.
-            OSError: the disk failed otherwise. The log is unchanged.
+            OSError: another disk error. The log is unchanged.
         """
         log, cleanable = self._log, self._cleanable
         await log.sync_rolled()
@@ -174,7 +178,7 @@ class Compaction:
             self._offsets.advance(end - 1)
 
     async def _learn_segment(self, segment: Segment, start_offset: int) -> bool:
-        """Add a segment's keys from ``start_offset`` on to the map. Return whether all had room."""
+        """Add a segment's keys from ``start_offset`` on to the map. Return whether all keys fit."""
         position = await self._in_pool(lambda: segment.offset_index.lookup(start_offset), [segment])
         batches = segment.batches(position)
         while True:
@@ -185,7 +189,11 @@ class Compaction:
                 return not is_full
 
     def _learn_some(self, batches: Batches, position: int, start_offset: int) -> tuple[int, bool, bool]:
-        """Return (position after the last batch, is the map full, has the segment ended)."""
+        """Add the keys of one slice.
+
+        Return the position after the last batch, whether the map is full, and whether the segment
+        ended.
+        """
         target = position + self._slice_bytes
         for start, header, batch in batches:
             position = start + header.size_bytes
@@ -215,7 +223,7 @@ class Compaction:
     # Writing
 
     async def _clean(self, group: list[Segment]) -> None:
-        """Replace a group of neighbouring segments with one segment."""
+        """Replace a group of adjacent segments with one segment."""
         check_untouched(self._log, group)
         self._filter.last_writes = last_writes(self._log)
         cleaned = await self._log.files.run_in_pool(lambda: new_cleaned_segment(self._log, group[0].base_offset))
@@ -242,15 +250,15 @@ class Compaction:
             await self._pace(position - before)
 
     def _note_written(self, size_bytes: int) -> None:
-        """Give the pass up if the disk is nearly full, because appends need the room more."""
+        """Abort the pass if the disk is nearly full, because appends need the space more."""
         home = self._log.home
         if home.note_written(size_bytes):
             raise OSError(errno.ENOSPC, home.append_refusal)
 
     def _copy_some(self, batches: Batches, position: int, cleaned: Segment) -> tuple[int, bool]:
-        """Filter batches and write the rest of them.
+        """Filter batches and write the retained ones.
 
-        Return (position after the last one, whether the segment ended).
+        Return the position after the last batch, and whether the segment ended.
         """
         target, is_end = position + self._slice_bytes, True
         headers: list[BatchHeader] = []
@@ -274,7 +282,7 @@ class Compaction:
     async def _in_pool(self, function: Callable[[], T], segments: list[Segment]) -> T:
         """Run a slice over ``segments`` in the pool.
 
-        An error is reported as PassAborted if the segments were removed meanwhile.
+        If the segments were removed meanwhile, an error is replaced by PassAborted.
         """
         check_untouched(self._log, segments)
         try:
@@ -285,7 +293,7 @@ class Compaction:
 
 
 def last_writes(log: Log) -> Mapping[int, LastWrite]:
-    """Return the last write of each producer that the log knows."""
+    """Return the last write of each producer whose state the log holds."""
     return {
         entry.producer_id: LastWrite(producer_epoch=entry.epoch, last_offset=entry.batches[-1].last_offset if entry.batches else None)
         for entry in log.producer_state

@@ -1,20 +1,21 @@
-"""Filtering of one batch in a pass, to all, some or none of its records.
+"""Filter one batch in a pass. All, some or none of its records are retained.
 
 The rules are Kafka's:
 
 - A record is removed if a later record of its key is known, if it has no key, or if its transaction
   was aborted.
-- A tombstone that is the latest of its key stays until the delete horizon of its batch. The first
-  pass that meets it sets that horizon, ``delete.retention.ms`` later (KIP-534).
-- A transaction's marker stays while a batch of its transaction does (``transactions``). Then it
-  gets a delete horizon and is removed at that time. Other control records stay.
-- A batch whose records cannot be read stays as it is. Its keys are unknown, and a later reader may
-  understand it. So later tombstones stay too, whatever their horizon. The batch may hold older
-  values of their keys, which would be the latest ones for such a reader.
-- A batch without records stays as a header if it holds the last sequence of an active producer, or
-  the last offset of the pass.
+- A tombstone that is the latest record of its key is retained until the delete horizon of its
+  batch. The first pass that finds the tombstone sets this horizon to ``delete.retention.ms`` later
+  (KIP-534).
+- A transaction's marker is retained while a batch of its transaction exists (``transactions``).
+  Then it gets a delete horizon and is removed at that time. Other control records are retained.
+- A batch whose records cannot be read is retained unchanged. Its keys are unknown, and a later
+  version may be able to read it. So later tombstones are retained too, whatever their horizon. The
+  batch may hold older values of their keys, which would reappear without the tombstones.
+- A batch without records is retained as a header if it holds the last sequence of an active
+  producer, or the last offset of the pass.
 
-The module knows nothing of files and segments.
+This module does not know files and segments.
 """
 
 from bisect import bisect_right
@@ -34,9 +35,9 @@ from log_service.storage.cleaner.transactions import PassTransactions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastWrite:
-    """Epoch and last offset of an active producer's last write.
+    """The epoch and the last offset of an active producer's last write.
 
-    ``last_offset`` is that of its last batch of records, or None if a marker followed.
+    ``last_offset`` is the end of its last batch of records, or None if a marker followed.
     """
 
     producer_epoch: int
@@ -45,7 +46,7 @@ class LastWrite:
 
 @dataclass(slots=True)
 class FilterCounts:
-    """Counts of a filter's records so far."""
+    """The numbers of records that a filter has processed so far."""
 
     records_read: int = 0
     records_kept: int = 0
@@ -58,9 +59,8 @@ class FilterCounts:
 class BatchFilter:
     """The filter of one pass.
 
-    ``end_offset`` is the first offset that no pass may touch now.
-
-    ``on_unreadable`` is called with each batch whose records cannot be read, and the error.
+    ``end_offset`` is the first offset that no pass may clean now. ``on_unreadable`` is called with
+    each batch whose records cannot be read, and the error.
     """
 
     offsets: OffsetMap
@@ -72,10 +72,13 @@ class BatchFilter:
     transactions: PassTransactions = field(default_factory=PassTransactions)
     counts: FilterCounts = field(default_factory=FilterCounts)
     has_unreadable: bool = False
-    """Whether an earlier batch has unknown keys. Batches come in the order of their offsets."""
+    """Whether an earlier batch has unknown keys. Batches arrive in the order of their offsets."""
 
     def apply(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """Return the replacement of a batch, maybe the batch itself, or None if it is removed."""
+        """Return the replacement of a batch, or None if it is removed.
+
+        The replacement may be the batch itself.
+        """
         if not header.is_control:
             self.transactions.note_batch(header)
         if header.record_count == 0:
@@ -114,7 +117,7 @@ class BatchFilter:
         self.on_unreadable(header, error)
 
     def _retained(self, header: BatchHeader, outline: Outline) -> Sequence[int]:
-        """Return the indexes of the records that stay."""
+        """Return the indexes of the retained records."""
         keys, offsets, latest_offset = outline.keys, outline.offsets, self.offsets.latest_offset
         known_count = len(offsets) if header.last_offset <= latest_offset else bisect_right(offsets, latest_offset)
         known = keys[:known_count]  # the map does not know later records
@@ -136,7 +139,7 @@ class BatchFilter:
         return {keyed[index] for index in superseded} | {index for index, key in enumerate(keys) if key is None}
 
     def _marker(self, header: BatchHeader, control_type: ControlType | None) -> tuple[Sequence[int], bool]:
-        """Return the kept indexes of a control batch, and whether it needs a delete horizon."""
+        """Return the retained indexes of a control batch, and whether it needs a delete horizon."""
         is_needless = self.transactions.note_control(header, control_type)
         if is_needless and self._is_past_horizon(header):
             return [], False

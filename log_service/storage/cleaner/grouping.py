@@ -1,8 +1,8 @@
-"""Grouping of neighbouring small segments that become one legal segment.
+"""Grouping of adjacent small segments that are combined into one valid segment.
 
-As in Kafka, groups go by the sizes before cleaning. A group has at most ``segment.bytes`` of
-batches, ``segment.index.bytes`` of each index, and offsets within 32 bits of the first. The module
-changes nothing.
+As in Kafka, groups are formed by the sizes before cleaning. A group has at most ``segment.bytes``
+of batches, at most ``segment.index.bytes`` of each index, and offsets within 32 bits of the first.
+This module changes nothing.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 
 def group_segments(segments: Sequence[Segment], first_uncleanable_offset: int, config: LogConfig) -> list[list[Segment]]:
-    """Return ``segments`` in order, in groups of neighbours.
+    """Return ``segments`` in order, in groups of adjacent segments.
 
     The last segment ends at ``first_uncleanable_offset``.
     """
@@ -49,7 +49,7 @@ class _Room:
         )
 
     def take(self, segment: Segment) -> None:
-        """Count ``segment``, which is alone in its group or was found to fit."""
+        """Count ``segment``. It is alone in its group, or ``takes`` has returned true for it."""
         self._size_bytes -= segment.size_bytes
         self._index_bytes -= segment.offset_index.size_bytes
         self._time_index_bytes -= segment.time_index.size_bytes

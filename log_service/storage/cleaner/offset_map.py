@@ -1,13 +1,13 @@
-"""The latest offset of each key, within a bound of memory.
+"""The latest offset of each key, within a memory limit.
 
-Keys and their share of the table are counted against the bound, so that a log with more keys takes
-more passes and not more memory. The map knows nothing of batches.
+Keys and their share of the table count against the limit, so that a log with more keys takes more
+passes instead of more memory. The map does not know batches.
 
 Invariants:
 
 - An offset is only ever replaced by a later one.
-- The map always accepts one key, so that every pass advances.
-- Keys are compared byte by byte. For a long key only its digest is held, and no digest equals a
+- The map always accepts at least one key, so that every pass makes progress.
+- Keys are compared byte by byte. For a long key the map holds only a digest, and no digest equals a
   short key.
 """
 
@@ -16,7 +16,7 @@ from hashlib import blake2b
 from itertools import islice
 
 ENTRY_BYTES = 160
-"""Cost of a key beside its bytes: two objects, and its place in a table that doubles when full."""
+"""The cost of a key in addition to its bytes: two objects, and its place in a growing table."""
 
 _LONGEST_HELD_BYTES = 64
 _DIGEST_BYTES = 64
@@ -45,13 +45,13 @@ class OffsetMap:
 
     @property
     def used_bytes(self) -> int:
-        """Assumed memory of the keys, in bytes."""
+        """The estimated memory of the keys, in bytes."""
         return len(self._offsets) * ENTRY_BYTES + self._key_bytes
 
     def add(self, keys: Sequence[bytes], offsets: Sequence[int]) -> bool:
-        """Add keys at rising offsets, and return whether all were added.
+        """Add keys with increasing offsets, and return whether all were added.
 
-        Otherwise ``latest_offset`` is that of the last added key.
+        If not, ``latest_offset`` is the offset of the last key that was added.
         """
         held = _held(keys)
         size_bytes = sum(map(len, held))
@@ -75,11 +75,11 @@ class OffsetMap:
         return True
 
     def advance(self, offset: int) -> None:
-        """Mark everything up to ``offset`` as covered."""
+        """Mark all offsets up to ``offset`` as covered."""
         self.latest_offset = max(self.latest_offset, offset)
 
     def superseded(self, keys: Sequence[bytes], offsets: Sequence[int]) -> list[int]:
-        """Return the indexes of records superseded by a later record of their key.
+        """Return the indexes of the records for which the map has a later offset of the same key.
 
         ``offsets`` may be longer than ``keys``.
         """
@@ -87,7 +87,7 @@ class OffsetMap:
         return [index for index, (known, offset) in enumerate(zip(latest, offsets, strict=False)) if known > offset]
 
     def forget(self) -> None:
-        """Free the memory in steps, between which other threads may run."""
+        """Free the memory in steps. Other threads may run between two steps."""
         offsets = self._offsets
         while offsets:
             for key in list(islice(offsets, _FORGOTTEN_AT_ONCE)):
@@ -98,7 +98,7 @@ class OffsetMap:
 
 
 def _held(keys: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the form in which each key is held."""
+    """Return each key in the form in which the map holds it."""
     if not keys or max(map(len, keys)) <= _LONGEST_HELD_BYTES:
         return keys
     return [key if len(key) <= _LONGEST_HELD_BYTES else b"\0" + blake2b(key, digest_size=_DIGEST_BYTES).digest() for key in keys]

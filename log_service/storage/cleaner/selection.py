@@ -2,10 +2,10 @@
 
 The rules are Kafka's. The log is clean below the end offset of the last pass. The cleanable part
 ends before the active segment, the high watermark, the first offset of an open transaction, and the
-first segment younger than ``min.compaction.lag.ms``. It always ends at the start of a segment. High
-watermark and open transactions give Kafka's last stable offset. A pass is due above
-``min.cleanable.dirty.ratio``, or if a dirty record is older than ``max.compaction.lag.ms``. The
-module knows nothing of passes.
+first segment younger than ``min.compaction.lag.ms``. It always ends at the start of a segment. The
+high watermark and the open transactions together give Kafka's last stable offset. A pass is due
+above ``min.cleanable.dirty.ratio``, or if a dirty record is older than ``max.compaction.lag.ms``.
+This module does not know passes.
 """
 
 from dataclasses import dataclass
@@ -43,13 +43,13 @@ class Cleanable:
 
     @property
     def dirty_ratio(self) -> float:
-        """Dirty share of the bytes up to ``first_uncleanable_offset``, 0.0 to 1.0."""
+        """The dirty share of the bytes below ``first_uncleanable_offset``, 0.0 to 1.0."""
         total_bytes = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total_bytes if total_bytes else 0.0
 
 
 def look_at(log: CompactedLog, now_ms: int, high_watermark: int) -> Cleanable:
-    """Return the dirty part of ``log``. May read the first batch of a segment."""
+    """Return the dirty part of ``log``. This may read the first batch of a segment."""
     first_dirty = log.cleaned_offset if log.cleaned_offset is not None else log.log_start_offset
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
         first_dirty = log.log_start_offset
@@ -74,7 +74,7 @@ def is_due(cleanable: Cleanable, config: LogConfig) -> bool:
 
 
 def _first_uncleanable(log: CompactedLog, segments: list[Segment], first_dirty: int, now_ms: int, high_watermark: int) -> int:
-    """Return the base offset of the first segment that stays as it is."""
+    """Return the base offset of the first segment that may not be cleaned."""
     limit = min(log.producer_state.last_stable_offset(high_watermark), log.segments.active.base_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -90,7 +90,7 @@ def _first_uncleanable(log: CompactedLog, segments: list[Segment], first_dirty: 
 
 
 def _is_overdue(config: LogConfig, dirty: list[Segment], now_ms: int) -> bool:
-    """Return whether a dirty segment began longer ago than ``max.compaction.lag.ms``."""
+    """Return whether a dirty segment began more than ``max.compaction.lag.ms`` ago."""
     lag_ms = config.max_compaction_lag_ms
     if lag_ms >= FOREVER_MS:
         return False

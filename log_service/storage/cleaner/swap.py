@@ -1,19 +1,19 @@
-"""Replacing segments with the cleaned segment made of them, safely against crashes.
+"""Replacement of segments by the cleaned segment made from them, safe against crashes.
 
-The order is Kafka's. The new files are made durable as ``.cleaned`` and renamed to ``.swap``. From
-then on the next start finishes the exchange. The old files become ``.deleted``, and the new ones
-get their names. Readers that hold an old segment read it to the end. Its indexes are in memory, and
-its file stays open until its files are removed.
+The order of steps is Kafka's. The new files are made durable as ``.cleaned`` and renamed to
+``.swap``. From then on, the next start would finish the exchange. The old files are renamed to
+``.deleted``, and the new ones get their final names. A reader that holds an old segment can read it
+to the end, because the indexes are in memory and the file stays open until it is removed.
 
 Invariants:
 
 - A log's segments and its aborted transactions change in memory and on disk in one step, during
-  which nothing else runs.
-- An exchange begins only below a durable recovery point, so that no start takes the holes of
-  compaction for lost records.
-- A new index of aborted transactions beside old batches does no harm, because it only lacks
-  transactions without a batch left. An old index beside new batches might do harm, because it may
-  name transactions whose marker is gone.
+  which no other task runs.
+- An exchange begins only below a durable recovery point, so that no start treats the offset gaps of
+  compaction as lost records.
+- If a crash leaves a new index of aborted transactions with old batches, it does no harm. It only
+  lacks transactions of which no batch is left. An old index with new batches could do harm, because
+  it may name transactions whose marker was removed.
 """
 
 import logging
@@ -41,19 +41,19 @@ logger = logging.getLogger(__name__)
 
 
 class PassAborted(Exception):  # noqa: N818 - it says what happened
-    """The log changed under a pass, because it was deleted, truncated, cut by retention or closed.
+    """The log changed during a pass, because it was deleted, truncated, cut by retention or closed.
 
-    Segments cleaned so far stay, and the rest waits.
+    Segments that were exchanged before stay. The rest of the log is cleaned by a later pass.
     """
 
 
 def new_cleaned_segment(log: Log, base_offset: int) -> Segment:
-    """Begin the files that will replace segments from ``base_offset`` on."""
+    """Create the files that will replace the segments from ``base_offset`` on."""
     return Segment(log.files, log.directory, base_offset, log.config, created_ms=log.clock.wall_ms(), tail=CLEANED_SUFFIX)
 
 
 def discard(segment: Segment) -> None:
-    """Remove the files of a segment being cleaned, under any of their names, batches first."""
+    """Remove the files of an unfinished cleaned segment under all of their names, batches first."""
     segment.close_file()
     for suffix in SEGMENT_SUFFIXES:
         for tail in (SWAP_SUFFIX, CLEANED_SUFFIX):
@@ -61,10 +61,10 @@ def discard(segment: Segment) -> None:
 
 
 def check_untouched(log: Log, segments: Sequence[Segment]) -> None:
-    """Refuse to continue with segments that are not part of the log any more.
+    """Check that the log still has all of ``segments``.
 
     Raises:
-        PassAborted: a segment is not part of it.
+        PassAborted: the log is closed or offline, or no longer has one of the segments.
     """
     if log.is_closed or log.home.is_offline:
         raise PassAborted
@@ -74,14 +74,15 @@ def check_untouched(log: Log, segments: Sequence[Segment]) -> None:
 
 
 async def exchange(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()) -> None:
-    """Replace ``old`` with ``new``, unless ``old`` changed since ``new`` was made.
+    """Replace ``old`` with ``new``, unless ``old`` has changed since ``new`` was made.
 
-    ``old`` are neighbours below the recovery point. ``aborted`` is the index of aborted
+    ``old`` holds adjacent segments below the recovery point. ``aborted`` is the index of aborted
     transactions of ``new``, in the order of their markers.
 
     Raises:
-        PassAborted: ``old`` changed. The caller discards ``new``.
-        KafkaError: KAFKA_STORAGE_ERROR, the disk failed in the middle. The directory is offline.
+        PassAborted: ``old`` has changed. The caller discards ``new``.
+        KafkaError: KAFKA_STORAGE_ERROR, the disk failed during the exchange. The directory is
+            offline.
         OSError: the disk failed, and nothing was exchanged.
     """
     sizes = [segment.size_bytes for segment in old]
@@ -108,9 +109,9 @@ async def exchange(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequ
 
 
 def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config: LogConfig) -> list[str]:
-    """Finish or undo exchanges that a crash interrupted, and return the valid names.
+    """Finish or undo exchanges that a crash interrupted, and return the valid file names.
 
-    An exchange that reached ``.swap`` is finished. Any other is undone.
+    An exchange that reached ``.swap`` is finished. Any other exchange is undone.
 
     Raises:
         StorageError: a file of an exchange is damaged.
@@ -126,8 +127,8 @@ def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config
     for name in [*undone, *cleaned]:
         files.remove(directory / name)
     for name in kept:
-        if _offset_of(name, SWAP_SUFFIX) not in base_offsets:  # its batches have their name already, or never will
-            if parse_file_name(name, TXN_INDEX_SUFFIX + SWAP_SUFFIX) is not None:  # it cannot be rebuilt, unlike the others
+        if _offset_of(name, SWAP_SUFFIX) not in base_offsets:  # its batches have no .swap file
+            if parse_file_name(name, TXN_INDEX_SUFFIX + SWAP_SUFFIX) is not None:  # it cannot be rebuilt
                 files.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
                 continue
             files.remove(directory / name)

@@ -11,7 +11,7 @@ from log_service.common.env import Clock
 
 
 class Throttle:
-    """Counter of bytes against a rate. A rate of ``inf`` never waits."""
+    """Limits the number of bytes per second. A rate of ``inf`` never waits."""
 
     def __init__(self, clock: Clock, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
@@ -19,9 +19,9 @@ class Throttle:
         self._free_ms = 0.0
 
     async def wait(self, size_bytes: int) -> None:
-        """Count a slice of ``size_bytes`` that was read, and wait until the next may begin.
+        """Count ``size_bytes`` of a slice that was read, and wait until the next slice may begin.
 
-        About as many bytes are written.
+        The bytes that the slice wrote are not counted. They are about as many.
         """
         if math.isinf(self.bytes_per_second):
             await trio.lowlevel.checkpoint()

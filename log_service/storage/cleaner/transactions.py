@@ -1,12 +1,12 @@
-"""Transactions in one pass, with their aborted batches and needless markers.
+"""Transactions in one pass: their aborted batches and needless markers.
 
 The rules are Kafka's (KIP-98, KIP-534). Records of aborted transactions are removed. A marker may
-be removed once a pass meets no batch of its transaction. An emptied batch counts as a batch. An
-aborted transaction stays in the index of its marker's segment as long as the marker stays. The
-module knows nothing of files and keys.
+be removed when a pass finds no batch of its transaction. An emptied batch also counts as a batch.
+An aborted transaction stays in the index of its marker's segment as long as the marker exists. This
+module does not know files and keys.
 
 Invariant: only the index decides whether a batch was aborted. Between the first offset of a
-transaction and its marker every transactional batch of its producer belongs to it.
+transaction and its marker, every transactional batch of its producer belongs to it.
 """
 
 from bisect import bisect_left
@@ -21,9 +21,9 @@ _MARKERS = frozenset({ControlType.ABORT, ControlType.COMMIT})
 
 
 class PassTransactions:
-    """The transactions of one pass, which reports every batch in the order of offsets.
+    """The transactions of one pass. The pass reports every batch in the order of offsets.
 
-    ``aborted`` are in the order of their markers.
+    ``aborted`` is in the order of the markers.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
@@ -41,14 +41,14 @@ class PassTransactions:
         return header.is_transactional and not header.is_control and self._find(header) is not None
 
     def note_batch(self, header: BatchHeader) -> None:
-        """Note a batch of records."""
+        """Register a batch of records."""
         if header.is_transactional:
             self._met_producers.add(header.producer_id)
 
     def note_control(self, header: BatchHeader, control_type: ControlType | None) -> bool:
-        """Note a control batch.
+        """Register a control batch.
 
-        Return whether it is a marker without a batch of its transaction.
+        Return whether it is a marker of a transaction without any batch left.
         """
         is_needless = control_type in _MARKERS and header.producer_id not in self._met_producers
         self._met_producers.discard(header.producer_id)
@@ -57,7 +57,7 @@ class PassTransactions:
         return is_needless
 
     def note_unreadable_control(self, header: BatchHeader) -> None:
-        """Note a control batch that stays as it is.
+        """Register a control batch that cannot be read and is retained.
 
         It is the marker of a transaction only if the index says so.
         """
@@ -66,7 +66,7 @@ class PassTransactions:
             self.note_control(header, ControlType.ABORT)
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """Return, once, the index entries of the segment whose last batch was met."""
+        """Return the index entries of the segment that the pass has just read, and clear them."""
         kept, self._kept = self._kept, []
         return kept
 

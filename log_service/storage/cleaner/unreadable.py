@@ -1,10 +1,11 @@
 """Batches of a log that compaction skips because their records cannot be read.
 
-Each such batch is logged once, in a warning. It dates from before leaders checked records, or comes
-from another broker's files. Its checksum is valid, so every replica has the same bytes and none can
-repair it.
+A warning is logged once for each such batch. The batch was written before leaders checked records,
+or by another broker. Its checksum is valid, so every replica has the same bytes and none can repair
+it.
 
-Invariant: at most ``MAX_TOLD_BATCHES`` are remembered. Further batches are skipped silently.
+Invariant: at most ``MAX_TOLD_BATCHES`` batches are remembered. Further batches are skipped without
+a log line.
 """
 
 import logging
@@ -20,13 +21,13 @@ MAX_TOLD_BATCHES = 4_096
 
 @dataclass(slots=True, kw_only=True)
 class UnreadableBatches:
-    """The reported batches of one log, by base offset."""
+    """The batches of one log for which a warning was logged, by base offset."""
 
     topic_partition: TopicPartition
     _told: set[int] = field(default_factory=set)
 
     def tell(self, header: BatchHeader, error: KafkaError) -> None:
-        """Log that a batch is skipped, unless it was logged before."""
+        """Log that a batch is skipped, unless this was logged before."""
         if header.base_offset in self._told or len(self._told) == MAX_TOLD_BATCHES:
             return
         self._told.add(header.base_offset)
