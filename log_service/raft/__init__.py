@@ -1,22 +1,27 @@
-"""The log of metadata and its quorum, as in Apache Kafka (KRaft). A quorum of one node is the same code with one voter.
+"""The log of metadata and its quorum, as in Apache Kafka (KRaft).
 
-The rules, without input or output:
+A quorum of one node is the same code with one voter. The rules, without input or output:
 
-- ``core``: takes one event, returns what has to be done; ``events`` names both.
-- ``roles``: the roles of a replica and the table of their changes; ``transitions`` performs them.
-- ``elections``, ``leadership``, ``following``: the rules of votes, of the leader's side, of the follower's side.
-- ``leader``: what a leader counts: the high watermark, check-quorum. ``voters``, ``voter_changes``: who may vote, and how that changes.
-- ``log_view``: what the rules read of the log. ``messages``: what replicas say to each other; ``wire`` has it in Kafka's messages.
+- ``core``: takes one event and returns its effects. ``events``: the events and effects.
+- ``roles``: the roles of a replica and the table of their changes. ``transitions``: changes roles.
+- ``elections``, ``leadership``, ``following``: the rules of votes, of the leader's side and of the
+  follower's side.
+- ``leader``: the leader's knowledge of its replicas: the high watermark and check-quorum.
+- ``voters``, ``voter_changes``: the voters, and changes of the voters.
+- ``log_view``: the log as the rules read it. ``messages``: messages between replicas. ``wire``: the
+  same messages in Kafka's format.
 - ``replica``, ``connections``: the state that the rules share.
 
 The shell:
 
-- ``driver``: performs what the rules ask for, appends, syncs in groups, hands out what is committed; ``peer_requests``: what it sends.
-- ``metadata_log``: the log's directory. ``response_bytes``: what other replicas get of it.
-- ``batches``: metadata records and control records to batches and back.
+- ``driver``: performs effects, appends, syncs in groups, and hands out committed records.
+  ``peer_requests``: the requests that it sends.
+- ``metadata_log``: the log's directory. ``response_bytes``: bytes of the log in responses.
+- ``batches``: converts metadata records and control records to batches and back.
 - ``snapshots``: ``<offset>-<epoch>.checkpoint`` files. ``quorum_store``: the file ``quorum-state``.
-- ``transport``: the quorum's requests over ``rpc``. ``describe``: the quorum as its leader sees it;
+- ``transport``: the quorum's requests over ``rpc``. ``describe``: the quorum as its leader sees it.
   ``describe_response``: the same as a response.
-- ``errors``: the error of a node that is not the leader. ``rivals`` and ``twins``: two processes under one node id.
-- ``format``: who a node is, and a fresh directory, as ``kafka-storage format --standalone`` leaves it.
+- ``errors``: the error of a node that is not the leader. ``rivals`` and ``twins``: two processes
+  with one node id.
+- ``format``: a node's identity, and fresh directories as in ``kafka-storage format --standalone``.
 """

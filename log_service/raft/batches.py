@@ -1,10 +1,10 @@
-"""Records of the metadata log to batches and back.
+"""Convert records of the metadata log to batches and back.
 
-Decides which version of each record is written (the one of metadata.version 4.3-IV0), and what a reader of batches gets. Offsets are handed
-in; files are opened elsewhere.
+This file decides which version of each record is written (the one of metadata.version 4.3-IV0), and
+which records are returned to a reader of batches. The caller passes in offsets and opens files.
 
-Invariants: one decision's records are one batch, so that a torn write never leaves half of a decision; a control record carries no
-metadata, and takes an offset all the same.
+Invariants: The records of one decision are one batch, so that an incomplete write never leaves half
+of a decision. A control record holds no metadata, but has an offset.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ RECORD_VERSIONS: Mapping[type, int] = {
     PartitionChangeRecord: 2,
     BrokerRegistrationChangeRecord: 3,
 }
-"""Versions that metadata.version 4.3-IV0 writes; every other record has version 0."""
+"""The versions that metadata.version 4.3-IV0 writes. Every other record has version 0."""
 
 ControlValue = LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
 CONTROL_CLASSES: Mapping[ControlType, type[ControlValue]] = {
@@ -58,7 +58,11 @@ CONTROL_CLASSES: Mapping[ControlType, type[ControlValue]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataBatch:
-    """One batch of the metadata log. ``records`` is empty for a control batch, ``control`` for any other; ``last_offset`` is inclusive."""
+    """One batch of the metadata log.
+
+    ``records`` is empty for a control batch, and ``control`` is empty for any other batch.
+    ``last_offset`` is inclusive.
+    """
 
     base_offset: int
     last_offset: int
@@ -70,30 +74,30 @@ class MetadataBatch:
 
 
 def encode_records(records: Sequence[MetadataRecord], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    """Return one batch of metadata records, at least one.
+    """Return one batch of at least one metadata record.
 
     Raises:
-        ProtocolError: a record holds a value that its version cannot carry.
+        ProtocolError: a record holds a value that its version cannot represent.
     """
     values = [encode_metadata_record(record, RECORD_VERSIONS.get(type(record), 0)) for record in records]
     return build_batch([(timestamp_ms, None, value) for value in values], base_offset=base_offset, leader_epoch=epoch)
 
 
 def encode_control(values: Sequence[tuple[ControlType, ControlValue]], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    """Return one control batch, at least one record."""
+    """Return one control batch of at least one control record."""
     encoded = [(control_type, encode(value, 0)) for control_type, value in values]
     return build_control_batch(encoded, base_offset=base_offset, leader_epoch=epoch, timestamp_ms=timestamp_ms)
 
 
 def leader_change(node_id: NodeId, voter_ids: Sequence[NodeId], granting_ids: Sequence[NodeId]) -> tuple[ControlType, ControlValue]:
-    """Return the record that opens an epoch: who leads it, who may vote, who granted it."""
+    """Return the record that begins an epoch: its leader, its voters, and the granting voters."""
     known = [LeaderChangeMessageVoter(voter_id=voter_id) for voter_id in voter_ids]
     granting = [LeaderChangeMessageVoter(voter_id=voter_id) for voter_id in granting_ids]
     return ControlType.LEADER_CHANGE, LeaderChangeMessage(version=0, leader_id=node_id, voters=known, granting_voters=granting)
 
 
 def kraft_version(level: int) -> tuple[ControlType, ControlValue]:
-    """Return the record that says whether voters are records themselves (KIP-853)."""
+    """Return the record of kraft.version, which decides whether voters are records (KIP-853)."""
     return ControlType.KRAFT_VERSION, KRaftVersionRecord(version=0, kraft_version=level)
 
 
@@ -128,7 +132,7 @@ def voters_of(record: VotersRecord) -> tuple[Voter, ...]:
 
 
 def voter_changes(batches: Iterable[MetadataBatch]) -> tuple[VoterChange, ...]:
-    """Return what the control batches among ``batches`` say about voters."""
+    """Return the changes of voters in the control batches among ``batches``."""
     return tuple(change for batch in batches for change in _changes_in(batch))
 
 
@@ -141,10 +145,10 @@ def _changes_in(batch: MetadataBatch) -> Iterator[VoterChange]:
 
 
 def decode_batches(buffer: Buffer, where: str) -> Iterator[MetadataBatch]:
-    """Yield the batches that lie back to back in ``buffer``; ``where`` names the file in complaints.
+    """Yield the batches in ``buffer``. ``where`` names the file in error texts.
 
     Raises:
-        StorageError: bytes that are no batches, a checksum that does not hold, a record of a newer version.
+        StorageError: bytes that are not batches, a wrong checksum, or a record of a newer version.
     """
     try:
         for position, header in iterate_headers(buffer):
@@ -176,9 +180,12 @@ def _decode_batch(buffer: Buffer, position: int, header: BatchHeader) -> Metadat
 def _decode_record(record: Record) -> MetadataRecord:
     """Return a metadata record.
 
+    A record that was skipped would be missing in the next snapshot, and the snapshot replaces the
+    log.
+
     Raises:
-        ProtocolError: it is of a kind or version that this software does not know, or is none. The text names its offset: a record that
-            was passed over would be missing in the next snapshot, and that snapshot replaces the log.
+        ProtocolError: the bytes are not a record, or have an unknown kind or version. The text
+            names the offset.
     """
     try:
         return decode_metadata_record(record.value or b"")
@@ -194,7 +201,10 @@ def _control_values(buffer: Buffer, position: int) -> Iterator[ControlValue]:
 
 
 def _decode_control(cls: type[ControlValue], value: bytes) -> ControlValue:
-    """Read a control value: its version stands in its own first field. Versions to come may have more fields, not other ones."""
+    """Decode a control value. Its first field is its version.
+
+    Newer versions may add fields, but do not change the known ones.
+    """
     version = int.from_bytes(value[:2], "big")
     decoded, _ = decode(cls, min(version, highest_version(cls)), value)
     return decoded

@@ -1,7 +1,7 @@
-"""Decides which peer may be sent to. Each has one request at a time, with a pause after a failure.
+"""Decide which peers may be sent a request. Each peer has one request at a time.
 
-Decides readiness from times that are handed in. Invariant: a response counts only while its request is the one under way; a change of role
-forgets all of them.
+After a failure, a peer is not sent requests for a while. The caller passes in the time. Invariants:
+A response counts only while its request is in flight. A change of role forgets all requests.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class _Connection:
 
 
 class Connections:
-    """The peers that are not ready."""
+    """The peers that may not be sent a request now."""
 
     def __init__(self, *, request_timeout_ms: int, retry_backoff_ms: int) -> None:
         self._request_timeout_ms = request_timeout_ms
@@ -28,7 +28,7 @@ class Connections:
         return f"<Connections {self._busy}>"
 
     def ready_at(self, peer_id: NodeId, now_ms: int) -> int:
-        """Return when a peer may be sent to; ``now_ms`` where it may at once."""
+        """Return when a request to a peer may be sent, or ``now_ms`` if it may be sent now."""
         connection = self._busy.get(peer_id)
         return now_ms if connection is None else max(now_ms, connection.busy_until_ms)
 
@@ -39,12 +39,15 @@ class Connections:
         return self._last_id
 
     def is_expected(self, peer_id: NodeId, request_id: int) -> bool:
-        """Whether that request is the one under way."""
+        """Whether this request to a peer is in flight."""
         connection = self._busy.get(peer_id)
         return connection is not None and connection.request_id == request_id
 
     def end(self, peer_id: NodeId, request_id: int, now_ms: int, *, is_well: bool) -> None:
-        """End a request, if it still is under way; after a failure the peer rests."""
+        """End a request, if it is in flight.
+
+        After a failure, the peer gets no requests for a while.
+        """
         if not self.is_expected(peer_id, request_id):
             return
         if is_well:
@@ -53,29 +56,29 @@ class Connections:
             self._busy[peer_id] = _Connection(None, now_ms + self._retry_backoff_ms)
 
     def rest(self, peer_id: NodeId, now_ms: int) -> None:
-        """Send nothing to a peer for the time of a retry."""
+        """Send no requests to a peer during the retry backoff."""
         self._busy[peer_id] = _Connection(None, now_ms + self._retry_backoff_ms)
 
     def is_resting(self, peer_id: NodeId, now_ms: int) -> bool:
-        """Whether the last request to a peer failed just now."""
+        """Whether the last request to a peer failed within the retry backoff."""
         connection = self._busy.get(peer_id)
         return connection is not None and connection.request_id is None and now_ms < connection.busy_until_ms
 
     def is_timed_out(self, peer_id: NodeId, now_ms: int) -> bool:
-        """Whether a request to a peer is under way for longer than a request may take."""
+        """Whether a request to a peer has been in flight for longer than the request timeout."""
         connection = self._busy.get(peer_id)
         return connection is not None and connection.request_id is not None and now_ms >= connection.busy_until_ms
 
     def is_any_under_way(self, now_ms: int) -> bool:
-        """Whether any request is under way and not timed out."""
+        """Whether any request is in flight and has not timed out."""
         return any(each.request_id is not None and now_ms < each.busy_until_ms for each in self._busy.values())
 
     def next_change_ms(self, now_ms: int) -> int | None:
-        """Return when the next peer becomes ready; None where all are."""
+        """Return when the next peer becomes ready, or None if all peers are ready."""
         return min((each.busy_until_ms for each in self._busy.values() if each.busy_until_ms > now_ms), default=None)
 
     def forget(self, peer_id: NodeId | None = None) -> None:
-        """Forget a peer's request, or all of them: their responses come too late."""
+        """Forget the request to a peer, or all requests. Their responses no longer count."""
         if peer_id is None:
             self._busy.clear()
         else:

@@ -1,14 +1,16 @@
-"""The rules of the metadata quorum. They are KRaft (KIP-595, KIP-853, KIP-996) as a state machine
-without input or output.
+"""The rules of the metadata quorum: KRaft (KIP-595, KIP-853, KIP-996) as a plain state machine.
 
-``RaftCore.step`` takes one event of ``events`` and the present time, and returns what has to be done; nothing else happens. It decides
-which rule an event belongs to and what a restart begins with. The rules are in ``elections`` (votes, who leads), ``leadership`` (the
-leader's side) and ``following`` (the follower's side); ``roles`` is the table of roles. They read the log through ``LogView``, draw random
-numbers from a function that they are handed, and know no bytes, files, connections and clocks.
+``RaftCore.step`` takes one event of ``events`` and the current time, and returns the effects. It
+has no other effect. This file decides which rule an event belongs to and with which role a restart
+begins. The rules are in ``elections`` (votes, leaders), ``leadership`` (the leader's side) and
+``following`` (the follower's side). ``roles`` is the table of roles. The rules read the log through
+``LogView`` and draw random numbers from a function that the caller passes in. They know no bytes,
+files, connections and clocks.
 
-Invariants: an epoch has one leader; a vote is given once in an epoch and is durable before it is sent; this node never leads an epoch that
-it led before its process began; a fetch promises that everything below its offset is durable; the high watermark never goes back; what is
-below it is never cut.
+Invariants: An epoch has one leader. A vote is given once in an epoch and is durable before it is
+sent. This node never leads an epoch that it led before its process began. A fetch asserts that
+everything below its offset is durable. The high watermark never decreases. Records below it are
+never removed by a truncation.
 """
 
 from collections.abc import Callable, Hashable
@@ -81,10 +83,10 @@ class RaftCore:
         bootstrap_servers: tuple[Peer, ...] = (),
         endpoints: tuple[VoterEndpoint, ...] = (),
     ) -> None:
-        """Begin with what is on disk.
+        """Begin with the state on disk.
 
-        ``state`` is None where nothing was remembered. ``draw(n)`` returns a random number from 0 to n - 1. ``endpoints`` are the listeners
-        of this node; without any its entry of the voters stays as it is.
+        ``state`` is None if none was stored. ``draw(n)`` returns a random number from 0 to n - 1.
+        ``endpoints`` are the listeners of this node. Without any, its voter entry is not changed.
         """
         self._stored = state
         self._told_leader: tuple[NodeId, LeaderEpoch] | None = None
@@ -109,17 +111,17 @@ class RaftCore:
 
     @property
     def own(self) -> ReplicaKey:
-        """This replica."""
+        """The key of this replica."""
         return self._replica.own
 
     @property
     def role(self) -> Role:
-        """The present role."""
+        """The current role."""
         return self._replica.role
 
     @property
     def role_name(self) -> str:
-        """The role by its name in the table of ``roles``."""
+        """The name of the current role in the table of ``roles``."""
         return self._replica.role_name
 
     @property
@@ -129,12 +131,12 @@ class RaftCore:
 
     @property
     def leader_id(self) -> NodeId:
-        """The leader of the epoch, -1 where it is not known."""
+        """The leader of the epoch, or -1 if it is unknown."""
         return self._replica.leader_id
 
     @property
     def leader_endpoints(self) -> tuple[VoterEndpoint, ...]:
-        """The leader's listeners, as far as this replica knows."""
+        """The leader's listeners that this replica knows."""
         return self._replica.leader_endpoints or self.voters.endpoints_of(self.leader_id)
 
     @property
@@ -144,7 +146,10 @@ class RaftCore:
 
     @property
     def high_watermark(self) -> int:
-        """Below it everything is committed, as far as this replica ever knew; -1 where it knows of nothing."""
+        """The highest known high watermark, or -1 if none is known.
+
+        Records below it are committed.
+        """
         return self._replica.high_watermark
 
     @property
@@ -154,7 +159,7 @@ class RaftCore:
 
     @property
     def history(self) -> VoterHistory:
-        """The voters, from offset to offset."""
+        """The voter sets by offset."""
         return self._replica.history
 
     @property
@@ -165,7 +170,7 @@ class RaftCore:
     # Steps
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        """Take one event, do what is due, and return what has to be done."""
+        """Process one event and everything that is due, and return the effects."""
         replica = self._replica
         replica.now_ms = now_ms
         effects = replica.effects = Effects()
@@ -231,7 +236,10 @@ class RaftCore:
             replica.reply(reply_to, response)
 
     def _take_response(self, peer_id: NodeId, response: Response) -> bool:
-        """Take an expected response. Return whether the next request to the peer may go at once."""
+        """Process an expected response.
+
+        Return whether the peer may be sent another request at once.
+        """
         replica, is_well = self._replica, False
         match response:
             case VoteResponse():
@@ -297,7 +305,7 @@ class RaftCore:
     # Time
 
     def _poll(self) -> None:
-        """Do what the role asks for at this time, until no role changes any more."""
+        """Do what is due in the current role, until no role changes any more."""
         replica, role = self._replica, None
         while role is not replica.role:
             role = replica.role
@@ -318,10 +326,10 @@ class RaftCore:
             replica.wake_at(ready_ms)
 
     def _note_voting_directory(self, *, is_start: bool) -> None:
-        """Tell of a voter entry with this node's id and another directory, at the start and in the
-        whole log.
+        """Report a voter entry that has this node's id and another directory.
 
-        A directory that is new reads of voters that there were once, until it has all that is committed.
+        The entry is checked at the start, and again once the log has all committed records. Before
+        that, a new directory may read entries of former voters.
         """
         replica, latest = self._replica, self.history.latest
         if latest is self._judged_voters:
@@ -339,7 +347,11 @@ class RaftCore:
     # Restarts
 
     def _start(self) -> None:
-        """Take the role that a restart has: never the leader's, for records of its epoch may be lost. The only voter leads the next one."""
+        """Take the role of a restart.
+
+        This is never the leader's role, because records of its epoch may be lost. The only voter
+        leads the next epoch.
+        """
         replica = self._replica
         replica.role = role = self._first_role()
         if isinstance(role, Candidate) and role.votes.is_won:
@@ -366,10 +378,10 @@ class RaftCore:
         return Unattached(epoch=epoch, leader_id=state.leader_id, voted=state.voted, election_deadline_ms=deadline_ms)
 
     def _remember(self) -> None:
-        """Ask to store the election state where it has changed, and tell of another leader or epoch."""
+        """Request to store the election state after a change. Report another leader or epoch."""
         replica = self._replica
         if replica.role is self._settled_leader:
-            return  # it leads its epoch to the end, and has told so
+            return  # this leader was reported, and stays until the role changes
         state = remembered(replica.role)
         if state != self._stored:
             self._stored = replica.effects.persist = state

@@ -1,7 +1,8 @@
-"""How the metadata quorum is, as its leader sees it: what DescribeQuorum tells.
+"""The state of the metadata quorum as its leader sees it, for DescribeQuorum.
 
-Decides who is a voter, who is an observer, and how far each has come. Times come in on the leader's monotonic clock and go out since the
-epoch. Knows no request: ``driver`` asks, a handler writes the response.
+This file decides which replicas are voters or observers, and how far each has replicated. Times on
+the leader's monotonic clock are converted to milliseconds since the Unix epoch. This file does not
+know requests. ``driver`` calls it, and a handler writes the response.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,10 @@ UNKNOWN_TIME_MS = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDescription:
-    """One replica. Times are milliseconds since the epoch, -1 where it never fetched, or never had all."""
+    """One replica.
+
+    Times are milliseconds since the Unix epoch, or -1 if there was no such fetch.
+    """
 
     key: ReplicaKey
     end_offset: int
@@ -25,7 +29,10 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """The quorum, its leader's own entry among the voters if it is one. ``high_watermark`` is -1 while the epoch has committed nothing."""
+    """The quorum. The leader's own entry is among the voters if the leader is a voter.
+
+    ``high_watermark`` is -1 while the leader has committed nothing in its epoch.
+    """
 
     leader_id: NodeId
     epoch: LeaderEpoch
@@ -36,7 +43,7 @@ class QuorumDescription:
 
 
 def describe(leader: Leader, end_offset: int, *, now_ms: int, wall_ms: int) -> QuorumDescription:
-    """Return the quorum of ``leader``, whose log ends at ``end_offset``."""
+    """Return the state of the quorum of ``leader``, whose log ends at ``end_offset``."""
 
     def wall(at_ms: int) -> int:
         return UNKNOWN_TIME_MS if at_ms <= NEVER_MS else wall_ms - (now_ms - at_ms)

@@ -1,4 +1,7 @@
-"""How the quorum is, as the response of DescribeQuorum that its leader gives. Decides nothing: the leader's role knows."""
+"""The response to DescribeQuorum, built from the leader's description.
+
+This file decides nothing.
+"""
 
 from log_service.common.types import CLUSTER_METADATA_TOPIC
 from log_service.protocol.messages.describe_quorum import (
@@ -16,7 +19,10 @@ FIRST_VERSION_WITH_DIRECTORIES = 2
 
 
 def describe_response(description: QuorumDescription, version: int) -> DescribeQuorumResponse:
-    """Return the response of a leader in a version: directories are told from version 2 on (KIP-853)."""
+    """Return a leader's response in a version.
+
+    Directories are included from version 2 on (KIP-853).
+    """
     partition = ResponsePartitionData(
         partition_index=0,
         leader_id=description.leader_id,

@@ -1,15 +1,16 @@
-"""Runs the metadata log of this node. It performs the decisions of the quorum's rules, and hands
-out committed records.
+"""Run the metadata log of this node: perform the rules' decisions and hand out committed records.
 
-Decides when bytes are written and synced, and in which order effects are performed. Who leads and what is committed is decided by
-``raft.core``; what the records mean is for the listeners. Waits only in ``open``, ``run``, ``handle``, ``upgrade``, ``write_snapshot``,
-``hand_over`` and ``close``; ``append`` reaches the page cache and returns.
+This file decides when bytes are written and synced, and in which order effects are performed.
+``raft.core`` decides who leads and which records are committed. Listeners interpret the records.
+Only ``open``, ``run``, ``handle``, ``upgrade``, ``write_snapshot``, ``hand_over`` and ``close``
+wait. ``append`` writes to the page cache and returns.
 
-Invariants: one task at a time steps the rules, and performs the effects of one event before it takes the next; what a replica must remember
-is durable before any message that follows from it; a batch is handed to listeners once, in order, and only when it is committed. An error
-of the disk is final: ``run`` raises, and the node cancels every caller that waits for an append (a full disk is none: it costs the append,
-or puts a snapshot off). Records that were appended and never committed may be gone after a restart, or may be committed by another leader:
-no caller was told either way.
+Invariants: One task at a time steps the rules, and performs the effects of one event before the
+next event. The election state is durable before any message that follows from it. A batch is handed
+to listeners once, in order, and only when it is committed. A disk error is final: ``run`` raises,
+and the node cancels every caller that waits for an append. A full disk is no such error. It fails
+the append or delays a snapshot. After a restart, uncommitted records may be lost, or another leader
+may commit them. No caller was told either result.
 """
 
 import logging
@@ -73,24 +74,28 @@ from log_service.storage.meta_properties import read_meta_properties
 from log_service.storage.partition_metadata import format_uuid
 
 SnapshotSource = Callable[[], Iterable[MetadataRecord] | None]
-"""Returns all metadata up to the high watermark as records, None while no snapshot can be made: inside a metadata transaction."""
+"""Returns all metadata up to the high watermark as records.
+
+Returns None during a metadata transaction.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class MetadataListener(Protocol):
-    """A reader of the metadata log. It is called on the event loop and must not wait."""
+    """A reader of the metadata log. Its methods are called on the event loop and must not wait."""
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Forget everything and begin with a snapshot."""
+        """Drop all state and begin with a snapshot."""
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
-        """Take the next committed batches."""
+        """Apply the next committed batches."""
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Learn who leads the quorum in which epoch; -1 while no leader is known.
+        """Handle a new leader or epoch. ``leader_id`` is -1 while no leader is known.
 
-        This node learns that it leads once it was handed everything that the epochs before have committed.
+        This node is reported as the leader only after it has got all committed records of earlier
+        epochs.
         """
 
 
@@ -103,7 +108,10 @@ class _Reply:
 
 
 class RaftDriver:
-    """The metadata log of this node. ``directory`` is the log directory that holds ``__cluster_metadata-0``."""
+    """The metadata log of this node.
+
+    ``directory`` is the log directory of ``__cluster_metadata-0``.
+    """
 
     def __init__(
         self,
@@ -118,10 +126,10 @@ class RaftDriver:
         bootstrap_servers: tuple[Peer, ...] = (),
         endpoints: tuple[VoterEndpoint, ...] = (),
     ) -> None:
-        """Without a ``transport`` this node has to be the whole quorum.
+        """Create the driver. Without a ``transport``, this node must be the only voter.
 
-        ``static_voters`` are those of the configuration: this node alone unless they are given. They count until the log names others.
-        ``endpoints`` are this node's controller listeners.
+        ``static_voters`` are the voters of the configuration, by default this node alone. They
+        apply until the log names others. ``endpoints`` are this node's controller listeners.
         """
         self.epoch = NO_EPOCH
         self.leader_id = NO_LEADER
@@ -164,27 +172,27 @@ class RaftDriver:
 
     @property
     def role_name(self) -> str:
-        """This node's part in the quorum, by its name in ``roles``.
-
-        It is ``closed`` while the log is not open.
-        """
+        """The name of this node's role in ``roles``, or ``closed`` while the log is not open."""
         return self._core.role_name if self._core is not None else "closed"
 
     @property
     def voted_id(self) -> NodeId:
-        """The node that this one has voted for in the present epoch, itself where it leads; -1 for none."""
+        """The node that this node has voted for in this epoch, or -1.
+
+        A leader has voted for itself.
+        """
         if self.is_leader:
             return self._node_id
         return remembered(self._core.role).voted_id if self._core is not None else NOT_VOTED
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads the quorum, so that it may append."""
+        """Whether this node leads the quorum. Only the leader may append."""
         return self.leader_id == self._node_id
 
     @property
     def listener_name(self) -> str:
-        """The listener that controllers talk on."""
+        """The name of the listener that controllers use."""
         return self._quorum.listener_name
 
     @property
@@ -194,40 +202,42 @@ class RaftDriver:
 
     @property
     def is_majority_gone(self) -> bool:
-        """Whether no majority is left.
+        """Whether no majority of voters is running.
 
-        Too many voters refused connections and have asked nothing since.
+        A voter counts as stopped if it has refused a connection and has sent no request since.
         """
         gone, voters = self._requests.refusing_ids, self._core.voters if self._core else ()
         return bool(gone) and 2 * sum(voter.node_id not in gone for voter in voters) <= len(voters)
 
     @property
     def leader_endpoint(self) -> VoterEndpoint | None:
-        """The leader's listener for other nodes.
-
-        It is None while no leader is known, and where this node leads.
-        """
+        """The leader's controller listener, or None if the leader is unknown or this node leads."""
         if self._core is None or self.leader_id in {NO_LEADER, self._node_id}:
             return None
         return next((each for each in self._core.leader_endpoints if each.name == self._quorum.listener_name), None)
 
     @property
     def voters(self) -> tuple[Voter, ...]:
-        """The voters that the log names, none where they are configuration."""
+        """The voters in the log, or none if the voters are configuration."""
         latest = self._core.history.latest if self._core else None
         return latest.voters.voters if latest is not None and latest.kraft_version > 0 else ()
 
     def subscribe(self, listener: MetadataListener) -> None:
-        """Hand committed batches to ``listener``; before ``open``, so that it sees all of them."""
+        """Hand committed batches to ``listener``.
+
+        Call this before ``open``, so that it gets all batches.
+        """
         assert not self._log.is_open, "a listener that comes after open would miss what is committed"
         self._listeners.append(listener)
 
     # Starting and ending
 
     async def open(self) -> None:
-        """Open the log. A quorum of this node alone leads a new epoch on return, and its listeners know everything that is committed.
+        """Open the log.
 
-        In a larger quorum the listeners know the newest snapshot on return; ``run`` finds out the rest.
+        If this node is the only voter, it leads a new epoch on return, and listeners have all
+        committed records. In a larger quorum, listeners have the newest snapshot on return. ``run``
+        hands out the rest.
 
         Raises:
             StorageError: the directory is damaged, its disk failed, or this node alone cannot lead.
@@ -239,14 +249,14 @@ class RaftDriver:
                     listener.on_snapshot(snapshot)
             await self._perform(effects)
             await self._drain()
-            self._appended.set()  # what the last process wrote may not be durable yet
+            self._appended.set()  # writes of the last process may not be durable yet
             if not self._requests.has_transport or self._opened().is_only_voter:
                 await self._lead_alone()
         except (OSError, KafkaError) as error:
             raise StorageError(f"the metadata log in {self._log.path} cannot be used: {error}") from error
 
     def _load(self) -> tuple[Snapshot | None, Effects]:
-        """Read the directory, and let the rules begin; blocks."""
+        """Read the directory and start the rules. Blocks."""
         files = self._env.files
         if self._config.is_directory_apart:
             self._take_lock()
@@ -274,7 +284,7 @@ class RaftDriver:
         return snapshot, replace(effects, persist=None)
 
     async def _lead_alone(self) -> None:
-        """Commit the start of the epoch, and with it all of the log."""
+        """Commit the start of the epoch, and with it the whole log."""
         core = self._opened()
         if core.leader_id != self._node_id:
             own, voters = core.own, [f"{voter.node_id}:{voter.directory_id}" for voter in core.voters]
@@ -292,9 +302,10 @@ class RaftDriver:
             raise StorageError(f"{self._directory} is in use by another process; stop it, or set another metadata.log.dir") from error
 
     async def hand_over(self, deadline_ms: int) -> None:
-        """Resign where this node leads others, and wait for another leader, at most ``deadline_ms``.
+        """Resign if this node leads other voters, and wait at most ``deadline_ms`` for another
+        leader.
 
-        Call it while ``run`` runs.
+        Call it while ``run`` is running.
         """
         self._post(ShutdownBegan())
         if self.is_leader and not self.is_only_voter:
@@ -304,7 +315,7 @@ class RaftDriver:
                         await self._leader_changed.wait()
 
     def resign(self) -> None:
-        """Let another voter lead, where this node leads."""
+        """Resign if this node leads, so that another voter can lead."""
         self._post(ResignAsked(epoch=self.epoch))
 
     async def close(self) -> None:
@@ -325,9 +336,9 @@ class RaftDriver:
             self.release()
 
     def release(self) -> None:
-        """Close the files and give the lock back without writing.
+        """Close the files and release the lock without writing. A second call has no effect.
 
-        A failed start and a cancelled node end so. Idempotent.
+        A failed start and a cancelled node end in this way.
         """
         self._change_leader(NO_LEADER, self.epoch)
         self._log.close_files()
@@ -337,15 +348,14 @@ class RaftDriver:
     # What callers ask
 
     def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Append one decision's records as one batch and return the offset behind them. They are
-        committed later, or never.
+        """Append one decision's records as one batch, and return the offset after them.
 
-        They are committed once ``high_watermark`` has reached that offset in the same ``epoch``: a leader of a later epoch may have
-        another record there.
+        The records are committed when ``high_watermark`` reaches this offset in the same ``epoch``.
+        In a later epoch, another leader may have other records there.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, this node does not lead the quorum; RECORD_LIST_TOO_LARGE, they do not fit into one batch;
-                KAFKA_STORAGE_ERROR. Nothing was appended.
+            KafkaError: NOT_CONTROLLER, this node does not lead the quorum; RECORD_LIST_TOO_LARGE,
+                the records do not fit into one batch; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
         if not self.is_leader:
             raise not_controller()
@@ -356,10 +366,10 @@ class RaftDriver:
             text = f"{len(records)} metadata records take {len(buffer)} bytes, above {self._config.max_batch_bytes}; ask for less at once"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
         try:
-            log.append_as_follower(buffer)  # nothing is left to stamp: the batch was built with its offsets and its epoch
+            log.append_as_follower(buffer)  # the batch already has its offsets and its epoch
         except KafkaError:
             if log.home.is_offline:
-                self._appended.set()  # ``run`` finds out, and ends
+                self._appended.set()  # ``run`` then finds the directory offline and raises
             raise
         batch = MetadataBatch(
             base_offset=base_offset,
@@ -376,10 +386,10 @@ class RaftDriver:
         return self.log_end_offset
 
     async def handle(self, message: WireMessage, *, listener_name: str) -> WireMessage:
-        """Respond to a peer's message. It is Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch,
-        FetchSnapshot, or a change of voters.
+        """Respond to a peer's message. ``listener_name`` is the listener that it arrived on.
 
-        A Fetch may wait here as long as it says. ``listener_name`` is the listener that the message came in on.
+        The message is Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, or a change of
+        voters. A Fetch may wait here up to its own maximum.
         """
         from log_service.raft import wire  # noqa: PLC0415 - brings the messages of nine APIs, which a quorum of one does not need
 
@@ -401,10 +411,13 @@ class RaftDriver:
         return wire.write_response(message, response, context)
 
     async def upgrade(self, kraft_version: int, *, is_only_checked: bool = False) -> None:
-        """Raise kraft.version, and return once that is committed; or say only whether it could be.
+        """Raise kraft.version, and return when this is committed.
+
+        Or only check whether it is possible.
 
         Raises:
-            KafkaError: INVALID_UPDATE_VERSION, it cannot become that; REQUEST_TIMED_OUT, not now; NOT_CONTROLLER, this node leads no more.
+            KafkaError: INVALID_UPDATE_VERSION, this version is not possible; REQUEST_TIMED_OUT, not
+                possible now; NOT_CONTROLLER, this node no longer leads.
         """
         reply = _Reply()
         self._post(RequestArrived(reply_to=reply, request=UpgradeRequest(kraft_version=kraft_version, is_only_checked=is_only_checked)))
@@ -416,15 +429,16 @@ class RaftDriver:
             raise KafkaError(reply.response.error, reply.response.message)
 
     def describe(self) -> QuorumDescription | None:
-        """Return how the quorum is; None where this node does not lead it."""
+        """Return the state of the quorum, or None if this node does not lead it."""
         role = self._core.role if self._core is not None else None
         if not isinstance(role, Leader) or not self.is_leader:
             return None
         return describe(role, self.log_end_offset, now_ms=self._env.clock.monotonic_ms(), wall_ms=self._env.clock.wall_ms())
 
     async def write_snapshot(self, records: Iterable[MetadataRecord]) -> SnapshotId:
-        """Write all metadata below the high watermark as a snapshot. Drop the log and the snapshots
-        that it replaces.
+        """Write all metadata below the high watermark as a snapshot.
+
+        Drop older records and snapshots.
 
         Raises:
             StorageError: the disk failed.
@@ -452,13 +466,14 @@ class RaftDriver:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take part in the quorum. Make appends durable, with one sync for all that wait, and hand
-        out committed records.
+        """Take part in the quorum: sync appends in groups, and hand out committed records.
 
-        Ends only by cancellation or an error. Without a ``snapshot_source`` no snapshots are written.
+        Ends only by cancellation or an error. Without a ``snapshot_source``, no snapshots are
+        written.
 
         Raises:
-            StorageError: the disk failed, or the quorum has lost what was committed; nothing may be acknowledged any more.
+            StorageError: the disk failed, or the quorum has lost committed records. No append may
+                be acknowledged any more.
         """
         try:
             async with trio.open_nursery() as self._nursery:
@@ -472,7 +487,7 @@ class RaftDriver:
             if failed is None:
                 raise
             first = first_error(failed)
-            raise first from first.__cause__  # which tells whether the disk is full
+            raise first from first.__cause__  # the cause shows whether the disk is full
 
     async def _run_events(self) -> None:
         while True:
@@ -492,7 +507,7 @@ class RaftDriver:
         return max(0, self._deadline_ms - self._env.clock.monotonic_ms()) / 1_000
 
     async def _run_syncs(self) -> None:
-        """Make appends durable, one sync for all that wait."""
+        """Make appends durable, with one sync for all that wait."""
         log = self._log
         while True:
             await self._appended.wait()
@@ -518,14 +533,15 @@ class RaftDriver:
     async def _run_snapshots(self, snapshot_source: SnapshotSource) -> None:
         """Write snapshots that are due.
 
-        A full disk puts one off until the next one is due, because the log still holds everything.
+        On a full disk, a snapshot is skipped until the next one is due, because the log still holds
+        all records.
         """
         while True:
             await self._snapshot_due.wait()
             self._snapshot_due = trio.Event()
             records = snapshot_source()
             if records is None:
-                continue  # it stays due: the next commit tries again
+                continue  # the snapshot stays due, and the next commit tries again
             try:
                 await self.write_snapshot(records)
             except StorageError as error:
@@ -540,12 +556,12 @@ class RaftDriver:
         return self._core
 
     def _post(self, event: Event) -> None:
-        """Have the rules take an event as soon as those before it are done."""
+        """Add an event to the inbox. The rules process it after the events before it."""
         self._inbox.append(event)
         self._has_event.set()
 
     async def _drain(self) -> None:
-        """Step the rules through all events that wait, unless another task does: it takes the new ones too."""
+        """Step the rules through all waiting events, unless another task is already doing so."""
         if self._is_draining:
             return
         core, self._is_draining = self._opened(), True
@@ -557,7 +573,7 @@ class RaftDriver:
             self._is_draining = False
 
     async def _perform(self, effects: Effects) -> None:
-        """Do what a step asks for, in the order that ``raft.events`` gives."""
+        """Perform the effects of a step, in the order that ``raft.events`` defines."""
         if effects.failure is not None:
             raise StorageError(effects.failure)
         if effects.rival_epoch is not None:
@@ -570,7 +586,7 @@ class RaftDriver:
             self._deadline_ms = effects.deadline_ms
             self._has_event.set()
         if effects.leader is not None and effects.leader[0] != self._node_id:
-            self._change_leader(*effects.leader)  # at once: nothing may be appended while what follows waits for the disk
+            self._change_leader(*effects.leader)  # now, so that no append comes during the writes below
         if effects.persist is not None:
             state = effects.persist
             await self._env.files.run_in_pool(lambda: write_quorum_state(self._env.files, self._log.path, state))
@@ -587,7 +603,7 @@ class RaftDriver:
             self._change_leader(*effects.leader)
 
     def _warn_of_no_vote(self, voting_directory: UUID) -> None:
-        """Say that this node votes from another directory, so that this process has no vote, and what to do."""
+        """Warn that this process has no vote, because the node votes from another directory."""
         text = (
             "Node %d votes in the metadata quorum from directory %s, and %s is directory %s: this process follows the log and has no vote. "
             "Start it over the directory that votes; %s"
@@ -602,7 +618,10 @@ class RaftDriver:
         logger.warning(text, self._node_id, format_uuid(voting_directory), self._directory, format_uuid(own), lost)
 
     async def _change_log(self, effects: Effects) -> None:
-        """Append, cut or replace; the event that says so is the next one that the rules take."""
+        """Append to, truncate or replace the log.
+
+        The event about the change is the next one to process.
+        """
         change = effects.log_change
         match change:
             case AppendControl():
@@ -639,7 +658,7 @@ class RaftDriver:
         self._inbox.appendleft(SnapshotInstalled(snapshot_id=snapshot.id, change=snapshot_voters(snapshot)))
 
     def _hand_out(self, high_watermark: int) -> None:
-        """Give what is committed to the listeners."""
+        """Hand the committed batches to the listeners."""
         self.high_watermark = max(self.high_watermark, high_watermark)
         committed: list[MetadataBatch] = []
         while self._uncommitted and self._uncommitted[0].last_offset < self.high_watermark:
@@ -653,7 +672,7 @@ class RaftDriver:
             self._snapshot_due.set()
 
     def _change_leader(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Note who leads, and tell the listeners."""
+        """Store the leader and epoch, and notify the listeners."""
         if (leader_id, epoch) == (self.leader_id, self.epoch):
             return
         self.leader_id, self.epoch = leader_id, epoch

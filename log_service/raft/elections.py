@@ -1,10 +1,12 @@
-"""Votes, and who leads: what a replica says and believes about elections.
+"""Votes and leaders: how a replica responds in elections and which leaders it accepts.
 
-Decides which requests of other replicas are valid, in Kafka's order, when a vote is granted, and what a replica makes of a leader or an
-epoch that another one names. Reads the log's end only.
+This file decides which requests of other replicas are valid, in Kafka's order, when a vote is
+granted, and how a replica handles a leader or an epoch that another replica names. Of the log it
+reads only the end.
 
-Invariants: a replica that hears of a higher epoch is in it before it says anything else; a peer that contradicts what is known of the
-present epoch is not believed; a request that is meant for another replica is refused after its epoch has been learned.
+Invariants: A replica that learns of a higher epoch enters it before it sends anything. A peer that
+contradicts known facts about the current epoch is ignored. A request for another replica is refused
+after its epoch has been learned.
 """
 
 from collections.abc import Sequence
@@ -33,7 +35,7 @@ from log_service.raft.voters import ReplicaKey, VoterEndpoint
 
 
 def poll_election(replica: Replica, role: Prospective | Candidate) -> None:
-    """Ask the voters that have said nothing yet, until the election is lost or its time is over."""
+    """Request votes from the undecided voters, until the election is lost or its time is over."""
     if not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
         if isinstance(role, Candidate):
             become_prospective(replica)
@@ -58,7 +60,7 @@ def _vote_request(replica: Replica, voter: ReplicaKey, *, is_pre_vote: bool) -> 
 
 
 def _give_up(replica: Replica, role: Prospective) -> None:
-    """Return to the leader that is known, if any: no election would be won."""
+    """Return to the known leader, if any, because the election would not be won."""
     if role.leader_id != NO_LEADER and role.leader_endpoints:
         become_follower(replica, role.epoch, role.leader_id, role.leader_endpoints)
     else:
@@ -69,7 +71,10 @@ def _give_up(replica: Replica, role: Prospective) -> None:
 
 
 def handle_vote(replica: Replica, request: VoteRequest) -> VoteResponse:
-    """Grant or refuse a vote. Neither a vote nor a pre-vote asks whether the candidate is a voter: this replica may not know it yet."""
+    """Grant or refuse a vote.
+
+    The candidate need not be a known voter, because this replica may not know of a new voter yet.
+    """
     error = _check_vote(replica, request)
     if error is not ErrorCode.NONE:
         return replica.response(VoteResponse, error)
@@ -88,8 +93,8 @@ def handle_vote(replica: Replica, request: VoteRequest) -> VoteResponse:
 def _check_vote(replica: Replica, request: VoteRequest) -> ErrorCode:
     """Check a vote request.
 
-    A candidate's epoch is above all of its log, and a pre-vote's is that of a leader whose records
-    it may have.
+    A candidate's epoch must be above all epochs in its log. A pre-vote's epoch may equal the last
+    epoch in the log, because its sender may have records of the current leader.
     """
     is_epoch_valid = request.last_epoch <= request.epoch if request.is_pre_vote else request.last_epoch < request.epoch
     if request.end_offset < 0 or request.last_epoch < 0 or not is_epoch_valid:
@@ -104,7 +109,7 @@ def _check_voter_request(replica: Replica, sender_id: NodeId, epoch: LeaderEpoch
 
 
 def _is_addressed(replica: Replica, key: ReplicaKey | None) -> bool:
-    """Whether a request is meant for this replica: older versions name none."""
+    """Whether a request is meant for this replica. Older versions do not name a replica."""
     if key is None:
         return True
     return key.node_id == replica.own.node_id and (key.directory_id.int == 0 or key.directory_id == replica.own.directory_id)
@@ -116,11 +121,13 @@ def _is_up_to_date(replica: Replica, request: VoteRequest) -> bool:
 
 
 def _end_with_own_vote(replica: Replica) -> EpochEnd:
-    """Return what of this replica's log a candidate has to have.
+    """Return the end of the log part that a candidate must have to get this replica's vote.
 
-    What comes from a voter set on that leaves this replica out is committed without it, by most of the others: of these the candidate needs
-    enough votes to meet one that has it. So the replica holds none of that against a candidate. Else a quorum of two would be lost where
-    its leader removes itself and dies before the other one has the record: each would need the other's vote, and lack its own.
+    Records from a voter set that excludes this replica are committed without it, by a majority of
+    the other voters. A candidate needs enough votes of these voters to include one with the
+    records. So this replica does not require these records of a candidate. Otherwise a quorum of
+    two would be lost if its leader removed itself and died before the other voter had the record.
+    Each would then need the other's vote.
     """
     log, latest = replica.log, replica.history.latest
     if replica.is_voter or latest.offset <= log.start_offset:
@@ -129,7 +136,7 @@ def _end_with_own_vote(replica: Replica) -> EpochEnd:
 
 
 def _vote_for(replica: Replica, candidate: ReplicaKey) -> None:
-    """Remember a vote, once, and give its election the time of a whole timer."""
+    """Store a vote, once, and give its election a full election timeout."""
     role = replica.role
     if isinstance(role, Unattached) and role.voted is None:
         deadline_ms = replica.election_deadline_ms()
@@ -139,7 +146,7 @@ def _vote_for(replica: Replica, candidate: ReplicaKey) -> None:
 
 
 def take_vote_response(replica: Replica, voter_id: NodeId, response: VoteResponse) -> bool:
-    """Count a vote; says whether the response was one."""
+    """Count a vote. Return whether the peer may be sent another request at once."""
     settled = settle(replica, response)
     if settled is not None:
         return settled
@@ -158,7 +165,7 @@ def take_vote_response(replica: Replica, voter_id: NodeId, response: VoteRespons
 
 
 def take_vote_failure(replica: Replica, request: VoteRequest, error: ErrorCode) -> None:
-    """Hold the election at once where a voter does not know pre-votes."""
+    """Hold the election without pre-votes if a voter does not know pre-votes."""
     if error is ErrorCode.UNSUPPORTED_VERSION and request.is_pre_vote and isinstance(replica.role, Prospective):
         become_candidate(replica)
 
@@ -167,7 +174,7 @@ def take_vote_failure(replica: Replica, request: VoteRequest, error: ErrorCode) 
 
 
 def handle_begin_quorum_epoch(replica: Replica, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
-    """Follow the leader that announces itself."""
+    """Follow the leader that sends the request."""
     error = _check_voter_request(replica, request.leader_id, request.epoch)
     if error is ErrorCode.NONE and not learn_leader(replica, request.leader_id, request.epoch, request.leader_endpoints):
         error = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -177,7 +184,7 @@ def handle_begin_quorum_epoch(replica: Replica, request: BeginQuorumEpochRequest
 
 
 def handle_end_quorum_epoch(replica: Replica, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
-    """Stand for election in the order that the leader proposes."""
+    """Schedule an election, in the order that the resigned leader proposes."""
     error = _check_voter_request(replica, request.leader_id, request.epoch)
     if error is ErrorCode.NONE and not learn_leader(replica, request.leader_id, request.epoch, request.leader_endpoints):
         error = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -190,7 +197,7 @@ def handle_end_quorum_epoch(replica: Replica, request: EndQuorumEpochRequest) ->
 
 
 def _place_of(own: ReplicaKey, successors: Sequence[ReplicaKey]) -> int:
-    """Return this replica's place among the successors, their number where it has none."""
+    """Return this replica's place among the successors, or their number if it is not listed."""
     matching = (
         place
         for place, key in enumerate(successors)
@@ -200,9 +207,10 @@ def _place_of(own: ReplicaKey, successors: Sequence[ReplicaKey]) -> int:
 
 
 def successor_delay_ms(place: int, count: int, max_ms: int) -> int:
-    """Return the delay before a successor stands for election.
+    """Return the delay before a successor begins an election.
 
-    The first has none, each later one twice the time before it, and an unlisted one the longest.
+    The first has no delay. The delay doubles with each later successor. A replica that is not
+    listed has the longest delay.
     """
     if place == 0:
         return 0
@@ -212,10 +220,13 @@ def successor_delay_ms(place: int, count: int, max_ms: int) -> int:
 
 
 def learn_leader(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch, endpoints: tuple[VoterEndpoint, ...]) -> bool:
-    """Believe who leads an epoch that is not below this replica's; says whether that can be.
+    """Accept the leader of an epoch that is not below this replica's.
 
-    Two leaders of one epoch cannot be, nor can this node lead an epoch without knowing. Apache Kafka's process ends there; this one passes
-    over what the peer says, for the log and the epoch of this replica stay as they are.
+    Return false if it is impossible.
+
+    An epoch cannot have two leaders, and this node cannot lead an epoch without knowing. Apache
+    Kafka's process ends in such a case. This process ignores the peer, because its own log and
+    epoch remain correct.
     """
     if not _is_consistent(replica, leader_id, epoch):
         return False
@@ -243,13 +254,13 @@ def _knows_less(replica: Replica, endpoints: tuple[VoterEndpoint, ...]) -> bool:
 
 
 def settle(replica: Replica, response: Response) -> bool | None:
-    """Take from a response what every response says.
+    """Apply the fields that all responses share.
 
-    None means that the rest of the response counts. Otherwise it does not, and the value says whether the peer may be sent to again at
-    once.
+    Return None if the rest of the response must still be processed. Otherwise the result is whether
+    the peer may be sent another request at once.
     """
     if response.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-        return False  # the peer is behind, as one that lost its disk: until it hears of the epoch it says the same each time
+        return False  # the peer does not know the epoch yet, for example after the loss of its disk
     if response.epoch < replica.epoch:
         return True
     is_stale = response.error in {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}

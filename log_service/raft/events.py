@@ -1,9 +1,10 @@
 """Events of the quorum's rules, and the effects that they return.
 
-``RaftCore.step`` takes one event and returns ``Effects``. The owner of the log and of the network performs them in this order: it writes
-``persist`` durably, then performs ``log_change``, then sends ``replies`` and ``sends``; the rest is information. Once ``log_change`` is
-performed the owner steps ``LogChanged`` or ``SnapshotInstalled``, and ``Synced`` as soon as the log is durable. No other event comes
-between ``Effects`` and the end of their performance.
+``RaftCore.step`` takes one event and returns ``Effects``. The owner of the log and of the network
+performs them in this order: it writes ``persist`` durably, then performs ``log_change``, then sends
+``replies`` and ``sends``. The other fields are information. After ``log_change`` the owner steps
+``LogChanged`` or ``SnapshotInstalled``, and ``Synced`` as soon as the log is durable. No other
+event may come before the effects are fully performed.
 """
 
 from collections.abc import Hashable, Sized
@@ -23,17 +24,20 @@ from log_service.raft.voters import VoterChange, VoterSet
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The process begins; the first event."""
+    """The process begins. This is the first event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed, at the latest to ``Effects.deadline_ms``."""
+    """Time has passed. This event comes at ``Effects.deadline_ms`` at the latest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestArrived:
-    """A peer's request. Exactly one of the ``replies`` of this or a later step has its ``reply_to``."""
+    """A peer's request.
+
+    Exactly one of the ``replies`` of this or a later step has its ``reply_to``.
+    """
 
     reply_to: Hashable
     request: Request
@@ -50,9 +54,9 @@ class ResponseArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed:
-    """A request of ``Effects.sends`` that got no response, or one that holds only an error for all of it.
+    """A request of ``Effects.sends`` that got no response, or an error for the whole request.
 
-    ``is_refused`` says that the peer's host is there and no process listens at the peer's address.
+    ``is_refused`` means that the peer's host is reachable but no process listens at its address.
     """
 
     peer_id: NodeId
@@ -64,9 +68,10 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChanged:
-    """The log was appended to or cut.
+    """The log was appended to or truncated.
 
-    ``changes`` are the voters in what was appended. ``is_refused`` says that nothing was appended, for the bytes were no records.
+    ``changes`` are the voter changes in the appended records. ``is_refused`` means that nothing was
+    appended, because the bytes were not valid records.
     """
 
     changes: tuple[VoterChange, ...] = ()
@@ -82,7 +87,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotInstalled:
-    """A fetched snapshot is durable and has replaced the log. ``change`` is its voters."""
+    """A fetched snapshot is durable and has replaced the log. ``change`` holds its voters."""
 
     snapshot_id: SnapshotId
     change: VoterChange | None = None
@@ -90,14 +95,17 @@ class SnapshotInstalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResignAsked:
-    """The owner wants another leader; no change where this node does not lead in ``epoch``."""
+    """The owner requests another leader.
+
+    It has no effect if this node does not lead in ``epoch``.
+    """
 
     epoch: LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownBegan:
-    """The process is about to end: a leader hands over, and no election is begun."""
+    """The process is about to end. A leader resigns, and no election begins."""
 
 
 Event = (
@@ -118,7 +126,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateTo:
-    """Cut the log at ``offset``."""
+    """Truncate the log to ``offset``."""
 
     offset: int
 
@@ -127,7 +135,8 @@ class TruncateTo:
 class AppendFetched:
     """Append a leader's batches.
 
-    A last batch that is cut off is left out. So is a batch of an epoch above ``max_epoch``, with all behind it.
+    An incomplete last batch is ignored. A batch of an epoch above ``max_epoch`` is ignored too,
+    with all batches after it.
     """
 
     records: Sized
@@ -136,9 +145,10 @@ class AppendFetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendControl:
-    """Append one control batch of this node's own ``epoch``, its records in this order; None is none.
+    """Append one control batch of this node's own ``epoch``.
 
-    ``granting_ids`` belongs to LeaderChange: who leads is this node, and who may vote ``voter_ids``.
+    Its records are in the order of the fields. A field that is None has no record. ``granting_ids``
+    and ``voter_ids`` belong to the LeaderChange record, whose leader is this node.
     """
 
     epoch: LeaderEpoch
@@ -150,7 +160,7 @@ class AppendControl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSlice:
-    """Write a slice of a fetched snapshot; the last one makes it durable and replaces the log by it."""
+    """Write a slice of a fetched snapshot. With the last slice, the snapshot replaces the log."""
 
     snapshot_id: SnapshotId
     position: int
@@ -160,7 +170,10 @@ class StoreSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """A request to a peer. Its end is one ``ResponseArrived`` or ``RequestFailed``; a late one is passed over."""
+    """A request to a peer. It ends with one ``ResponseArrived`` or ``RequestFailed``.
+
+    A late response is ignored.
+    """
 
     request_id: int
     peer: Peer
@@ -171,11 +184,15 @@ class Send:
 class Effects:
     """The effects of one step.
 
-    ``high_watermark`` and ``leader`` are set where they have changed. ``leader`` is who leads which epoch, -1 where no leader is known; a
-    replica hears of itself once it has committed the start of its epoch, for only then it knows all that is committed. ``deadline_ms`` is
-    when to step ``Ticked`` at the latest. ``failure`` says why the process must end: going on would lose what is committed. ``rival_epoch``
-    is the epoch that this replica leads, as a peer says, and does not. ``twins`` are two processes that follow as one voter.
-    ``voting_directory`` is the one from which this node votes, as the log says, where that is not this replica's.
+    - ``high_watermark`` and ``leader`` are set if they have changed. ``leader`` is the leader and
+      its epoch, with id -1 if no leader is known. A replica is reported as the leader only after it
+      has committed the start of its epoch, because only then it knows all committed records.
+    - ``deadline_ms`` is the latest time of the next ``Ticked``.
+    - ``failure`` is the reason why the process must end. Otherwise committed records would be lost.
+    - ``rival_epoch`` is an epoch that this replica leads according to a peer, but in fact does not.
+    - ``twins`` are two processes that follow as one voter.
+    - ``voting_directory`` is the directory from which this node votes according to the log, if it
+      is not this replica's.
     """
 
     persist: ElectionState | None = None

@@ -1,10 +1,12 @@
-"""The follower's side: fetching, and what becomes of what was fetched.
+"""The follower's side: how a replica fetches, and how it applies what it has fetched.
 
-Decides whom a replica fetches from, what it appends, where it cuts its log, when it takes a snapshot instead, and how far it knows the log
-to be committed. Sees offsets; the bytes are the log's owner's.
+This file decides from whom a replica fetches, what it appends, where it truncates its log, when it
+fetches a snapshot instead, and how far it knows the log to be committed. It reads only offsets. The
+log's owner handles the bytes.
 
-Invariants: a fetch leaves only when the whole log is durable; one request is under way at a time; the log is never cut below the high
-watermark: a leader that asks for it has lost what was committed, and this replica must not lose it too.
+Invariants: A fetch is sent only when the whole log is durable. One request is in flight at a time.
+The log is never truncated below the high watermark. A leader that requests this has lost committed
+records, and this replica must not lose them too.
 """
 
 from log_service.common.errors import ErrorCode
@@ -30,13 +32,13 @@ from log_service.raft.roles import Follower, SnapshotFetch, Unattached
 from log_service.raft.transitions import become_prospective
 
 JOIN_RESPONSES = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND})
-"""What a leader says that has changed the voters, cannot do so yet, or need not."""
+"""The error codes of a leader that has changed the voters, cannot do so yet, or need not."""
 
 # What is due
 
 
 def poll_unattached(replica: Replica, role: Unattached) -> None:
-    """Look for a leader; a voter that finds none stands for election."""
+    """Look for a leader. A voter that finds none in time begins an election."""
     if replica.is_voter and not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
         become_prospective(replica)
     else:
@@ -44,12 +46,15 @@ def poll_unattached(replica: Replica, role: Unattached) -> None:
 
 
 def poll_follower(replica: Replica, role: Follower) -> None:
-    """Fetch, unless the leader has been silent for too long; but only once what was fetched is durable."""
+    """Fetch, unless the leader has been silent for too long.
+
+    The fetch waits until everything that was fetched before is durable.
+    """
     if replica.is_shutting_down:
         return
     is_silent = not role.awaits_sync and replica.is_due(role.fetch_deadline_ms)
     if is_silent:
-        role.has_fetched = False  # an observer stays, and stands in the way of no election any more: it may be a voter and not know yet
+        role.has_fetched = False  # from now on it grants pre-votes, as it may be a voter that does not know it yet
     if is_silent and replica.is_voter:
         become_prospective(replica)
     elif replica.is_log_durable and not (_maybe_update_own_entry(replica, role) if replica.is_voter else _maybe_join(replica, role)):
@@ -57,10 +62,9 @@ def poll_follower(replica: Replica, role: Follower) -> None:
 
 
 def _maybe_update_own_entry(replica: Replica, role: Follower) -> bool:
-    """Tell the leader this voter's listeners where its entry is out of date. At kraft.version 0
-    tell each leader once.
+    """Send this voter's listeners to the leader if its entry is out of date. Return whether it did.
 
-    Says whether that was sent: then the next fetch waits for the response.
+    At kraft.version 0, they are sent once to each leader. The next fetch waits for the response.
     """
     if not replica.is_due(role.update_voter_deadline_ms):
         return False
@@ -75,10 +79,10 @@ def _maybe_update_own_entry(replica: Replica, role: Follower) -> bool:
 
 
 def _maybe_join(replica: Replica, role: Follower) -> bool:
-    """Ask the leader to make this controller a voter, where it shall join by itself (KIP-1186).
+    """Request that the leader makes this controller a voter, if it may join by itself (KIP-1186).
 
-    A voter of its node id and another directory is this node before it got a new disk: that one is taken out first. Says whether a request
-    was sent.
+    A voter with this node id and another directory is this node before it got a new disk. It is
+    removed first. Return whether a request was sent.
     """
     if not replica.config.is_auto_join_enabled or not replica.endpoints or replica.history.latest.kraft_version < DYNAMIC_QUORUM:
         return False
@@ -101,9 +105,9 @@ def _put_off_joining(replica: Replica, role: Follower) -> None:
 
 
 def take_join_response(replica: Replica, response: VoterChangeResponse) -> bool:
-    """Take the leader's response to a request to join.
+    """Process the leader's response to a request to join.
 
-    A success shows in the log, and a failed attempt is repeated later.
+    A successful change appears in the log. A failed attempt is repeated later.
     """
     if isinstance(replica.role, Follower):
         _put_off_joining(replica, replica.role)
@@ -111,7 +115,7 @@ def take_join_response(replica: Replica, response: VoterChangeResponse) -> bool:
 
 
 def _fetch_from_best(replica: Replica, role: Follower) -> None:
-    """Fetch from the leader; while it does not respond ask any other server who leads."""
+    """Fetch from the leader. While it does not respond, ask any other server for the leader."""
     peer = replica.peer(role.leader_id, role.leader_endpoints)
     now_ms = replica.now_ms
     if peer is None or replica.connections.is_resting(peer.node_id, now_ms):
@@ -136,7 +140,7 @@ def _next_request(replica: Replica, role: Follower) -> FetchRequest | FetchSnaps
 
 
 def _fetch_from_any(replica: Replica) -> None:
-    """Ask a random server of the configuration, or a voter where none is configured, who leads."""
+    """Ask a random bootstrap server for the leader, or a random voter if none is configured."""
     if not replica.is_log_durable:
         return
     voters = (replica.peer(voter.node_id, voter.endpoints) for voter in replica.voters if voter.node_id != replica.own.node_id)
@@ -150,7 +154,7 @@ def _fetch_from_any(replica: Replica) -> None:
 
 
 def take_fetch_response(replica: Replica, response: FetchResponse) -> bool:
-    """Append what was fetched, or begin to get back to the leader's log."""
+    """Append the fetched records, or begin to return to the leader's log."""
     settled = settle(replica, response)
     if settled is not None:
         return settled
@@ -188,13 +192,16 @@ def _truncate(replica: Replica, diverging: EpochEnd) -> None:
 
 
 def _begin_snapshot(replica: Replica, role: Follower, snapshot_id: SnapshotId) -> None:
-    """Fetch a snapshot, unless its id is none or this replica has it."""
+    """Fetch a snapshot, unless its id is invalid or this replica already has it."""
     if snapshot_id.end_offset >= 0 and snapshot_id.epoch >= 0 and snapshot_id != replica.log.latest_snapshot:
         role.snapshot = SnapshotFetch(snapshot_id=snapshot_id)
 
 
 def take_snapshot_response(replica: Replica, response: FetchSnapshotResponse) -> bool:
-    """Store a slice of the snapshot; where the leader no longer has it, fetch again and see what it has."""
+    """Store a slice of the snapshot.
+
+    If the leader no longer has the snapshot, fetch records again.
+    """
     settled = settle(replica, response)
     if settled is not None:
         return settled
@@ -217,7 +224,7 @@ def take_snapshot_response(replica: Replica, response: FetchSnapshotResponse) ->
 
 
 def take_update_response(replica: Replica, response: UpdateVoterResponse) -> bool:
-    """Note that the leader knows this voter's listeners, or needs none."""
+    """Record that the leader has this voter's listeners, or does not need them."""
     settled = settle(replica, response)
     if settled is not None:
         return settled
@@ -235,11 +242,12 @@ PARTS_OF_GRACE = 4
 
 
 def note_refusal(replica: Replica, peer_id: NodeId) -> None:
-    """Stand for election soon where no process listens at the leader's address. The leader is gone,
-    however short its silence.
+    """Begin an election soon if no process listens at the leader's address.
 
-    Pre-votes keep this from deposing a leader that others still hear. Each voter waits for a turn of its own, with jitter, so that two that
-    see the same death do not split the votes; and from now on it stands in the way of no other.
+    The leader is then gone, even if it has been silent only for a short time. Pre-votes prevent the
+    election of a new leader while other voters still fetch from the old one. Each voter waits for a
+    different time, with jitter, so that two voters do not split the votes. From now on, this
+    replica grants pre-votes.
     """
     role, grace_ms = replica.role, replica.config.death_grace_ms
     if not isinstance(role, Follower) or role.leader_id != peer_id or grace_ms <= 0:
@@ -256,7 +264,7 @@ def note_refusal(replica: Replica, peer_id: NodeId) -> None:
 
 
 def note_log(replica: Replica, role: Follower, event: LogChanged) -> None:
-    """Go on after a change of the log; where it took nothing of what the leader sent, not at once."""
+    """Continue after a change of the log. If nothing was appended, pause before the next fetch."""
     if event.is_refused:
         role.awaits_sync = False
         replica.connections.rest(role.leader_id, replica.now_ms)
@@ -264,9 +272,9 @@ def note_log(replica: Replica, role: Follower, event: LogChanged) -> None:
 
 
 def note_synced(replica: Replica, role: Follower) -> None:
-    """Go on once fetched records are durable.
+    """Continue after fetched records are durable.
 
-    The time of this replica's disk is not the leader's silence.
+    The time that this replica's disk needs does not count as silence of the leader.
     """
     if role.awaits_sync and replica.is_log_durable:
         role.awaits_sync = False
@@ -275,7 +283,7 @@ def note_synced(replica: Replica, role: Follower) -> None:
 
 
 def note_snapshot(replica: Replica, event: SnapshotInstalled) -> None:
-    """Begin anew behind a snapshot: what it covers is committed and durable."""
+    """Continue after a snapshot. All records that it covers are committed and durable."""
     replica.synced_end_offset = event.snapshot_id.end_offset
     replica.history.forget()
     if event.change is not None:

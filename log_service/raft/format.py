@@ -1,13 +1,15 @@
-"""Reads a node's identity from its directories. It also writes it into fresh ones, as
-``kafka-storage format`` does.
+"""Read a node's identity from its directories, and format fresh ones as ``kafka-storage format``.
 
-Decides what a fresh directory gets, and when a directory must not be touched. Each log directory gets ``bootstrap.checkpoint`` (the first
-records of a new cluster) and ``meta.properties``. Where the voters of a new cluster are known, the directory of the metadata log also gets
-the snapshot ``0-0``, with the KRaft version and the voters: this node alone (``--standalone``), or those that were named
-(``--initial-controllers``). Without it a node waits until it hears of the voters, or has them in its configuration.
+This file decides what is written to a fresh directory, and when a directory must not be changed.
+Each log directory gets ``bootstrap.checkpoint`` (the first records of a new cluster) and
+``meta.properties``. If the voters of a new cluster are known, the directory of the metadata log
+also gets the snapshot ``0-0`` with the KRaft version and the voters. These are this node alone
+(``--standalone``), or the given voters (``--initial-controllers``). Without this snapshot, a node
+waits until it learns the voters, or gets them from its configuration.
 
-Invariants: ``meta.properties`` is written last, so that a crash leaves a directory that is formatted again; a directory that has one keeps
-what it says; all directories of a node name one cluster; logs are never left without the metadata log that knows their topics.
+Invariants: ``meta.properties`` is written last, so that a directory is formatted again after a
+crash. An existing ``meta.properties`` is not changed. All directories of a node name one cluster.
+Logs never exist without the metadata log that knows their topics.
 """
 
 import logging
@@ -45,7 +47,7 @@ METADATA_DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeIdentity:
-    """A node's identity, as its directories say."""
+    """A node's identity as stored in its directories."""
 
     node_id: NodeId
     cluster_id: str
@@ -55,10 +57,12 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatPlan:
-    """The contents of a freshly formatted directory. ``cluster_id`` None draws one.
+    """The contents of a freshly formatted directory.
 
-    ``only_voter_at`` is where this node listens as the only voter of a new cluster; ``voters`` are the voters of a larger one. Without
-    either the directory names none. ``is_log_elsewhere`` says that other nodes have the metadata log, too, so that it may be missing here.
+    If ``cluster_id`` is None, a random one is drawn. ``only_voter_at`` is the address of this node
+    as the only voter of a new cluster. ``voters`` are the voters of a larger one. Without both, the
+    directory names no voters. ``is_log_elsewhere`` means that other nodes have the metadata log
+    too, so that it may be missing here.
     """
 
     node_id: NodeId
@@ -72,13 +76,15 @@ class FormatPlan:
 
 
 async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence[MetadataRecord]) -> NodeIdentity:
-    """Format what is fresh, and return who the node is. A new cluster begins with ``bootstrap_records``.
+    """Format fresh directories, and return the node's identity.
 
-    A log directory whose device fails tells nothing; the node goes by the others, of which that of the metadata log has to be one. Where a
-    node alone has no metadata log, it does not begin one while a directory fails: that may hold logs of an older one.
+    A new cluster begins with ``bootstrap_records``. A log directory whose device fails is skipped.
+    The directory of the metadata log must be readable. If a single node has no metadata log, it
+    creates none while a directory fails, because that directory may hold logs of an older one.
 
     Raises:
-        StorageError: a directory is of another node or cluster, or holds logs that no node owns; or one fails that is needed.
+        StorageError: a directory belongs to another node or cluster, or holds logs without an
+            owner, or a directory that is needed fails.
     """
     files = env.files
     owners = await files.run_in_pool(lambda: _read_owners(files, config))
@@ -99,18 +105,20 @@ async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence
 def own_endpoint(config: NodeConfig) -> VoterEndpoint:
     """Return the advertised address of this node as a voter.
 
-    It is that of its controller's listener, or of its first.
+    This is the address of its controller listener, or else of its first listener.
     """
     listener = config.controller_listener or config.listeners[0]
     return VoterEndpoint(listener.name, listener.advertised_host or listener.host, listener.advertised_port or listener.port)
 
 
 def _read_owners(files: Files, config: NodeConfig) -> Mapping[Path, MetaProperties | None]:
-    """Return the identity in each directory of the node. Directories are left out whose device
-    fails and which lack the metadata log.
+    """Return the identity in each directory of the node.
+
+    A directory is left out if its device fails and it does not hold the metadata log.
 
     Raises:
-        StorageError: one fails that has the metadata log, or while a node alone has none; or what one says cannot be read.
+        StorageError: the directory of the metadata log fails, or a directory fails while a single
+            node has no metadata log, or an identity cannot be read.
     """
     owners: dict[Path, MetaProperties | None] = {}
     failure = None
@@ -131,13 +139,13 @@ def _read_owners(files: Files, config: NodeConfig) -> Mapping[Path, MetaProperti
 
 
 def _check_formatted(owners: Mapping[Path, MetaProperties | None], config: NodeConfig) -> None:
-    """Refuse to make a fresh node of a cluster of several by itself. It could be the wrong cluster,
-    or cost records.
+    """Refuse to format a fresh node automatically if it is one of several nodes.
 
-    A voter of the configuration that comes back with an empty disk would vote again in an election that it has voted in.
+    It could join the wrong cluster or cause a loss of records. A configured voter that returns with
+    an empty disk could vote twice in one election.
 
     Raises:
-        StorageError: the node has to be formatted first.
+        StorageError: the node must be formatted first.
     """
     known = [properties for properties in owners.values() if properties is not None]
     is_static_voter = config.is_controller and bool(config.quorum.voters)
@@ -152,9 +160,10 @@ def _check_formatted(owners: Mapping[Path, MetaProperties | None], config: NodeC
 
 
 def random_id(new_bits: Callable[[int], int]) -> UUID:
-    """Return a random id that prints without a leading dash, so that it can be an argument of a command.
+    """Return a random id without a leading dash, so that it can be an argument of a command.
 
-    Its version bits keep it away from the small numbers that have a meaning of their own, of topics and of directories.
+    Its version bits keep it distinct from the small numbers that are reserved as ids of topics and
+    directories.
     """
     while True:
         found = UUID(int=new_bits(128), version=4)
@@ -163,11 +172,11 @@ def random_id(new_bits: Callable[[int], int]) -> UUID:
 
 
 def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir: Path, plan: FormatPlan) -> NodeIdentity:
-    """Format what is fresh, check what is not, and return who the node is. Blocks.
+    """Format fresh directories, check the others, and return the node's identity. Blocks.
 
     Raises:
-        StorageError: a directory belongs to another node or cluster, holds logs that no node owns, or cannot be used; or the metadata log
-            is missing.
+        StorageError: a directory belongs to another node or cluster, holds logs without an owner,
+            or cannot be used; or the metadata log is missing.
     """
     directories = dict.fromkeys((*log_dirs, metadata_log_dir))
     found = {directory: _read_owner(files, directory) for directory in directories}
@@ -207,16 +216,16 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
 
 
 def is_formatted(files: Files, directory: Path) -> bool:
-    """Whether a directory says which node it belongs to.
+    """Return whether a directory names the node that it belongs to.
 
     Raises:
-        StorageError: what it says cannot be read.
+        StorageError: the file cannot be read.
     """
     return _read_owner(files, directory) is not None
 
 
 def read_bootstrap_records(files: Files, metadata_log_dir: Path) -> tuple[MetadataRecord, ...]:
-    """Return the records with which an empty metadata log begins; none where the directory names none.
+    """Return the first records of an empty metadata log, or none if the directory has none.
 
     Raises:
         StorageError: the file is damaged, or cannot be read.
@@ -232,7 +241,11 @@ def _read_owner(files: Files, directory: Path) -> MetaProperties | None:
 
 
 def _check_no_logs(files: Files, directories: Iterable[Path], metadata_log_dir: Path) -> None:
-    """Refuse to begin a new metadata log over the logs of an older one: all of them would be strays."""
+    """Refuse to begin a new metadata log beside older logs, which would all become strays.
+
+    Raises:
+        StorageError: a directory holds logs.
+    """
     for directory in directories:
         name = first_log(files, directory)
         if name is not None:
@@ -250,7 +263,7 @@ def _has_metadata_log(files: Files, metadata_log_dir: Path) -> bool:
 
 
 def _directory_id(plan: FormatPlan, *, is_of_metadata: bool) -> UUID:
-    """Return the id of a fresh directory: a voter's is the one that the voters were told of."""
+    """Return the id of a fresh directory. A voter's directory gets the id in the list of voters."""
     own = next((voter for voter in plan.voters if voter.node_id == plan.node_id), None)
     return own.directory_id if own is not None and is_of_metadata else random_id(plan.new_bits)
 

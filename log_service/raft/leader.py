@@ -1,11 +1,12 @@
-"""The leader's knowledge of its replicas. The high watermark follows from it, and whether it still
-leads.
+"""The leader's knowledge of its replicas, which decides the high watermark and check-quorum.
 
-Decides how far the log is committed, which voters must be told of the leader again, whether a majority still fetches (check-quorum), and
-which voters are the best successors. Sends nothing and takes no messages.
+This file decides how far the log is committed, which voters must be notified of the leader again,
+whether a majority still fetches (check-quorum), and which voters are the best successors. It sends
+nothing and processes no messages.
 
-Invariants: the high watermark is unknown until a majority has passed the start of the epoch, and never goes back; a replica counts with
-what it has synced, the leader too; a fetch counts only where the replica's log is a prefix of the leader's.
+Invariants: The high watermark is unknown until a majority has passed the start of the epoch, and
+never decreases. A replica counts with its synced records, and so does the leader. A fetch counts
+only if the replica's log is a prefix of the leader's.
 """
 
 from collections.abc import Hashable
@@ -20,14 +21,20 @@ NEVER_MS = -(1 << 60)
 OBSERVER_SESSION_MS = 300_000
 CAUGHT_UP_WITHIN_MS = 3_600_000
 MAX_OBSERVERS = 1_000
-"""How many observers are remembered; the one that has been silent longest goes first."""
+"""The largest number of tracked observers.
+
+The one that has been silent longest is dropped first.
+"""
 MAX_PARKED_OBSERVERS = 1_000
-"""How many fetches of observers, and of those that name no replica, may wait at once; the oldest is responded to first."""
+"""The largest number of waiting fetches of observers and of unnamed replicas.
+
+Above this number, the oldest fetch gets a response first.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaProgress:
-    """How far a replica has come. ``end_offset`` is -1 before its first valid fetch."""
+    """The progress of one replica. ``end_offset`` is -1 before its first valid fetch."""
 
     key: ReplicaKey
     end_offset: int = UNKNOWN_OFFSET
@@ -36,9 +43,10 @@ class ReplicaProgress:
     leader_end_at_fetch: int = UNKNOWN_OFFSET
 
     def note_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Take note of a fetch.
+        """Apply a fetch of the replica.
 
-        A replica had caught up at its last fetch if it now has all that was there then.
+        If the replica now has everything that the leader had at the previous fetch, it was caught
+        up at that time.
         """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
@@ -51,7 +59,10 @@ class ReplicaProgress:
 
 @dataclass(slots=True, kw_only=True)
 class PendingVoterChange:
-    """A change of voters that is under way. ``last_offset`` is that of its record, None before the record is appended."""
+    """A change of voters that is in progress.
+
+    ``last_offset`` is the offset of its record, or None before the record is appended.
+    """
 
     voter: Voter
     reply_to: Hashable | None
@@ -71,7 +82,7 @@ class ParkedFetch:
 
 
 class Leader:
-    """The role of the leader."""
+    """The role of the leader, with the progress of its replicas."""
 
     __slots__ = (
         "_fetched_ids",
@@ -109,7 +120,10 @@ class Leader:
         self.pending: PendingVoterChange | None = None
         self.parked: list[ParkedFetch] = []
         self.told_voters: VoterSet | None = None
-        """At kraft.version 0 the voters as they have told of themselves; those without a directory id have not. None once it is raised."""
+        """The voters with the entries that they have reported to this leader, at kraft.version 0.
+
+        A voter without a directory id has not reported yet. None after kraft.version is raised.
+        """
         self.voters = VoterSet()
         self.counts_itself = False  # whether it is a voter
         self.is_alone = False  # whether it is the only one
@@ -127,7 +141,7 @@ class Leader:
     # Replicas
 
     def set_voters(self, voters: VoterSet) -> None:
-        """Lead these voters from now on; a replica keeps its progress when it becomes a voter or an observer."""
+        """Use these voters from now on. A replica keeps its progress as a voter or an observer."""
         known = {**{progress.key: progress for progress in self._voters.values()}, **self._observers}
         by_id = {progress.key.node_id: progress for progress in self._voters.values()}
         self.voters = voters
@@ -144,39 +158,39 @@ class Leader:
         self._observers = {key: progress for key, progress in known.items() if key != self.own}
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """Whether a replica votes."""
+        """Whether a replica is a voter."""
         voter = self.voters.get(key.node_id)
         return voter is not None and voter.matches(key)
 
     def superfluous_fetch(self) -> ParkedFetch | None:
-        """Return the observer's fetch that has waited longest, where too many of them wait, else None."""
+        """Return the oldest waiting fetch of an observer if too many of them wait, else None."""
         others = [fetch for fetch in self.parked if not self.is_voter(fetch.request.replica)]
         return others[0] if len(others) > MAX_PARKED_OBSERVERS else None
 
     def progress_of(self, key: ReplicaKey) -> ReplicaProgress | None:
-        """Return how far a replica has come, None where it never fetched and is no voter."""
+        """Return the progress of a replica, or None if it is no voter and has never fetched."""
         voter = self.voters.get(key.node_id)
         if voter is not None and voter.matches(key):
             return self._voters[key.node_id]
         return self._observers.get(key)
 
     def voter_progress(self) -> list[ReplicaProgress]:
-        """Return how far the voters have come; the leader's own entry has what it has synced."""
+        """Return the progress of the voters. The leader's own entry has its synced end."""
         if self.counts_itself:
             self._voters[self.own.node_id].end_offset = self._synced_end_offset
         return list(self._voters.values())
 
     def observer_progress(self, now_ms: int) -> list[ReplicaProgress]:
-        """Return how far the observers have come that were heard of lately."""
+        """Return the progress of the observers that have fetched recently."""
         return [each for each in self._observers.values() if now_ms - each.last_fetch_ms < OBSERVER_SESSION_MS]
 
     def note_synced(self, end_offset: int) -> bool:
-        """Count what this node has made durable; says whether that commits more."""
+        """Apply this node's synced end. Return whether the high watermark moved."""
         self._synced_end_offset = max(self._synced_end_offset, end_offset)
         return self._advance()
 
     def note_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
-        """Count a valid fetch; says whether that commits more."""
+        """Apply a valid fetch. Return whether the high watermark moved."""
         progress = self.progress_of(key)
         if progress is None:
             self._forget_silent_observers(now_ms)
@@ -186,12 +200,15 @@ class Leader:
         return self._advance()
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
-        """Whether an observer has caught up once, and fetched within the hour: then it may become a voter."""
+        """Whether an observer has caught up once and has fetched within the hour.
+
+        Such an observer may become a voter.
+        """
         progress = self._observers.get(key)
         return progress is not None and progress.last_caught_up_ms > NEVER_MS and progress.last_fetch_ms > now_ms - CAUGHT_UP_WITHIN_MS
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """Return the other voters, the most caught up first."""
+        """Return the other voters, those with the largest end offset first."""
         others = [progress for progress in self._voters.values() if progress.key.node_id != self.own.node_id]
         return tuple(progress.key for progress in sorted(others, key=lambda each: (-each.end_offset, each.key.node_id)))
 
@@ -206,13 +223,16 @@ class Leader:
             del self._observers[min(self._observers, key=lambda key: self._observers[key].last_fetch_ms)]
 
     def twins_of(self, node_id: NodeId, since_ms: int) -> Twins | None:
-        """Return the directories of two processes that both follow as ``node_id`` since ``since_ms``, or None."""
+        """Return the directories of two processes that follow as ``node_id`` since ``since_ms``.
+
+        The result is None if there is only one process.
+        """
         return self._twins.of(node_id, since_ms)
 
     # Committing
 
     def _advance(self) -> bool:
-        """Move the high watermark to what a majority of the voters has synced."""
+        """Move the high watermark to the offset that a majority of the voters has synced."""
         ends = sorted((progress.end_offset for progress in self.voter_progress()), reverse=True)
         majority_end = ends[len(ends) // 2] if ends else UNKNOWN_OFFSET
         if majority_end <= self.epoch_start_offset or majority_end <= self.high_watermark:
@@ -223,10 +243,10 @@ class Leader:
     # Check-quorum
 
     def note_heard(self, key: ReplicaKey, now_ms: int) -> None:
-        """Count a voter that follows. The check begins anew once a majority does, in which the
-        leader counts where it is a voter.
+        """Count a voter that follows. The check starts again when a majority has followed.
 
-        Another replica of a voter's node id is remembered, and does not count.
+        The leader counts itself if it is a voter. Another replica with a voter's node id is
+        remembered but does not count.
         """
         if key.node_id in self._voters and key.directory_id != NO_DIRECTORY:
             self._twins.note(key.node_id, key.directory_id, now_ms)
@@ -240,5 +260,5 @@ class Leader:
             self.check_quorum_deadline_ms = now_ms + self.check_quorum_ms
 
     def is_check_quorum_over(self, now_ms: int) -> bool:
-        """Whether no majority has followed for the time of the check."""
+        """Whether no majority of voters has followed within the time of the check."""
         return len(self.voters) > 1 and now_ms >= self.check_quorum_deadline_ms

@@ -1,10 +1,12 @@
-"""The leader's side: fetches served, voters told and changed, the epoch given up.
+"""The leader's side: serve fetches, notify and change voters, and resign.
 
-Decides what a fetch gets and when, when voters are told again of their leader, how a change of voters goes on, and when a leader resigns.
-What counts towards a majority is ``leader``'s.
+This file decides the content and the time of a fetch response, when voters are notified of their
+leader again, how a change of voters proceeds, and when a leader resigns. ``leader`` decides which
+replicas count towards a majority.
 
-Invariants: a response never says a high watermark that the epoch has not committed; a fetch that gets nothing waits, and every append and
-every move of the high watermark wakes it; every request that waits is responded to when the leader resigns.
+Invariants: A response never contains a high watermark that was not committed in this epoch. A fetch
+without a result waits, and every append and every move of the high watermark wakes it. Every
+waiting request gets a response when the leader resigns.
 """
 
 from collections.abc import Callable, Hashable
@@ -45,7 +47,7 @@ from log_service.raft.voters import ReplicaKey, VoterSet
 
 
 def poll_leader(replica: Replica, leader: Leader) -> None:
-    """Resign where that is due, end fetches that have waited long enough, and tell idle voters who leads."""
+    """Resign if that is due, end fetches that have waited long enough, and notify silent voters."""
     if replica.is_shutting_down or leader.is_resign_due or leader.is_check_quorum_over(replica.now_ms):
         resign(replica, leader)
         return
@@ -71,9 +73,9 @@ def _announce_to_silent_voters(replica: Replica, leader: Leader) -> None:
 
 
 def poll_resigned(replica: Replica, role: Resigned) -> None:
-    """Tell each voter that does not know yet.
+    """Notify each voter that has not acknowledged the resignation.
 
-    Begin the next epoch, without a leader, when the election timer is over.
+    When the election timer expires, begin the next epoch without a leader.
     """
     if not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
         become_unattached(replica, LeaderEpoch(role.epoch + 1))
@@ -86,7 +88,10 @@ def poll_resigned(replica: Replica, role: Resigned) -> None:
 
 
 def take_end_response(replica: Replica, voter_id: NodeId, response: EndQuorumEpochResponse) -> bool:
-    """Note that a voter knows of the resignation."""
+    """Record that a voter knows of the resignation.
+
+    Return whether it may be sent to again at once.
+    """
     settled = settle(replica, response)
     if settled is not None:
         return settled
@@ -99,7 +104,7 @@ def take_end_response(replica: Replica, voter_id: NodeId, response: EndQuorumEpo
 
 
 def check_leader(replica: Replica, epoch: LeaderEpoch) -> ErrorCode:
-    """Return why a request that is meant for the leader of ``epoch`` is refused; NONE where it is not."""
+    """Return the error for a request to the leader of ``epoch``, or NONE if this node is it."""
     if epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > replica.epoch:
@@ -110,11 +115,11 @@ def check_leader(replica: Replica, epoch: LeaderEpoch) -> ErrorCode:
 
 
 def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) -> None:
-    """Respond at once, or park the fetch until there is something to say."""
+    """Respond at once, or park the fetch until there is a result."""
     error = check_leader(replica, request.epoch) if _is_fetch_valid(request) else ErrorCode.INVALID_REQUEST
     leader = replica.role
     if isinstance(leader, Leader) and request.replica.node_id == replica.own.node_id:
-        error = ErrorCode.INVALID_REQUEST  # another node has this node's id, and must not go on
+        error = ErrorCode.INVALID_REQUEST  # another node has this node's id and must not continue
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
         replica.reply(reply_to, replica.response(FetchResponse, error))
         return
@@ -137,9 +142,9 @@ def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) ->
 
 
 def _note_twins(replica: Replica, leader: Leader, node_id: NodeId) -> Twins | None:
-    """Tell of two processes that follow as one voter, and return them.
+    """Report two processes that follow as one voter, and return them.
 
-    Both were heard of within the time in which a voter must fetch.
+    Both have fetched within the time in which a voter must fetch.
     """
     twins = leader.twins_of(node_id, replica.now_ms - replica.config.fetch_timeout_ms)
     if twins is not None:
@@ -165,9 +170,9 @@ def _fetch_response(replica: Replica, leader: Leader, request: FetchRequest, che
 
 
 def respond_to_parked(replica: Replica, leader: Leader) -> None:
-    """Respond to the parked fetches that have news.
+    """Respond to the parked fetches that now have a result.
 
-    These are records, or a higher high watermark than they know.
+    A result is a record, or a higher high watermark than in the request.
     """
     end_offset, high_watermark = replica.log.end_offset, leader.high_watermark
     _unpark(replica, leader, lambda fetch: fetch.request.fetch_offset < end_offset or fetch.request.high_watermark < high_watermark)
@@ -178,9 +183,9 @@ def _respond_to_expired(replica: Replica, leader: Leader) -> None:
 
 
 def _respond_to_superseded(replica: Replica, leader: Leader, key: ReplicaKey) -> None:
-    """Respond to the fetch that a replica has replaced by another one.
+    """Respond to the parked fetch of a replica that has sent another fetch.
 
-    A replica has one fetch here at most.
+    A replica has at most one fetch in progress here.
     """
     _unpark(replica, leader, lambda fetch: fetch.request.replica == key)
 
@@ -196,7 +201,7 @@ def _unpark(replica: Replica, leader: Leader, is_over: Callable[[ParkedFetch], b
 
 
 def handle_fetch_snapshot(replica: Replica, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """Serve a slice of a snapshot; a voter that fetches one follows."""
+    """Return a slice of a snapshot. A voter that fetches a snapshot counts as following."""
     error = check_leader(replica, request.epoch)
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
@@ -220,9 +225,9 @@ def handle_fetch_snapshot(replica: Replica, request: FetchSnapshotRequest) -> Fe
 
 
 def note_log(replica: Replica, leader: Leader, *, has_voters: bool) -> None:
-    """Take note that the leader's log has grown, perhaps by voters.
+    """Continue after the leader's log has grown. The new records may include voters.
 
-    They count from now on, committed or not.
+    New voters count from now on, even before they are committed.
     """
     if has_voters:
         leader.set_voters(replica.voters)
@@ -236,13 +241,13 @@ def note_log(replica: Replica, leader: Leader, *, has_voters: bool) -> None:
 
 
 def note_synced(replica: Replica, leader: Leader) -> None:
-    """Count what this replica itself has made durable."""
+    """Apply this replica's own synced end."""
     if leader.note_synced(replica.synced_end_offset):
         announce_commit(replica, leader)
 
 
 def announce_commit(replica: Replica, leader: Leader) -> None:
-    """Tell of a higher high watermark, and end the change of voters that it commits."""
+    """Report a higher high watermark, and end a change of voters that is now committed."""
     replica.advance_high_watermark(leader.high_watermark)
     pending = leader.pending
     if pending is not None and pending.last_offset is not None and pending.last_offset < leader.high_watermark:
@@ -256,7 +261,10 @@ def announce_commit(replica: Replica, leader: Leader) -> None:
 
 
 def handle_add_voter(replica: Replica, reply_to: Hashable, request: AddVoterRequest) -> None:
-    """Ask the new voter for its versions first; its response goes on in ``take_versions``."""
+    """Request the new voter's supported versions.
+
+    ``take_versions`` continues after its response.
+    """
     error = check_leader(replica, replica.epoch)
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
@@ -281,7 +289,11 @@ def handle_add_voter(replica: Replica, reply_to: Hashable, request: AddVoterRequ
 
 
 def take_versions(replica: Replica, node_id: NodeId, response: KRaftVersionResponse | None) -> bool:
-    """Append the new voter's record if it can follow this quorum and has caught up; None is no response."""
+    """Append the new voter's record if it supports kraft.version and has caught up.
+
+    ``response`` is None if there was none. Return whether the voter may be sent another request at
+    once.
+    """
     leader = replica.role
     pending = leader.pending if isinstance(leader, Leader) else None
     if not isinstance(leader, Leader) or pending is None or pending.last_offset is not None or pending.voter.node_id != node_id:
@@ -305,7 +317,7 @@ def take_versions(replica: Replica, node_id: NodeId, response: KRaftVersionRespo
 
 
 def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVoterRequest) -> None:
-    """Append the voters without one; the leader itself resigns once that is committed."""
+    """Append the voters without one. A leader that removes itself resigns after the commit."""
     error = check_leader(replica, replica.epoch)
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
@@ -323,9 +335,9 @@ def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVot
 
 
 def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> UpdateVoterResponse:
-    """Append the voters with one entry updated, and respond at once.
+    """Append the voters with one updated entry, and respond at once.
 
-    Where voters are no records yet, keep the entry in memory.
+    At kraft.version 0, the entry is held in memory instead.
     """
     error = check_leader(replica, request.epoch)
     leader = replica.role
@@ -343,7 +355,7 @@ def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> Update
 
 
 def handle_upgrade(replica: Replica, reply_to: Hashable, request: UpgradeRequest) -> None:
-    """Append the next kraft.version together with the voters, and respond once that is committed."""
+    """Append the next kraft.version together with the voters, and respond after the commit."""
     error = check_leader(replica, replica.epoch)
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
@@ -368,7 +380,7 @@ def _append_voters(replica: Replica, voters: VoterSet) -> None:
 
 
 def end_voter_change(replica: Replica, leader: Leader, error: ErrorCode, message: str) -> None:
-    """Respond to the caller of the change that is under way, and forget it."""
+    """Respond to the caller of the change in progress, and end it."""
     pending, leader.pending = leader.pending, None
     if pending is not None and pending.reply_to is not None:
         replica.reply(pending.reply_to, replace(replica.response(VoterChangeResponse, error), message=message))

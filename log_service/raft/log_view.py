@@ -1,10 +1,12 @@
-"""The view of the metadata log for the quorum's rules. It tells where a replica's log agrees with
-the leader's.
+"""The view of the metadata log for the quorum's rules: where a replica's log agrees with the
+leader's.
 
-Decides whether a fetch position is part of the leader's log, diverges from it, or lies before what the leader still holds; and where a
-follower cuts its log that diverges. Reads offsets and epochs only.
+This file decides whether a fetch position is part of the leader's log, diverges from it, or lies
+before its start. It also decides where a follower truncates a log that diverges. It reads only
+offsets and epochs.
 
-Invariants: a log is cut by leader epoch, never by high watermark (KIP-101); a record is known by its offset and epoch together.
+Invariants: A log is truncated by leader epoch, never by high watermark (KIP-101). A record is
+identified by its offset and epoch together.
 """
 
 from typing import NamedTuple, Protocol
@@ -13,8 +15,8 @@ from typing import NamedTuple, Protocol
 class SnapshotId(NamedTuple):
     """The extent of a snapshot.
 
-    It covers every offset below ``end_offset``, the last of them of ``epoch``. Later ones are
-    larger.
+    It covers every offset below ``end_offset``. ``epoch`` is the epoch of the last one. A later
+    snapshot has a larger id.
     """
 
     end_offset: int
@@ -22,12 +24,12 @@ class SnapshotId(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """The name of its file."""
+        """The name of the snapshot's file."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
 BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
-"""The snapshot of a fresh directory. It is never replicated: the first leader repeats its voters in the log."""
+"""The snapshot of a fresh directory. It is not replicated, and the first leader logs its voters."""
 
 
 class EpochEnd(NamedTuple):
@@ -42,7 +44,7 @@ class LogView(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """The first offset that the log still holds."""
+        """The first offset in the log."""
 
     @property
     def end_offset(self) -> int:
@@ -50,30 +52,30 @@ class LogView(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, of the newest snapshot where the log holds no record, else 0."""
+        """The epoch of the last record, else of the newest snapshot, else 0."""
 
     @property
     def earliest_snapshot(self) -> SnapshotId | None:
-        """The oldest snapshot, None where there is none."""
+        """The oldest snapshot, or None if there is none."""
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
-        """The newest snapshot, None where there is none."""
+        """The newest snapshot, or None if there is none."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd | None:
         """Return the largest epoch at or below ``epoch`` and its end.
 
-        Return None for an epoch above all, or where it is not known.
+        Return None if ``epoch`` is above all epochs or unknown.
         """
 
     def snapshot_size_bytes(self, snapshot_id: SnapshotId) -> int | None:
-        """Return the size of a snapshot, None where there is no such snapshot."""
+        """Return the size of a snapshot, or None if it does not exist."""
 
 
 class FetchCheck(NamedTuple):
     """The relation of a fetch position to the leader's log.
 
-    It is part of the log, unless one of the two is set.
+    The position is part of the log, unless one of the two fields is set.
     """
 
     diverging: EpochEnd | None = None
@@ -89,7 +91,7 @@ VALID = FetchCheck()
 
 
 def check_fetch(log: LogView, fetch_offset: int, last_epoch: int) -> FetchCheck:
-    """Return how a replica whose log ends at ``fetch_offset`` with a record of ``last_epoch`` goes on."""
+    """Return how a replica continues whose log ends at ``fetch_offset`` after ``last_epoch``."""
     latest, earliest = log.latest_snapshot, log.earliest_snapshot
     if fetch_offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
         return FetchCheck(snapshot_id=latest)
@@ -107,7 +109,10 @@ def _is_before(earliest: SnapshotId, start_offset: int, fetch_offset: int, last_
 
 
 def end_of_epoch(log: LogView, epoch: int) -> EpochEnd:
-    """Return where ``epoch`` or the largest one below it ends; an epoch above all ends where the log does."""
+    """Return the end of ``epoch``, or of the largest epoch below it.
+
+    An epoch above all others ends at the end of the log.
+    """
     found, earliest = log.end_of_epoch(epoch), log.earliest_snapshot
     if found is None:
         return EpochEnd(log.last_epoch, log.end_offset)
@@ -117,7 +122,7 @@ def end_of_epoch(log: LogView, epoch: int) -> EpochEnd:
 
 
 def end_below(log: LogView, offset: int) -> EpochEnd:
-    """Return the epoch of the last record below ``offset``, which is in the log, and the offset."""
+    """Return the epoch of the last record below ``offset``, and ``offset``, which is in the log."""
     epoch = log.last_epoch
     while (before := log.end_of_epoch(epoch - 1)) is not None and before.epoch < epoch and before.end_offset >= offset:
         epoch = before.epoch
@@ -125,9 +130,9 @@ def end_below(log: LogView, offset: int) -> EpochEnd:
 
 
 def truncation_offset(log: LogView, diverging: EpochEnd) -> int:
-    """Return where a follower cuts its log.
+    """Return the offset at which a follower truncates its log.
 
-    The leader says that ``diverging`` is the last epoch that both may share.
+    ``diverging`` is the last epoch that both logs may share, according to the leader.
     """
     if diverging.epoch == 0:
         return min(diverging.end_offset, log.end_offset)

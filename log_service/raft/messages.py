@@ -1,9 +1,9 @@
-"""Messages between replicas of the metadata log, as the quorum's rules see them. ``wire``
-translates.
+"""Messages between replicas of the metadata log, as the quorum's rules use them.
 
-Each request is one partition's part of Kafka's message: the cluster and the partition are checked before it gets here. Every response names
-the leader and the epoch that its sender knows. The rules name the records and snapshot bytes of a response; the log's owner puts the bytes
-in.
+``wire`` converts them to Kafka's messages. Each request is the part of Kafka's message for one
+partition. The cluster and the partition were checked before. Every response holds the leader and
+the epoch that its sender knows. The rules name the records and snapshot bytes of a response, and
+the log's owner adds the bytes.
 """
 
 from collections.abc import Sized
@@ -24,7 +24,7 @@ WireMessage = Any
 
 
 class Peer(NamedTuple):
-    """A node to send to. A server of the configuration whose id is not known yet has a negative id."""
+    """A node to send to. A configured server whose node id is unknown has a negative id."""
 
     node_id: NodeId
     host: str
@@ -33,9 +33,9 @@ class Peer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    """``candidate`` asks ``voter`` for its vote in ``epoch``.
+    """``candidate`` requests the vote of ``voter`` in ``epoch``.
 
-    A pre-vote asks whether an election would be worth it (KIP-996).
+    A pre-vote finds out whether an election could be won (KIP-996).
     """
 
     voter: ReplicaKey | None
@@ -48,7 +48,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochRequest:
-    """A new leader tells ``voter`` that it leads."""
+    """A new leader notifies ``voter`` that it leads."""
 
     voter: ReplicaKey | None
     leader_id: NodeId
@@ -58,7 +58,7 @@ class BeginQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochRequest:
-    """A leader tells that it resigned; ``successors`` are the other voters, the most caught up first."""
+    """A leader announces that it has resigned. ``successors`` are the other voters, best first."""
 
     leader_id: NodeId
     epoch: LeaderEpoch
@@ -68,7 +68,7 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """A replica asks for the records behind its log.
+    """A replica requests the records after its log.
 
     The log is durable below ``fetch_offset`` and ends with a record of ``last_epoch``.
     """
@@ -84,7 +84,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotRequest:
-    """A replica asks for the bytes of a snapshot from ``position`` on."""
+    """A replica requests the bytes of a snapshot from ``position`` on."""
 
     replica: ReplicaKey
     epoch: LeaderEpoch
@@ -95,7 +95,7 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateVoterRequest:
-    """A voter tells the leader its listeners and its range of kraft.version."""
+    """A voter reports its listeners and its range of kraft.version to the leader."""
 
     epoch: LeaderEpoch
     voter: Voter
@@ -103,7 +103,7 @@ class UpdateVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoterRequest:
-    """An observer is to become a voter."""
+    """A request to make an observer a voter."""
 
     voter: Voter
     is_response_after_commit: bool = True
@@ -111,17 +111,16 @@ class AddVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveVoterRequest:
-    """A voter is to become an observer."""
+    """A request to make a voter an observer."""
 
     voter: ReplicaKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeRequest:
-    """The quorum is to go on at another kraft.version. This is no peer's request, but this node's
-    own controller's.
+    """A request of this node's own controller to raise kraft.version of the quorum.
 
-    Where ``is_only_checked`` the leader says whether it could be, and changes nothing.
+    With ``is_only_checked``, the leader only checks whether this is possible.
     """
 
     kraft_version: int
@@ -130,11 +129,14 @@ class UpgradeRequest:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVersionRequest:
-    """The leader asks a voter to be which kraft.version it supports; ApiVersions on the wire."""
+    """The leader asks a future voter for its supported kraft.version.
+
+    On the wire it is ApiVersions.
+    """
 
 
 def sender_of(request: object) -> NodeId | None:
-    """Return which node sent a request; None where the request does not say."""
+    """Return the node that sent a request, or None if the request does not name it."""
     match request:
         case VoteRequest():
             return request.candidate.node_id
@@ -169,20 +171,21 @@ class VoteResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochResponse(Response):
-    """The voter has taken note."""
+    """The voter has accepted the new leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochResponse(Response):
-    """The voter has taken note."""
+    """The voter has accepted the resignation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse(Response):
-    """Records, or how to get back to the leader's log first.
+    """Records, or the information that a replica needs to return to the leader's log first.
 
-    The leader's rules set ``records_from``: the log's owner reads at most ``max_bytes`` from there. The follower's rules get ``records``.
-    ``high_watermark`` is -1 while the leader has committed nothing in its epoch.
+    On the leader, the rules set ``records_from``, and the log's owner reads at most ``max_bytes``
+    from there. On the follower, the rules get ``records``. ``high_watermark`` is -1 while the
+    leader has committed nothing in its epoch.
     """
 
     high_watermark: int = UNKNOWN_OFFSET
@@ -198,7 +201,7 @@ class FetchResponse(Response):
 class FetchSnapshotResponse(Response):
     """A slice of a snapshot of ``size_bytes``.
 
-    The log's owner puts at most ``max_bytes`` from ``position`` on into ``content``.
+    The log's owner reads at most ``max_bytes`` from ``position`` into ``content``.
     """
 
     snapshot_id: SnapshotId | None = None
@@ -210,12 +213,12 @@ class FetchSnapshotResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateVoterResponse(Response):
-    """The leader has appended the voter's new entry, or needs none."""
+    """The leader has appended the voter's new entry, or does not need it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterChangeResponse(Response):
-    """How AddRaftVoter, RemoveRaftVoter or an upgrade ended; ``message`` is for its caller to read."""
+    """The result of AddRaftVoter, RemoveRaftVoter or an upgrade. ``message`` is for the caller."""
 
     message: str = ""
 

@@ -1,12 +1,13 @@
-"""The metadata log on disk. Its segments, snapshots and ``quorum-state`` are as the quorum's rules
-see and change them.
+"""The metadata log on disk: its segments, snapshots and durable end.
 
-Decides how a start reads the directory, what of a leader's bytes is appended, and how a fetched snapshot replaces the log. What may be
-appended or cut is decided by ``raft.core``. Appending and cutting run on the event loop, as for any log; every other method may wait for
-the disk and belongs into the pool.
+This file decides how a start reads the directory, which of a leader's bytes are appended, and how a
+fetched snapshot replaces the log. ``raft.core`` decides what may be appended or truncated.
+Appending and truncating run on the event loop, as for any log. Every other method may wait for the
+disk and belongs into the pool.
 
-Invariants: a snapshot has its name only once it is whole and durable; a log that ends before its newest snapshot begins anew behind it; a
-batch is appended whole or not at all; what is written down as durable is lowered before the log is cut.
+Invariants: A snapshot gets its name only after it is complete and durable. A log that ends before
+its newest snapshot begins again after it. A batch is appended whole or not at all. The stored
+durable end is lowered before the log is truncated.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +47,7 @@ KEPT_SNAPSHOT_COUNT = 2
 
 
 class MetadataLog:
-    """The directory ``__cluster_metadata-0``. ``snapshot`` is the newest one, with its content until the driver has handed it out."""
+    """The directory ``__cluster_metadata-0``. ``snapshots`` are its snapshots, oldest first."""
 
     def __init__(self, files: Files, clock: Clock, directory: Path, config: MetadataLogConfig) -> None:
         self.path = directory / str(METADATA_PARTITION)
@@ -66,7 +67,7 @@ class MetadataLog:
         """Open the log, and return its newest snapshot.
 
         Raises:
-            StorageError: it is damaged.
+            StorageError: the log is damaged.
             OSError: the disk failed.
         """
         make_durable_directory(self._files, self.path)
@@ -93,12 +94,15 @@ class MetadataLog:
         return log
 
     def _is_behind(self, newest: SnapshotId) -> bool:
-        """Whether the log holds less than a snapshot, because a crash came before the log's new beginning."""
+        """Whether the log ends before a snapshot, because of a crash before the log began again."""
         epoch = max(self.log.latest_leader_epoch, 0)
         return newest.epoch > epoch or (newest.epoch == epoch and newest.end_offset > self.log.log_end_offset)
 
     def _begin_behind(self, snapshot_id: SnapshotId) -> None:
-        """Empty the log, and begin it anew at the end of a snapshot. Nothing of the log is promised from now on: that is written first."""
+        """Empty the log, and begin it again at the end of a snapshot.
+
+        Recovery point 0 is written first, because nothing in the log counts as durable any more.
+        """
         write_offsets(self._files, self.path / SYNCED_CHECKPOINT, {METADATA_PARTITION: 0})
         self.log.truncate_to(0)
         self.log.leader_epochs.clear_durably()
@@ -110,10 +114,10 @@ class MetadataLog:
         self.snapshots = [snapshot_id]
 
     def read_batches(self, start_offset: int) -> list[MetadataBatch]:
-        """Return all batches from the one of ``start_offset`` on.
+        """Return all batches from the one that holds ``start_offset`` on.
 
         Raises:
-            StorageError, KafkaError: they are damaged, or the disk failed.
+            StorageError, KafkaError: the batches are damaged, or the disk failed.
         """
         batches: list[MetadataBatch] = []
         for chunk in self.log.read_batches(start_offset):
@@ -121,7 +125,7 @@ class MetadataLog:
         return batches
 
     def close_files(self) -> None:
-        """Close everything, writing nothing. Idempotent."""
+        """Close all files without writing. A second call has no effect."""
         log, self._log = self._log, None
         if log is not None:
             log.close_files()
@@ -142,7 +146,7 @@ class MetadataLog:
 
     @property
     def start_offset(self) -> int:
-        """The first offset that the log still holds."""
+        """The first offset in the log."""
         return self.log.log_start_offset
 
     @property
@@ -152,36 +156,38 @@ class MetadataLog:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, of the newest snapshot where the log holds no record, else 0."""
+        """The epoch of the last record, else of the newest snapshot, else 0."""
         epoch = self.log.latest_leader_epoch
         return epoch if epoch >= 0 else self.snapshots[-1].epoch if self.snapshots else 0
 
     @property
     def earliest_snapshot(self) -> SnapshotId | None:
-        """The oldest snapshot, None where there is none."""
+        """The oldest snapshot, or None if there is none."""
         return self.snapshots[0] if self.snapshots else None
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
-        """The newest snapshot, None where there is none."""
+        """The newest snapshot, or None if there is none."""
         return self.snapshots[-1] if self.snapshots else None
 
     def end_of_epoch(self, epoch: int) -> EpochEnd | None:
         """Return the largest epoch at or below ``epoch`` and its end.
 
-        Return None for an epoch above all, or where it is not known.
+        Return None if ``epoch`` is above all epochs or unknown.
         """
         found, end_offset = self.log.leader_epochs.end_offset_for(epoch, self.end_offset)
         return EpochEnd(found, end_offset) if found >= 0 else None
 
     def snapshot_size_bytes(self, snapshot_id: SnapshotId) -> int | None:
-        """Return the size of a snapshot, None where there is no such snapshot."""
+        """Return the size of a snapshot, or None if it does not exist."""
         return self._files.size_bytes(self.path / snapshot_id.file_name) if snapshot_id in self.snapshots else None
 
     # Reading for others
 
     def read(self, start_offset: int, max_bytes: int) -> bytes:
-        """Return batches from ``start_offset`` on, at least one whole one; the last may be cut off.
+        """Return batches from ``start_offset`` on, at least one whole one.
+
+        The last may be incomplete.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -198,7 +204,7 @@ class MetadataLog:
         """Return bytes of a snapshot.
 
         Raises:
-            OSError: it is gone, or the disk failed.
+            OSError: the snapshot was removed, or the disk failed.
         """
         file = self._files.open(self.path / snapshot_id.file_name, create=False)
         try:
@@ -209,7 +215,7 @@ class MetadataLog:
     # Changing
 
     def append_control(self, change: AppendControl, own: ReplicaKey) -> MetadataBatch:
-        """Append the control batch that the rules ask for.
+        """Append the control batch that the rules request.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -234,13 +240,13 @@ class MetadataLog:
         )
 
     def append_fetched(self, change: AppendFetched) -> list[MetadataBatch]:
-        """Append a leader's bytes, as far as they are whole and of a known epoch, and return the
-        batches.
+        """Append a leader's bytes and return the appended batches.
 
-        Nothing is returned for bytes that are no batches, or do not follow the log: they are fetched again.
+        Only whole batches of a known epoch that follow the log are appended. The replica fetches
+        the others again.
 
         Raises:
-            StorageError: a record that this version does not know.
+            StorageError: this version does not know a record.
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         buffer = memoryview(change.records)  # type: ignore[arg-type]  # bytes here
@@ -253,7 +259,7 @@ class MetadataLog:
         return batches
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log; durable on return.
+        """Truncate the log. The truncation is durable on return.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -261,8 +267,9 @@ class MetadataLog:
         self.log.truncate_to(offset)
 
     def store_slice(self, change: StoreSlice) -> Snapshot | None:
-        """Write a slice of a fetched snapshot. The last one replaces the log, and the snapshot's
-        content is returned.
+        """Write a slice of a fetched snapshot.
+
+        After the last slice, the snapshot replaces the log, and its content is returned.
 
         Raises:
             StorageError: the snapshot is damaged.
@@ -299,7 +306,7 @@ class MetadataLog:
     # Snapshots
 
     def write_snapshot(self, end_offset: int, records: Iterable[MetadataRecord], entry: VoterEntry) -> SnapshotId:
-        """Write everything below ``end_offset`` as a snapshot, with the voters that hold there.
+        """Write everything below ``end_offset`` as a snapshot, with the voters at this offset.
 
         Raises:
             OSError: the disk failed.
@@ -315,7 +322,7 @@ class MetadataLog:
         return snapshot_id
 
     def remove_old_snapshots(self) -> None:
-        """Keep the newest snapshots, and take note of them.
+        """Remove all but the newest snapshots, and unfinished ones.
 
         Raises:
             OSError: the disk failed.
@@ -326,7 +333,7 @@ class MetadataLog:
         self.snapshots = snapshots[-KEPT_SNAPSHOT_COUNT:]
 
     def trim(self, high_watermark: int) -> None:
-        """Let go of what the oldest snapshot covers.
+        """Remove the records that the oldest snapshot covers.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -336,7 +343,7 @@ class MetadataLog:
         self.log.apply_retention(self._clock.wall_ms(), high_watermark)
 
     def note_synced(self) -> None:
-        """Write down how far the log is durable.
+        """Write the offset up to which the log is durable.
 
         Raises:
             OSError: the disk failed.
@@ -345,7 +352,7 @@ class MetadataLog:
 
 
 def read_history(static_voters: VoterSet, snapshot: Snapshot | None, changes: Sequence[VoterChange]) -> VoterHistory:
-    """Return the voters of a log: those of the configuration, of its snapshot, and of its records."""
+    """Return the voters of a log, from the configuration, its snapshot and its records."""
     history = VoterHistory(static_voters)
     change = snapshot_voters(snapshot) if snapshot is not None else None
     for each in [*([change] if change is not None else []), *changes]:
@@ -354,7 +361,7 @@ def read_history(static_voters: VoterSet, snapshot: Snapshot | None, changes: Se
 
 
 def snapshot_voters(snapshot: Snapshot) -> VoterChange | None:
-    """Return the voters that a snapshot names, None where it names none."""
+    """Return the voters in a snapshot, or None if it has none."""
     if not snapshot.voters:
         return None
     voters = VoterSet(tuple(sorted(snapshot.voters, key=lambda voter: voter.node_id)))
@@ -362,7 +369,7 @@ def snapshot_voters(snapshot: Snapshot) -> VoterChange | None:
 
 
 def log_config(config: MetadataLogConfig) -> LogConfig:
-    """Return how the metadata log behaves as a log: only snapshots let go of its records."""
+    """Return the configuration of the metadata log. Retention removes no records."""
     return LogConfig(
         segment_bytes=config.segment_bytes,
         segment_ms=config.segment_ms,
@@ -375,7 +382,7 @@ def log_config(config: MetadataLogConfig) -> LogConfig:
 def _usable_bytes(buffer: memoryview, next_offset: int, max_epoch: int) -> int:
     """Return how many of a leader's bytes may be appended.
 
-    They are whole batches that follow the log, of epochs up to ``max_epoch``.
+    These are whole batches that follow the log, of epochs up to ``max_epoch``.
     """
     end = 0
     try:

@@ -1,7 +1,8 @@
-"""Sends the requests that the rules ask for, and hands each response back to them as an event.
+"""Send the requests of the rules, and pass each response to the rules as an event.
 
-Decides what a failure is called and when a request's time is over. A request ends in exactly one event: its response, or that it failed.
-What is sent to whom, and when again, is decided by ``raft.core``.
+This file decides the error code of a failure and when a request has timed out. A request ends in
+exactly one event: its response, or a failure. ``raft.core`` decides what is sent to which peer, and
+when it is sent again.
 """
 
 import logging
@@ -22,27 +23,31 @@ logger = logging.getLogger(__name__)
 
 
 class Transport(Protocol):
-    """How requests reach the other replicas."""
+    """Sends requests to the other replicas."""
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes that refused connections when they were last asked, and have asked nothing since."""
+        """The nodes that have refused a connection and have sent no request since."""
 
     def heard_of(self, node_id: NodeId) -> None:
-        """Take note of a node's request: its process is there."""
+        """Record a node's request, which shows that its process is running."""
 
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
-        """Send a message, in the highest version that the peer knows, and return its response.
+        """Send a message in the highest version that the peer knows, and return its response.
 
         Raises:
             ConnectionRefusedError: no process listens at the peer's address.
             OSError: the peer cannot be reached.
-            KafkaError: UNSUPPORTED_VERSION, the peer knows no version that can hold the request; any other code, it did not respond.
+            KafkaError: UNSUPPORTED_VERSION, no version that the peer knows can hold the request;
+                any other code, the peer did not respond.
         """
 
 
 class PeerRequests:
-    """The requests of one replica. ``transport`` is None where the replica is the whole quorum; ``post`` takes the events."""
+    """The requests of one replica. ``post`` takes the events.
+
+    ``transport`` is None if the replica is the only voter.
+    """
 
     def __init__(self, transport: Transport | None, quorum: QuorumConfig, clock: Clock, post: Callable[[Event], None]) -> None:
         self._transport = transport
@@ -57,18 +62,19 @@ class PeerRequests:
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes that refused connections when they were last asked, and have asked nothing since."""
+        """The nodes that have refused a connection and have sent no request since."""
         return self._transport.refusing_ids if self._transport is not None else ()
 
     def heard_of(self, node_id: NodeId) -> None:
-        """Take note of a node's request: its process is there."""
+        """Record a node's request, which shows that its process is running."""
         if self._transport is not None:
             self._transport.heard_of(node_id)
 
     def start(self, send: Send, cluster_id: str | None, nursery: trio.Nursery | None) -> None:
         """Send a request in ``nursery``.
 
-        Without one, before the replica runs, it fails at once, and the rules try it again.
+        ``nursery`` is None before the replica runs. The request then fails at once, and the rules
+        retry it.
         """
         if nursery is None or self._transport is None:
             self._fail(send, ErrorCode.NETWORK_EXCEPTION)

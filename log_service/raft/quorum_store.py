@@ -1,7 +1,7 @@
-"""The file ``quorum-state``: JSON of data version 1, beside the segments of the metadata log.
+"""The file ``quorum-state``: JSON of data version 1, in the directory of the metadata log.
 
-Decides the form of the file; what it means is decided in ``raft.roles``. The file is replaced by a rename, and the new one is durable
-before any message that follows from it leaves the node.
+This file decides the format. ``raft.roles`` decides the meaning. ``quorum-state`` is replaced by a
+rename, and the new content is durable before any message that follows from it leaves the node.
 """
 
 import json
@@ -19,10 +19,10 @@ DATA_VERSION = 1
 
 
 def read_quorum_state(files: Files, directory: Path) -> ElectionState | None:
-    """Return what the file says, None where there is none.
+    """Return the election state in the file, or None if there is no file.
 
     Raises:
-        StorageError: it is not JSON, or not of a data version that is known.
+        StorageError: the file is not JSON, or has an unknown data version.
     """
     path = directory / FILE_NAME
     try:

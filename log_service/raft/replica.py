@@ -1,8 +1,8 @@
-"""One replica of the metadata log for the quorum's rules. It has a role, a view of log and voters,
-and the effects of the step.
+"""One replica of the metadata log for the quorum's rules: its role, its view of log and voters.
 
-Decides nothing: the rules are functions of ``transitions``, ``elections``, ``leadership`` and ``following``, which read and change a
-``Replica``. Here are the few things that all of them do: send, reply, ask to be woken, ask for a change of the log.
+This file decides nothing. The rules are functions of ``transitions``, ``elections``, ``leadership``
+and ``following``, which read and change a ``Replica``. This file holds the operations that all of
+them use: send, reply, set a deadline, request a change of the log.
 """
 
 from collections.abc import Callable, Hashable
@@ -23,7 +23,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Replica:
-    """The state that the rules share. ``effects`` and ``now_ms`` are those of the present step."""
+    """The state that the rules share. ``effects`` and ``now_ms`` belong to the current step."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Replica:
 
     @property
     def leader_id(self) -> NodeId:
-        """The leader of the epoch, -1 where it is not known."""
+        """The leader of the epoch, or -1 if it is unknown."""
         return remembered(self.role).leader_id
 
     @property
     def leader_endpoints(self) -> tuple[VoterEndpoint, ...]:
-        """The addresses of the leader, none where they are not known."""
+        """The addresses of the leader, or none if they are unknown."""
         match self.role:
             case Leader() | Resigned():
                 return self.endpoints or self.voters.endpoints_of(self.own.node_id)
@@ -88,17 +88,17 @@ class Replica:
 
     @property
     def is_only_voter(self) -> bool:
-        """Whether this replica is the whole quorum."""
+        """Whether this replica is the only voter."""
         return len(self.voters) == 1 and self.is_voter
 
     @property
     def is_log_durable(self) -> bool:
-        """Whether the whole log is synced, so that a fetch may promise it."""
+        """Whether the whole log is synced. Only then may a fetch be sent."""
         return not self.is_log_changing and self.synced_end_offset >= self.log.end_offset
 
     @property
     def role_name(self) -> str:
-        """The role by its name in the table of ``roles``."""
+        """The name of the role in the table of ``roles``."""
         role = self.role
         if isinstance(role, Unattached | Follower) and not self.is_voter:
             return "observer"
@@ -107,40 +107,40 @@ class Replica:
         return type(role).__name__.lower()
 
     def own_entry(self) -> Voter:
-        """Return this replica's entry of the voters as it should be."""
+        """Return the voter entry that this replica should have."""
         return Voter(node_id=self.own.node_id, directory_id=self.own.directory_id, endpoints=self.endpoints)
 
     def is_own_entry_outdated(self) -> bool:
-        """Whether the voters name this replica with other listeners than it has."""
+        """Whether the voters contain this replica with other listeners than it has."""
         known = self.voters.get(self.own.node_id)
         return bool(self.endpoints) and known is not None and known.matches(self.own) and known != self.own_entry()
 
     # What all rules do
 
     def is_due(self, deadline_ms: int) -> bool:
-        """Whether a deadline has passed; where not, the replica wants to be woken then."""
+        """Return whether a deadline has passed. If not, request a step at the deadline."""
         if deadline_ms <= self.now_ms:
             return True
         self.wake_at(deadline_ms)
         return False
 
     def wake_at(self, deadline_ms: int) -> None:
-        """Ask for a step at ``deadline_ms`` at the latest."""
+        """Request a step at ``deadline_ms`` at the latest."""
         known_ms = self.effects.deadline_ms
         self.effects.deadline_ms = deadline_ms if known_ms is None else min(known_ms, deadline_ms)
 
     def election_deadline_ms(self) -> int:
-        """Draw when an election timer that begins now ends."""
+        """Return the random end of an election timer that begins now."""
         timeout_ms = self.config.election_timeout_ms
         return self.now_ms + timeout_ms + (self.draw(timeout_ms) if timeout_ms else 0)
 
     def peer(self, node_id: NodeId, endpoints: tuple[VoterEndpoint, ...]) -> Peer | None:
-        """Return where a node is reached: at the listener that all controllers share. None where that is not known."""
+        """Return the address of a node's controller listener, or None if it is unknown."""
         endpoint = next((each for each in endpoints if each.name == self.config.listener_name), None)
         return Peer(node_id, endpoint.host, endpoint.port) if endpoint is not None else None
 
     def send(self, peer: Peer, request: Request) -> bool:
-        """Send to a peer that is ready; says whether it was."""
+        """Send a request to a peer if it is ready. Return whether it was."""
         is_ready = self.connections.ready_at(peer.node_id, self.now_ms) <= self.now_ms
         if is_ready:
             request_id = self.connections.send(peer.node_id, self.now_ms)
@@ -158,16 +158,17 @@ class Replica:
         self.effects.replies.append((reply_to, response))
 
     def response(self, cls: type[R], error: ErrorCode = ErrorCode.NONE) -> R:
-        """Return a response that says what every response says.
+        """Return a response with the fields that all responses share.
 
-        A leader whose address is not known is not named: a peer of Apache Kafka that does not know it as a voter would end.
+        A leader without a known address is not named, because a peer of Apache Kafka that does not
+        know it as a voter would stop.
         """
         endpoints = self.leader_endpoints
         is_known = bool(endpoints) or isinstance(self.role, Leader | Resigned)
         return cls(error=error, leader_id=self.leader_id if is_known else NO_LEADER, epoch=self.epoch, leader_endpoints=endpoints)
 
     def fetch_request(self) -> FetchRequest:
-        """Return the request for what follows this replica's log."""
+        """Return the request for the records after this replica's log."""
         return FetchRequest(
             replica=self.own,
             epoch=self.epoch,
@@ -179,12 +180,15 @@ class Replica:
         )
 
     def change_log(self, change: TruncateTo | AppendFetched | AppendControl | StoreSlice) -> None:
-        """Ask for a change of the log: one in a step, and none before the one before it is done."""
+        """Request a change of the log. The previous change must be complete."""
         assert not self.is_log_changing, "a change of the log is under way"
         self.effects.log_change = change
         self.is_log_changing = True
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Take note that everything below ``offset`` is committed; never goes back."""
+        """Record that everything below ``offset`` is committed.
+
+        The high watermark never decreases.
+        """
         if offset > self.high_watermark:
             self.high_watermark = self.effects.high_watermark = offset

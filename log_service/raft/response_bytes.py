@@ -1,6 +1,6 @@
-"""Reads the bytes of the metadata log that responses to other replicas carry.
+"""Read the bytes of the metadata log for responses to other replicas.
 
-The rules name the place.
+The rules have set the position.
 """
 
 import logging
@@ -14,12 +14,12 @@ logger = logging.getLogger(__name__)
 
 
 def needs_bytes(response: Response) -> bool:
-    """Whether a response is to carry records, or a part of a snapshot."""
+    """Whether a response must contain records, or a part of a snapshot."""
     return isinstance(response, FetchSnapshotResponse) or (isinstance(response, FetchResponse) and response.records_from is not None)
 
 
 def with_bytes(log: MetadataLog, response: Response) -> Response:
-    """Return a response with the bytes that it names, or with an error where they are gone. Blocks."""
+    """Return a response with its bytes, or with an error if they were removed. Blocks."""
     try:
         if isinstance(response, FetchResponse) and response.records_from is not None:
             return replace(response, records=log.read(response.records_from, response.max_bytes))

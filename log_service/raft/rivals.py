@@ -1,8 +1,10 @@
-"""Two processes under one node id: what is said of them, and when.
+"""Warnings about two processes with one node id.
 
-A voter's response may name this node as the leader of an epoch in which it does not lead. For a moment that is this node's own past: it
-came back with an empty disk, and the others have not noticed yet. Where it goes on, another process leads under the same id, and this one
-can take no part: it is told so once a minute. The leader says as often where two processes follow it under the id of one voter.
+A voter's response may name this node as the leader of an epoch in which it does not lead. For a
+short time, this may refer to this node's own past: it has returned with an empty disk, and the
+other voters have not noticed yet. If it continues, another process leads with the same id, and this
+process can take no part. This is logged once a minute. The leader also logs once a minute if two
+processes follow it with the id of one voter.
 """
 
 import logging
@@ -15,14 +17,14 @@ from log_service.raft.twins import Twins
 logger = logging.getLogger(__name__)
 
 PAST_MS = 10_000
-"""Longer than others take to notice that a leader has gone, and to elect another."""
+"""More time than other voters need to notice that a leader is gone, and to elect another."""
 GAP_MS = 5_000
-"""After so long without a word of it, what is heard next is heard for the first time."""
+"""If a sign comes after a pause of at least this length, it counts as the first one."""
 TOLD_EVERY_MS = 60_000
 
 
 class RivalWatch:
-    """Signs of other processes with this node's id, and of leaders that share one id."""
+    """Signs of other processes with this node's id, and of voters that share one id."""
 
     def __init__(self, node_id: NodeId, now_ms: Callable[[], int]) -> None:
         self._node_id = node_id
@@ -31,7 +33,7 @@ class RivalWatch:
         self._first_ms = self._last_ms = -GAP_MS
 
     def note(self, epoch: LeaderEpoch) -> None:
-        """Take note that a peer calls this node the leader of an epoch in which it does not lead."""
+        """Record that a peer names this node as the leader of an epoch that it does not lead."""
         now_ms = self._now_ms()
         if now_ms - self._last_ms >= GAP_MS:
             self._first_ms = now_ms
@@ -44,5 +46,5 @@ class RivalWatch:
             self._quiet.error("rival", text, self._node_id, epoch)
 
     def note_twins(self, twins: Twins) -> None:
-        """Take note that two processes follow as one voter, which this node leads."""
+        """Log that two processes follow this leader as one voter."""
         self._quiet.error(twins.node_id, "%s", twins.text[0].upper() + twins.text[1:])

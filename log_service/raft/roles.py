@@ -1,10 +1,10 @@
-"""The roles of a replica of the metadata log, and from which one to which it may go.
+"""The roles of a replica of the metadata log, and the allowed changes between them.
 
     role         what it does                                              it ends when
     -----------  --------------------------------------------------------  -----------------------------------------------------------
     unattached   knows no leader to fetch from; asks any voter for one     a leader is known; a voter's election timer: prospective
-    voted        is unattached, and gave its vote in this epoch            as unattached
-    prospective  asks whether an election would be won, in the same epoch  a majority would vote for it: candidate; it would not, or
+    voted        is unattached, and has voted in this epoch                as unattached
+    prospective  requests pre-votes in the same epoch                      a majority grants them: candidate; a majority refuses, or
                                                                            the election timer: follower or unattached
     candidate    votes for itself in a new epoch, and asks for votes       a majority: leader; the election timer: prospective
     leader       serves fetches, appends, commits                          shutdown, no majority fetches, removed: resigned
@@ -12,10 +12,10 @@
     follower     fetches from the leader                                   a voter's fetch timer: prospective
     observer     is unattached or follower, and no voter                   as they do, without timers: it never asks for votes
 
-Any role goes to unattached or follower when it hears of a higher epoch. ``SAME_EPOCH`` and ``NEXT_EPOCH`` are this table; roles change in
-``transitions.become``, which checks them.
+Any role changes to unattached or follower when the replica learns of a higher epoch. ``SAME_EPOCH``
+and ``NEXT_EPOCH`` hold this table. ``transitions.become`` changes roles and checks the table.
 
-Invariant: what ``remembered`` returns is on disk before any other node can learn of the role.
+Invariant: the result of ``remembered`` is on disk before any other node can learn of the role.
 """
 
 from collections.abc import Mapping
@@ -33,10 +33,10 @@ NOT_VOTED = NodeId(-1)
 
 
 class ElectionState(NamedTuple):
-    """A replica's memory of elections. It has the newest known epoch, its leader, and the own vote
-    there, where -1 is none.
+    """A replica's stored election state: the newest epoch, its leader, and its own vote, -1 if
+    none.
 
-    A tuple, because each step makes one to see whether anything has changed.
+    It is a tuple, because each step builds one to check whether anything has changed.
     """
 
     leader_id: NodeId
@@ -46,12 +46,12 @@ class ElectionState(NamedTuple):
 
     @property
     def voted(self) -> ReplicaKey | None:
-        """The candidate that got this replica's vote, None where none did."""
+        """The candidate that got this replica's vote, or None."""
         return None if self.voted_id == NOT_VOTED else ReplicaKey(self.voted_id, self.voted_directory_id)
 
 
 class Votes:
-    """The votes of one election: every voter is undecided until it grants or refuses."""
+    """The votes of one election. Every voter is undecided until it grants or refuses its vote."""
 
     def __init__(self, voters: VoterSet) -> None:
         self.voters = voters
@@ -61,34 +61,37 @@ class Votes:
         return f"<Votes {self._granted} of {len(self.voters)}>"
 
     def note(self, voter_id: NodeId, *, is_granted: bool) -> None:
-        """Count a vote; one that is not a voter's counts for nothing."""
+        """Count a vote. The vote of a replica that is no voter is ignored."""
         if self.voters.get(voter_id) is not None:
             self._granted[voter_id] = is_granted
 
     @property
     def granting_ids(self) -> tuple[NodeId, ...]:
-        """The voters that granted it."""
+        """The voters that granted their vote."""
         return tuple(sorted(voter_id for voter_id, is_granted in self._granted.items() if is_granted))
 
     @property
     def undecided(self) -> tuple[ReplicaKey, ...]:
-        """The voters that have not said anything yet."""
+        """The voters that have not responded yet."""
         return tuple(voter.key for voter in self.voters if voter.node_id not in self._granted)
 
     @property
     def is_won(self) -> bool:
-        """Whether a majority granted it."""
+        """Whether a majority granted its votes."""
         return len(self.granting_ids) >= self.voters.majority_count
 
     @property
     def is_lost(self) -> bool:
-        """Whether a majority cannot grant it any more."""
+        """Whether a majority can no longer be reached."""
         return len(self.granting_ids) + len(self.undecided) < self.voters.majority_count
 
 
 @dataclass(slots=True, kw_only=True)
 class Unattached:
-    """Knows no leader to fetch from. ``leader_id`` is set where a leader is known whose address is not."""
+    """The role without a leader to fetch from.
+
+    ``leader_id`` is set if a leader is known but its address is not.
+    """
 
     epoch: LeaderEpoch
     leader_id: NodeId = NO_LEADER
@@ -98,7 +101,7 @@ class Unattached:
 
 @dataclass(slots=True, kw_only=True)
 class Prospective:
-    """Asks for pre-votes. The leader and the vote are those of the role before it."""
+    """The role that requests pre-votes. The leader and the vote are those of the previous role."""
 
     epoch: LeaderEpoch
     leader_id: NodeId = NO_LEADER
@@ -110,7 +113,7 @@ class Prospective:
 
 @dataclass(slots=True, kw_only=True)
 class Candidate:
-    """Asks for votes in an epoch of its own."""
+    """The role that requests votes in a new epoch."""
 
     epoch: LeaderEpoch
     own: ReplicaKey
@@ -120,7 +123,7 @@ class Candidate:
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotFetch:
-    """A snapshot that a follower fetches: ``position`` bytes of it are stored."""
+    """A snapshot that a follower fetches. ``position`` is the number of bytes stored so far."""
 
     snapshot_id: SnapshotId
     position: int = 0
@@ -128,7 +131,10 @@ class SnapshotFetch:
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Fetches from the leader, which is another node. ``awaits_sync`` while what it fetched is not durable yet."""
+    """The role that fetches from the leader, which is another node.
+
+    ``awaits_sync`` is true while fetched records are not durable yet.
+    """
 
     epoch: LeaderEpoch
     leader_id: NodeId
@@ -145,7 +151,10 @@ class Follower:
 
 @dataclass(slots=True, kw_only=True)
 class Resigned:
-    """Led ``epoch`` before it resigned, or before the process began. ``unacknowledged`` are the voters that do not know yet."""
+    """The role after leading ``epoch``, until it resigned or until the process began.
+
+    ``unacknowledged`` holds the voters that do not know of the resignation yet.
+    """
 
     epoch: LeaderEpoch
     own: ReplicaKey
@@ -164,8 +173,12 @@ SAME_EPOCH: Mapping[type[Role], tuple[type[Role], ...]] = {
     Follower: (Follower, Prospective),
     Resigned: (Prospective,),
 }
-"""Unattached and prospective begin again with a vote that they gave; a follower does when it learns more of its leader's addresses; a
-resigned replica is prospective at once where it is the only voter."""
+"""The allowed changes within an epoch.
+
+Unattached and prospective replicas take the same role again after a vote. A follower does so when
+it learns more addresses of its leader. A resigned replica becomes prospective at once if it is the
+only voter.
+"""
 
 NEXT_EPOCH: Mapping[type[Role], tuple[type[Role], ...]] = {
     Unattached: (Unattached, Follower),
@@ -178,14 +191,14 @@ NEXT_EPOCH: Mapping[type[Role], tuple[type[Role], ...]] = {
 
 
 def may_follow(old: Role, new: Role) -> bool:
-    """Whether the table lets ``new`` come after ``old``."""
+    """Whether the table allows a change from ``old`` to ``new``."""
     if new.epoch == old.epoch:
         return type(new) in SAME_EPOCH[type(old)]
     return new.epoch > old.epoch and type(new) in NEXT_EPOCH[type(old)]
 
 
 def remembered(role: Role) -> ElectionState:
-    """Return what a restart must know of a role."""
+    """Return the state of a role that a restart needs."""
     match role:
         case Leader() | Resigned():
             return ElectionState(leader_id=role.own.node_id, leader_epoch=role.epoch)
@@ -202,10 +215,11 @@ def _state(epoch: LeaderEpoch, leader_id: NodeId, voted: ReplicaKey | None) -> E
 
 
 def is_vote_granted(role: Role, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
-    """Return whether a replica votes for a candidate of its own epoch whose log is or is not up to date.
+    """Return whether a replica votes for a candidate of its own epoch.
 
-    A pre-vote is refused by a leader and by a follower that hears its leader, so that a replica that was cut off disturbs no quorum. A
-    binding vote is given once in an epoch, and only while the epoch has no leader.
+    A pre-vote is refused by a leader and by a follower that has fetched from its leader, so that a
+    replica that was cut off does not disturb the quorum. A binding vote is given once in an epoch,
+    and only while the epoch has no leader.
     """
     if is_pre_vote:
         hears_leader = isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched)

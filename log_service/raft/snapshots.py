@@ -1,12 +1,12 @@
-"""Snapshots of the metadata log. They are ``<end offset>-<epoch>.checkpoint``, and
-``bootstrap.checkpoint`` with the same content.
+"""Snapshots of the metadata log: ``<end offset>-<epoch>.checkpoint`` and ``bootstrap.checkpoint``.
 
-Decides names and content. A snapshot begins with a control batch: the header, and where voters are records the KRaft version and the
-voters. Batches of records follow, and a control batch with the footer ends it. A file without a footer was never finished and is not a
-snapshot. What the records mean is decided elsewhere.
+This file decides names and content. A snapshot begins with a control batch. This holds the header,
+and the KRaft version and the voters if voters are records. Batches of records follow, and a control
+batch with the footer ends the snapshot. A file without a footer is unfinished and is not a
+snapshot. This file does not interpret the records.
 
-Invariants: a snapshot holds everything below its offset, and all of that was committed; a snapshot is written beside its name, synced and
-renamed.
+Invariants: A snapshot holds everything below its offset, and all of it was committed. A snapshot is
+written under a temporary name, synced and renamed.
 """
 
 import re
@@ -40,7 +40,7 @@ RECORDS_PER_BATCH = 1_000
 
 
 class Snapshot(NamedTuple):
-    """The content of a snapshot. ``voters`` is empty where it names none."""
+    """The content of a snapshot. ``voters`` is empty if the snapshot names none."""
 
     id: SnapshotId
     records: tuple[MetadataRecord, ...]
@@ -49,7 +49,7 @@ class Snapshot(NamedTuple):
 
 
 def parse_snapshot_name(name: str) -> SnapshotId | None:
-    """Return what a file name says, None for any other file."""
+    """Return the id in a snapshot's file name, or None for any other file."""
     match = NAME.fullmatch(name)
     return SnapshotId(int(match[1]), int(match[2])) if match else None
 
@@ -60,7 +60,7 @@ def list_snapshots(files: Files, directory: Path) -> list[SnapshotId]:
 
 
 def unfinished_snapshots(files: Files, directory: Path) -> list[str]:
-    """Return the names of what a crash in the middle of writing a snapshot left behind."""
+    """Return the names of unfinished snapshots that a crash left."""
     names = [name for name in files.list_directory(directory) if name.endswith(TEMPORARY_SUFFIX)]
     return [name for name in names if parse_snapshot_name(name.removesuffix(TEMPORARY_SUFFIX))]
 
@@ -73,7 +73,7 @@ def encode_snapshot(
     last_contained_timestamp_ms: int,
     voters: Sequence[Voter] = (),
 ) -> Iterator[bytes]:
-    """Yield the batches of a snapshot; offsets in it begin at 0 and mean nothing."""
+    """Yield the batches of a snapshot. Their offsets begin at 0 and have no meaning."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_timestamp_ms)
     opening: list[tuple[ControlType, ControlValue]] = [(ControlType.SNAPSHOT_HEADER, header)]
     if voters:
@@ -89,11 +89,11 @@ def encode_snapshot(
 
 
 def read_snapshot(files: Files, path: Path, snapshot_id: SnapshotId) -> Snapshot:
-    """Return the content of a snapshot; blocks.
+    """Return the content of a snapshot. Blocks.
 
     Raises:
-        StorageError: it is damaged, or was never finished.
-        FileNotFoundError: there is none.
+        StorageError: the snapshot is damaged or unfinished.
+        FileNotFoundError: there is no such snapshot.
     """
     records: list[MetadataRecord] = []
     control: list[ControlValue] = []

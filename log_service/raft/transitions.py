@@ -1,10 +1,10 @@
-"""How a replica changes its role: the table of ``roles``, performed.
+"""Change the role of a replica, as the table of ``roles`` allows.
 
-Decides what each role begins with: its timers, its votes, and what the one before leaves to it. Why a role changes is decided by
-``elections``, ``leadership`` and ``following``.
+This file decides the first state of each role: its timers, its votes, and the state that it takes
+from the previous role. ``elections``, ``leadership`` and ``following`` decide when a role changes.
 
-Invariants: ``core`` takes the first role at a start; from then on roles change in ``become`` and nowhere else, and only as the table says.
-Every response to a request of the role before is forgotten.
+Invariants: ``core`` sets the first role at a start. After that, roles change only in ``become``,
+and only as the table allows. Responses to requests of the previous role no longer count.
 """
 
 from log_service.common.errors import ErrorCode
@@ -36,7 +36,7 @@ def _refuse_what_waits(replica: Replica, leader: Leader) -> None:
 
 
 def become_unattached(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId = NO_LEADER) -> None:
-    """Know no leader to fetch from; an election timer that runs goes on."""
+    """Change to a role without a leader to fetch from. A running election timer continues."""
     role = replica.role
     is_lost = isinstance(role, Prospective) and role.votes.is_lost
     if isinstance(role, Unattached | Prospective | Candidate | Resigned) and not is_lost:
@@ -48,7 +48,10 @@ def become_unattached(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId = 
 
 
 def become_follower(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...]) -> bool:
-    """Fetch from a leader, and say so; a leader without an address is looked for first."""
+    """Fetch from a leader, and return true. Return false if the leader's address is unknown.
+
+    In this case the replica becomes unattached if the epoch is a new one.
+    """
     endpoints = endpoints or replica.voters.endpoints_of(leader_id)
     if not endpoints:
         if epoch > replica.epoch:
@@ -62,7 +65,7 @@ def become_follower(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, end
 def new_follower(
     replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...], voted: ReplicaKey | None
 ) -> Follower:
-    """Return the role of a follower that has heard of its leader and not from it."""
+    """Return the role of a follower that has not fetched from its leader yet."""
     deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
     return Follower(
         epoch=epoch,
@@ -75,7 +78,7 @@ def new_follower(
 
 
 def become_prospective(replica: Replica, voted: ReplicaKey | None = None) -> None:
-    """Ask for pre-votes, and keep the leader and the vote that are known; the only voter leads at once."""
+    """Request pre-votes. The known leader and vote stay. The only voter becomes leader at once."""
     state = remembered(replica.role)
     role = Prospective(
         epoch=replica.epoch,
@@ -91,7 +94,7 @@ def become_prospective(replica: Replica, voted: ReplicaKey | None = None) -> Non
 
 
 def become_candidate(replica: Replica) -> None:
-    """Begin an epoch with a vote for itself."""
+    """Begin a new epoch with a vote for this replica itself."""
     epoch = LeaderEpoch(replica.epoch + 1)
     role = Candidate(epoch=epoch, own=replica.own, votes=_own_vote(replica), election_deadline_ms=replica.election_deadline_ms())
     become(replica, role)
@@ -106,7 +109,10 @@ def _own_vote(replica: Replica) -> Votes:
 
 
 def become_leader(replica: Replica, candidate: Candidate) -> None:
-    """Lead the epoch, and open it in the log; a log without its voters gets them too."""
+    """Lead the epoch, and append its first records.
+
+    If the log has no voters yet, append them too.
+    """
     leader = Leader(
         epoch=candidate.epoch,
         own=replica.own,
@@ -132,9 +138,9 @@ def become_leader(replica: Replica, candidate: Candidate) -> None:
 
 
 def _voters_to_write(replica: Replica) -> VoterSet | None:
-    """Return the voters that a new leader writes.
+    """Return the voters that a new leader writes, or None.
 
-    The log has none yet, or the leader's own entry is out of date.
+    They are written if the log has none yet, or if the leader's own entry is out of date.
     """
     latest = replica.history.latest
     if latest.kraft_version < DYNAMIC_QUORUM:
@@ -145,7 +151,7 @@ def _voters_to_write(replica: Replica) -> VoterSet | None:
 
 
 def resign(replica: Replica, leader: Leader) -> None:
-    """Lead no more in this epoch, and tell the voters who should stand next."""
+    """Stop leading in this epoch, and propose successors to the voters."""
     become(
         replica,
         Resigned(

@@ -1,10 +1,12 @@
-"""The quorum's requests over the network: one connection to each peer, one request in flight on each.
+"""The quorum's requests over the network, with one connection and one request in flight per peer.
 
-Decides which connection a request takes and what a failure is called. A request that ends early, for its time is over, ends its connection,
-because every response behind it would be late too. A connection that is refused or lost fails its request at once; the next attempt waits
-out the pool's pause. Knows no rules of the quorum: ``raft.core`` decides what is sent to whom, and when again.
+This file decides which connection a request uses and the error of a failure. A request that times
+out closes its connection, because every response after it would be late too. If a connection is
+refused or lost, its request fails at once. The next attempt waits for the reconnect pause of the
+pool. This file does not know the rules of the quorum. ``raft.core`` decides what is sent to which
+peer, and when it is sent again.
 
-Invariant: a peer whose address changed is not asked at the old one.
+Invariant: if the address of a peer changes, no request is sent to the old one.
 """
 
 import errno
@@ -26,9 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 class RpcTransport:
-    """The ``Transport`` of a node. ``pool`` makes the connections when the first request is sent: a quorum of one sends none.
+    """The ``Transport`` of a node.
 
-    ``own_name`` returns as whom this node comes to controllers.
+    ``pool`` creates the connections with the first request, because a quorum of one node sends
+    none. ``own_name`` returns the principal of this node towards controllers.
     """
 
     def __init__(self, pool: "Callable[[], ConnectionPool]", own_name: Callable[[], str]) -> None:
@@ -43,18 +46,19 @@ class RpcTransport:
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes that refused connections when they were last asked, and have asked nothing since."""
+        """The nodes that have refused a connection and have sent no request since."""
         return self._refusing_ids
 
     def heard_of(self, node_id: NodeId) -> None:
-        """Take note of a node's request: its process is there."""
+        """Record a node's request, which shows that its process is running."""
         self._refusing_ids.discard(node_id)
 
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
         """Send a message in the highest version that the peer knows, and return its response.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, the peer knows no version that can hold the request; NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+            KafkaError: UNSUPPORTED_VERSION, no version that the peer knows can hold the request;
+                NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
             ConnectionRefusedError: no process listens at the peer's address.
         """
         destination = self._destination_of(peer)
@@ -78,9 +82,9 @@ class RpcTransport:
         return response
 
     def _tell_of_refusal(self, destination: "Destination", request: WireMessage, code: int) -> None:
-        """Tell, once for each address, of an error that no later attempt mends.
+        """Log, once for each address, an error that no later attempt can resolve.
 
-        The quorum asks again for ever, and gets nowhere.
+        The quorum would retry forever without success.
         """
         if code not in {ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED} or destination in self._told:
             return

@@ -1,9 +1,11 @@
-"""Notes from which directories each voter's node id was heard, and finds two processes with one id.
+"""Detect two processes with one node id from the directories that each voter fetches from.
 
-Decides over fetches only. A node whose disk was replaced is heard of from one directory and then from another, and from the first one never
-again. Two processes of one id take turns: the leader hears from the first directory once more.
+Only fetches are used. A node whose disk was replaced fetches from one directory and later from
+another, and never again from the first one. If two processes have one id, the leader gets a fetch
+from the first directory again.
 
-Invariant: of each id the newest ``MAX_DIRECTORIES`` are remembered; the owner asks for ids of voters only, so there are few.
+Invariant: for each id the newest ``MAX_DIRECTORIES`` are remembered. The owner asks only for ids of
+voters, so there are few.
 """
 
 from typing import NamedTuple
@@ -16,14 +18,14 @@ MAX_DIRECTORIES = 4
 
 
 class Twins(NamedTuple):
-    """Two live replicas of one node id, the one that was heard of last first."""
+    """Two running replicas with one node id. The one that fetched last comes first."""
 
     node_id: NodeId
     directory_ids: tuple[UUID, UUID]
 
     @property
     def text(self) -> str:
-        """The problem, and the way out."""
+        """The problem and its solution, for the operator."""
         last, other = map(format_uuid, self.directory_ids)
         return (
             f"two processes follow the metadata log as node {self.node_id}, from the directories {last} and {other}. Stop one of them, "
@@ -33,14 +35,14 @@ class Twins(NamedTuple):
 
 
 class TwinWatch:
-    """The directories from which the leader of an epoch has heard of each id."""
+    """The directories from which each node id has fetched, as the leader of an epoch knows them."""
 
     def __init__(self) -> None:
         self._heard_ms: dict[NodeId, dict[UUID, int]] = {}
         self._returned_ms: dict[NodeId, int] = {}
 
     def note(self, node_id: NodeId, directory_id: UUID, now_ms: int) -> None:
-        """Take note that a replica was heard of."""
+        """Record that a replica has fetched."""
         heard = self._heard_ms.setdefault(node_id, {})
         if next(reversed(heard), directory_id) != directory_id and heard.pop(directory_id, None) is not None:
             self._returned_ms[node_id] = now_ms
@@ -49,7 +51,10 @@ class TwinWatch:
             del heard[next(iter(heard))]
 
     def of(self, node_id: NodeId, since_ms: int) -> Twins | None:
-        """Return the two directories of an id that take turns, both heard of after ``since_ms``, or None."""
+        """Return the two directories of an id that alternate, or None.
+
+        Both have fetched after ``since_ms``.
+        """
         if self._returned_ms.get(node_id, since_ms) <= since_ms:
             return None
         last, other = list(reversed(self._heard_ms[node_id].items()))[:2]

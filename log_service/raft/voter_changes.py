@@ -1,12 +1,12 @@
-"""Decides on changes of voters (KIP-853): add, remove or update one, or write them as records.
+"""Decide on changes of voters (KIP-853): add, remove or update one, or write them as records.
 
 The functions read the leader's state and the newest voter set, and change neither.
 
-Invariants: one change at a time. A change waits until the record of the previous one is committed,
-and until the leader has committed a record of its own epoch. So two voter sets that may both elect
-a leader differ by at most one voter. At kraft.version 0 the voters are configuration. The leader
-then holds each voter's reported directory and endpoints in memory, and writes them when
-kraft.version is raised.
+Invariants: Only one change is in progress at a time. A change waits until the record of the
+previous one is committed, and until the leader has committed a record of its own epoch. So two
+voter sets that may both elect a leader differ by at most one voter. At kraft.version 0 the voters
+are configuration. The leader then holds each voter's reported directory and endpoints in memory,
+and writes them when kraft.version is raised.
 """
 
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ class Refusal:
 def check_addition(
     request: AddVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str, *, twins: Twins | None
 ) -> Refusal | None:
-    """Return why a voter may not be added, or None if the leader may go on to ask it for its
-    versions.
+    """Return why a voter may not be added, or None if it may.
 
-    ``twins`` describes two running processes with the new voter's node id, None if there is one.
+    If it may, the leader asks the voter for its versions next. ``twins`` describes two running
+    processes with the new voter's node id, or is None.
     """
     if (refusal := _check_voter(request.voter, listener_name)) or (refusal := _check_no_other_change(leader, latest)):
         return refusal
@@ -46,10 +46,10 @@ def check_addition(
 def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntry, *, twins: Twins | None) -> VoterSet | Refusal:
     """Return the voter set without a voter, or why it may not be removed.
 
-    ``twins`` describes two running processes with that node id. The request is then refused,
+    ``twins`` describes two running processes with this node id. The request is then refused,
     because it may come from the wrong one. A voter may be removed to make room for another
-    directory of its node only after its process is gone (KIP-853). Otherwise each of two processes
-    would remove the other in turn.
+    directory of its node only after its process has ended (KIP-853). Otherwise each of two
+    processes would remove the other in turn.
     """
     if request.voter.node_id < 0 or request.voter.directory_id == NO_DIRECTORY:
         return Refusal(ErrorCode.INVALID_REQUEST, "a voter has a node id and a directory id")
@@ -66,8 +66,8 @@ def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntr
 def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str) -> VoterSet | Refusal:
     """Return the voter set with a voter's new endpoints and versions, or why it is refused.
 
-    At kraft.version 0 the set replaces the one that the leader holds in memory. At higher levels it
-    becomes the next record.
+    At kraft.version 0, the set replaces the one that the leader holds in memory. At higher levels,
+    it becomes the next record.
     """
     voter = request.voter
     if refusal := _check_voter(voter, listener_name):
@@ -95,9 +95,9 @@ def _voters_to_update(leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
 def check_upgrade(request: UpgradeRequest, leader: Leader, latest: VoterEntry) -> VoterSet | Refusal | None:
     """Return the voters to write with the new kraft.version, or why they cannot be written.
 
-    None means that nothing is left to do: the level is reached, or its record is already appended.
-    Every voter must first have reported its directory to this leader, because the record names the
-    directories that may vote.
+    None means that there is nothing to do, because the level is reached or its record is already
+    appended. Every voter must first have reported its directory to this leader, because the record
+    names the directories that may vote.
     """
     level, present = request.kraft_version, latest.kraft_version
     if level == present or (level == DYNAMIC_QUORUM and leader.told_voters is None):

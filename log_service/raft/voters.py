@@ -1,10 +1,11 @@
-"""The voters of the metadata quorum from offset to offset.
+"""The voters of the metadata quorum by offset.
 
-Decides membership, majorities and what a set becomes when one voter is added, removed or updated (KIP-853). Knows no log: the offsets at
-which sets begin are handed in.
+This file decides membership and majorities, and the result of adding, removing or updating one
+voter (KIP-853). It does not know the log. The caller passes in the offsets at which sets begin.
 
-Invariants: a voter entry without a directory id matches by node id alone, any other entry by both, so that a node with a new disk is an
-observer; the newest set counts, committed or not, and a truncation takes it back.
+Invariants: A voter entry without a directory id matches by node id alone, any other entry by both,
+so that a node with a new disk is an observer. The newest set is used, committed or not, and a
+truncation removes it.
 """
 
 from collections.abc import Iterator
@@ -17,11 +18,11 @@ from log_service.common.types import NodeId
 
 NO_DIRECTORY = UUID(int=0)
 STATIC_OFFSET = -2
-"""Where the voters of the configuration begin: before the voters of a directory's first snapshot, which begin at -1."""
+"""The offset of the configured voters. The voters of a directory's first snapshot begin at -1."""
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the metadata log: a node and the directory that it keeps the log in."""
+    """The identity of a replica of the metadata log: its node and its log directory."""
 
     node_id: NodeId
     directory_id: UUID = NO_DIRECTORY
@@ -37,7 +38,7 @@ class VoterEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voter:
-    """One voter: its directory, its controller listeners, and the range of kraft.version that it supports."""
+    """One voter: its directory, its controller listeners, and its range of kraft.version."""
 
     node_id: NodeId
     directory_id: UUID = NO_DIRECTORY
@@ -47,15 +48,18 @@ class Voter:
 
     @property
     def key(self) -> ReplicaKey:
-        """The replica that votes."""
+        """The key of the replica that votes."""
         return ReplicaKey(self.node_id, self.directory_id)
 
     def matches(self, key: ReplicaKey) -> bool:
-        """Whether ``key`` is this voter; a voter without a directory id is matched by its node id."""
+        """Return whether ``key`` is this voter.
+
+        Without a directory id, only the node id is compared.
+        """
         return self.node_id == key.node_id and self.directory_id in (key.directory_id, NO_DIRECTORY)
 
     def endpoint(self, listener_name: str) -> VoterEndpoint | None:
-        """Return the address of a listener, None where the voter has no such listener."""
+        """Return the address of a listener, or None if the voter has no such listener."""
         return next((each for each in self.endpoints if each.name == listener_name), None)
 
 
@@ -76,15 +80,15 @@ class VoterSet:
 
     @property
     def majority_count(self) -> int:
-        """How many voters are a majority."""
+        """The number of voters in a majority."""
         return len(self.voters) // 2 + 1
 
     def get(self, node_id: NodeId) -> Voter | None:
-        """Return the voter of a node, None where it has none."""
+        """Return the voter of a node, or None if it has none."""
         return next((voter for voter in self.voters if voter.node_id == node_id), None)
 
     def endpoints_of(self, node_id: NodeId) -> tuple[VoterEndpoint, ...]:
-        """Return the addresses of a voter, none for any other node."""
+        """Return the addresses of a voter, or none for any other node."""
         voter = self.get(node_id)
         return voter.endpoints if voter is not None else ()
 
@@ -99,7 +103,7 @@ class VoterSet:
 
 
 class VoterEntry(NamedTuple):
-    """The voters from ``offset`` on."""
+    """The voters that are valid from ``offset`` on."""
 
     offset: int
     kraft_version: int
@@ -108,7 +112,7 @@ class VoterEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterChange:
-    """The change of voters in a control batch at ``offset``. None is no change."""
+    """The change of voters in a control batch at ``offset``. None means no change."""
 
     offset: int
     kraft_version: int | None = None
@@ -126,11 +130,11 @@ class VoterHistory:
 
     @property
     def latest(self) -> VoterEntry:
-        """The newest entry, committed or not: the one that counts."""
+        """The newest entry, committed or not. It is the valid one."""
         return self._entries[-1]
 
     def note(self, change: VoterChange) -> None:
-        """Add what a control batch behind all known ones says."""
+        """Add a change from a control batch after all known ones."""
         latest = self.latest
         self._entries.append(
             VoterEntry(
@@ -141,13 +145,13 @@ class VoterHistory:
         )
 
     def truncate_to(self, end_offset: int) -> None:
-        """Take back what begins at or above ``end_offset``."""
+        """Remove the entries that begin at or above ``end_offset``."""
         self._entries = [self._entries[0], *(entry for entry in self._entries[1:] if entry.offset < end_offset)]
 
     def forget(self) -> None:
-        """Return to the voters of the configuration: a snapshot replaces all records."""
+        """Return to the configured voters, because a snapshot replaces all records."""
         del self._entries[1:]
 
     def at(self, end_offset: int) -> VoterEntry:
-        """Return what holds for everything below ``end_offset``: what a snapshot of that offset names."""
+        """Return the entry that is valid just below ``end_offset``, the end of a snapshot."""
         return [entry for entry in self._entries if entry.offset < end_offset or entry.offset < 0][-1]

@@ -1,11 +1,12 @@
-"""The quorum's messages to Kafka's and back.
+"""Convert the quorum's messages to Kafka's messages and back.
 
-Decides which requests are meant for this cluster and for the one partition of the metadata log: they alone reach the rules. Fills what the
-wire asks for and the rules do not know: cluster id, topic, the address of the leader at the listener that a request came in on. Knows no
-versions: fields that a version does not have are left out by the codec.
+This file decides which requests are meant for this cluster and for the only partition of the
+metadata log. Only these reach the rules. It fills in fields that the rules do not know: the cluster
+id, the topic, and the address of the leader at the listener of a request. It does not know
+versions, because the codec leaves out fields that a version does not have.
 
-Invariants: the cluster is checked first, then the partition; a response that names a leader also names its address, as far as it is known;
-a request's records of other partitions never reach the log.
+Invariants: The cluster is checked first, then the partition. A response with a leader also holds
+the leader's address if it is known. A request's records of other partitions never reach the log.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,11 +62,18 @@ SOFTWARE_NAME = "tidelog"
 
 
 MAX_EPOCH = 1 << 30
-"""Elections raise the epoch by one: an epoch above this one is a lie, which would leave the quorum no next epoch."""
+"""The highest accepted epoch.
+
+Elections raise the epoch by one, so a higher epoch is invalid. It would leave the quorum no next
+epoch.
+"""
 
 
 class RefusedError(Exception):
-    """A message that is not for this quorum, or holds no response. ``code`` is the error of the whole message."""
+    """A message is not for this quorum, or holds no response.
+
+    ``code`` is the error of the whole message.
+    """
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
@@ -74,10 +82,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a written message.
-
-    It has the cluster, the listener for the leader's address, and a time to wait.
-    """
+    """The context of a written message: the cluster, a timeout, and the leader's listener."""
 
     cluster_id: str | None
     listener_name: str
@@ -88,7 +93,7 @@ class Context:
 
 
 def write_request(request: Request, context: Context) -> WireMessage:
-    """Return the wire's message of a request."""
+    """Return Kafka's message for a request."""
     return _REQUEST_WRITERS[type(request)](request, context)
 
 
@@ -221,10 +226,11 @@ _REQUEST_WRITERS: Mapping[type, Callable[[Any, Context], WireMessage]] = {
 
 
 def read_request(message: WireMessage, context: Context) -> Request:
-    """Return the request that a message holds.
+    """Return the request in a message.
 
     Raises:
-        RefusedError: it is meant for another cluster, or not for the metadata log alone, or its epoch is beyond all reason.
+        RefusedError: the message is for another cluster, or not only for the metadata log, or its
+            epoch is too high.
     """
     if message.cluster_id is not None and message.cluster_id != context.cluster_id:
         raise RefusedError(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {context.cluster_id}, not {message.cluster_id}")
@@ -235,10 +241,10 @@ def read_request(message: WireMessage, context: Context) -> Request:
 
 
 def _only_partition(topics: Sequence[Any], name_of: str = "topic_name", index_of: str = "partition_index") -> Any:
-    """Return the one partition that a message is about.
+    """Return the only partition of a message.
 
     Raises:
-        RefusedError: there are others, or another one.
+        RefusedError: the message names several partitions, or a wrong one.
     """
     wanted = TOPIC_ID if name_of == "topic_id" else CLUSTER_METADATA_TOPIC
     if len(topics) != 1 or len(topics[0].partitions) != 1:
@@ -352,14 +358,14 @@ _REQUEST_READERS: Mapping[type, Callable[[Any], Request]] = {
 
 
 def write_response(message: WireMessage, response: Response, context: Context) -> WireMessage:
-    """Return the response to ``message``."""
+    """Return Kafka's response to ``message``."""
     return _RESPONSE_WRITERS[type(message)](response, context)
 
 
 def write_refusal(message: WireMessage, refused: RefusedError) -> WireMessage:
     """Return the response to a message that is not for this quorum.
 
-    It is an error for all of it, with its text where it has a place for one.
+    It holds an error for the whole message, and the text if it has a field for one.
     """
     response = _RESPONSE_CLASSES[type(message)](error_code=refused.code)
     if hasattr(response, "error_message"):
@@ -368,9 +374,9 @@ def write_refusal(message: WireMessage, refused: RefusedError) -> WireMessage:
 
 
 def _written_leader(cls: Callable[..., Any], response: Response, context: Context) -> list[Any]:
-    """Return the leader's address at the listener that was asked, in a list.
+    """Return a list with the leader's address at the listener of the request.
 
-    The list is empty where it is not known.
+    The list is empty if the address is unknown.
     """
     endpoint = next((each for each in response.leader_endpoints if each.name == context.listener_name), None)
     if endpoint is None or response.leader_id == NO_LEADER:
@@ -474,14 +480,15 @@ _VOTER_RESPONSES = (
     add_raft_voter.AddRaftVoterResponse,
     remove_raft_voter.RemoveRaftVoterResponse,
 )
-"""Their error is about the change of voters, and read as such."""
+"""The responses whose error is the result of the change of voters."""
 
 
 def read_response(message: WireMessage, context: Context) -> Response:
-    """Return the response that a message holds.
+    """Return the response in a message.
 
     Raises:
-        RefusedError: it holds an error for all of the request, or nothing about the metadata log.
+        RefusedError: the message holds an error for the whole request, or nothing about the
+            metadata log.
     """
     response = _RESPONSE_READERS[type(message)]
     if message.error_code and not isinstance(message, _VOTER_RESPONSES):
@@ -497,7 +504,7 @@ def _error(code: int) -> ErrorCode:
 
 
 def _common(partition_error: int, leader_id: int, epoch: int, endpoints: Sequence[Any], context: Context) -> dict[str, Any]:
-    """Return what every response says."""
+    """Return the fields that all responses share."""
     known = tuple(VoterEndpoint(context.listener_name, each.host, each.port) for each in endpoints if each.node_id == leader_id)
     return {
         "error": _error(partition_error),
