@@ -389,18 +389,17 @@ def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] |
     A table without a replay of a part is replayed whole.
     """
     from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
-    from orchestration.cli.surroundings import loaded_project, run_job  # noqa: PLC0415
+    from orchestration.cli.surroundings import loaded_project, run_replay  # noqa: PLC0415
     from orchestration.transforms.kinds import is_replayed_whole  # noqa: PLC0415
 
     definitions = loaded_project()
     refuse_transforms(table, is_everything=ranges is not None, is_of_dead_letters=True)
-    job = f"replay_{table}"
     if is_replayed_whole(table):
-        return run_job(definitions, job, "replay", {"everything": True}, settings)
+        return run_replay(definitions, table, {"everything": True}, settings)
     if ranges is None:
-        return run_job(definitions, job, "replay", {"dead_letters": True}, settings)
+        return run_replay(definitions, table, {"dead_letters": True}, settings)
     offsets = [{"partition": one.partition, "start": one.start, "end": one.end} for one in ranges]
-    return run_job(definitions, job, "replay", {"offsets": offsets}, settings)
+    return run_replay(definitions, table, {"offsets": offsets}, settings)
 
 
 def tell_replay(table: str, fixed: int, done: dict[str, Any], *, as_json: bool) -> None:

@@ -79,7 +79,7 @@ def replay(
         raise click.UsageError("--everything leaves nothing to choose: give it alone, or leave it out")
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise click.UsageError("--from is not before --to: no record lies between them")
-    from orchestration.cli.surroundings import found_settings, loaded_project, project_folder, run_job  # noqa: PLC0415
+    from orchestration.cli.surroundings import found_settings, loaded_project, project_folder, run_replay  # noqa: PLC0415
 
     settings = found_settings()
     project_folder()
@@ -102,7 +102,7 @@ def replay(
         "dry_run": not execute,
     }
     given = {name: value for name, value in config.items() if value is not None}
-    told = run_job(definitions, f"replay_{table}", "replay", given, settings)
+    told = run_replay(definitions, table, given, settings)
     if lost := told.get("no_longer_in_the_log"):
         click.echo(f"{table}: not whole: {lost}", err=True)
     if as_json:

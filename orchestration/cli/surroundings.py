@@ -9,7 +9,7 @@ traceback would not explain is one sentence.
 import logging
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,12 +81,13 @@ def explained() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
 
 
-def run_job(definitions: "dg.Definitions", name: str, op: str, config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Run a job in this process and return the metadata of its one output.
+def run_replay(definitions: "dg.Definitions", table: str, config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Replay into ``table`` by the project's job, and return the metadata of its one output.
 
-    It is a run of the installation's Dagster where there is one.
+    The offsets are planned first, outside of the installation's Dagster. So neither a dry run nor a
+    refused replay appears among its runs. The replay itself is a run of it, if there is one.
 
-    :raises ClickException: the run failed.
+    :raises ClickException: the replay is refused, or fails.
     """
     import dagster as dg  # noqa: PLC0415 - with the command, not with its help
 
@@ -94,12 +95,22 @@ def run_job(definitions: "dg.Definitions", name: str, op: str, config: Mapping[s
     from orchestration.project.home import dagster_home  # noqa: PLC0415
 
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    with dg.DagsterInstance.ephemeral() as beside:
+        planned = _ran(definitions, table, {**config, "dry_run": True}, beside)
+    if config.get("dry_run"):
+        return planned
     home = dagster_home(settings.data_directory)
-    with ExitStack() as opened:
-        has_instance = (home / "dagster.yaml").exists()
-        instance = opened.enter_context(open_instance(home) if has_instance else dg.DagsterInstance.ephemeral())
-        run_config = {"ops": {op: {"config": dict(config)}}, "loggers": QUIET_LOGGERS}
-        result = definitions.resolve_job_def(name).execute_in_process(run_config, instance=instance, raise_on_error=False)
+    has_instance = (home / "dagster.yaml").exists()
+    with open_instance(home) if has_instance else dg.DagsterInstance.ephemeral() as instance:
+        return _ran(definitions, table, config, instance)
+
+
+def _ran(definitions: "dg.Definitions", table: str, config: Mapping[str, Any], instance: "dg.DagsterInstance") -> dict[str, Any]:
+    from orchestration.transforms.dagster_views.replays import JOB_PREFIX, NODE  # noqa: PLC0415 - with the command
+
+    run_config = {"ops": {NODE: {"config": dict(config)}}, "loggers": QUIET_LOGGERS}
+    job = definitions.resolve_job_def(JOB_PREFIX + table)
+    result = job.execute_in_process(run_config, instance=instance, raise_on_error=False)
     if not result.success:
         raise click.ClickException(why_failed(result))
     outputs = [event.step_output_data.metadata for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]

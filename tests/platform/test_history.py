@@ -12,7 +12,7 @@ from dagster._core.snap.snap_to_yaml import default_values_from_type_snap
 
 from orchestration.resources import default_resources
 from orchestration.transforms import table_key
-from orchestration.transforms.dagster_views.replays import NODE, ReplayConfig
+from orchestration.transforms.dagster_views.replays import DRY_RUN_TAG, NODE, REFUSED_TAG, REPLAYED_TABLE_TAG, ReplayConfig
 from orchestration.transforms.to_lake.history import replay_job
 from tests.platform.assets_world import ASSETS, World, clean_orders, failure_of, orders_topic
 from tests.platform.history_jobs import HISTORY, JOB, output_of, run_job
@@ -135,6 +135,16 @@ def test_a_job_that_is_told_nothing_or_nonsense_says_what_to_give(world: World) 
     assert "say what to replay" in failure_of(run_job(world, {}))
     assert "'soon' is not a time" in failure_of(run_job(world, {"from_time": "soon"}))
     assert "reaches above the checkpoint 5" in failure_of(run_job(world, {"offsets": [{"partition": 0, "start": 3, "end": 9}]}))
+
+
+def test_tags_of_its_run_name_the_table_and_tell_a_dry_run_and_a_refusal(world: World) -> None:
+    """In the list of runs a dry run looked like a replay, and a refusal had neither table nor reason."""
+    refused = {"offsets": [{"partition": 0, "start": 3, "end": 9}]}
+    runs = [world.instance.get_run_by_id(run_job(world, config).run_id) for config in ({"everything": True, "dry_run": True}, refused)]
+    dry, failed = ({tag: value for tag, value in run.tags.items() if tag.startswith("tidelog/")} for run in runs if run is not None)
+    assert dry == {REPLAYED_TABLE_TAG: "clean_orders", DRY_RUN_TAG: "true"}
+    assert failed.pop(REFUSED_TAG).startswith("clean_orders: orders-0: the replay [3, 9) reaches above the checkpoint 5")
+    assert failed == {REPLAYED_TABLE_TAG: "clean_orders"}
 
 
 def test_a_piece_that_breaks_a_rule_ends_the_replay_and_changes_nothing(world: World) -> None:

@@ -18,9 +18,11 @@ from orchestration.cli import surroundings
 from orchestration.cli.dead_letters import dead_letters
 from orchestration.cli.replay import replay
 from orchestration.dead_letters.table import DeadLetters
+from orchestration.installation.instance import open_instance, write_configuration
 from orchestration.lake.tables import append_with_offsets
 from orchestration.log_client import connection
 from orchestration.offsets.ranges import OffsetRange
+from orchestration.project.home import dagster_home
 from orchestration.quality import quarantine
 from orchestration.resources.lake import LakeResource
 from orchestration.retained.lag import measure_lag
@@ -29,6 +31,7 @@ from orchestration.spark import session
 from orchestration.topics.spec import topic_asset
 from orchestration.transforms import table_key
 from orchestration.transforms.dagster_views.dead_letters import DEAD_LETTERS_KEY
+from orchestration.transforms.dagster_views.replays import REPLAYED_TABLE_TAG
 from orchestration.transforms.kinds import declared, replayable_names
 from orchestration.transforms.replay.plan import ReplayRequest
 from tests.platform import sensor_world
@@ -239,6 +242,22 @@ def test_the_command_line_replays_its_ranges(project: Lines) -> None:
     assert project.rows == ROWS
     assert f"{NAME}: 1 records replayed in 1 commits: 1 rows, 0 dead letters" in said(replay, *arguments, "--execute")
     assert project.rows == [(0, 1, "0-1", 1), (0, 2, "0-2", 20), *ROWS[2:]]
+
+
+def test_only_a_replay_that_is_carried_out_is_a_run_of_the_installation(project: Lines, tmp_path: Path) -> None:
+    """Dry replays were runs that succeeded, and refused ones were runs that failed."""
+    home = dagster_home(tmp_path)
+    write_configuration(home)
+    said(replay, NAME, "--offsets", "0:2-3")
+    refused = CliRunner().invoke(replay, [NAME, "--offsets", "0:2-99", "--execute"])
+    assert refused.exit_code == 1
+    assert "reaches above the checkpoint 3" in refused.output
+    with open_instance(home) as instance:
+        assert instance.get_runs() == []
+    said(replay, NAME, "--offsets", "0:2-3", "--execute")
+    with open_instance(home) as instance:
+        (run,) = instance.get_runs()
+    assert (run.status, run.tags[REPLAYED_TABLE_TAG]) == (dg.DagsterRunStatus.SUCCESS, NAME)
 
 
 def test_the_command_line_lists_tries_fixes_and_replays_its_dead_letters(project: Lines) -> None:

@@ -3,13 +3,15 @@
 ``history/TABLE_by_day`` is for the backfill page of Dagster's UI. A partition is a day.
 Materializing days replays the records of that time into ``lake/TABLE``. Consecutive days are one
 run. The job ``replay_TABLE`` has a form. It takes offsets, times, everything, the rejected records,
-or dead letters with corrected values. A dry run shows what it would replay. Both wait for the
+or dead letters with corrected values. A dry run shows what it would replay. Tags name the table of
+the job's run, tell a dry run from a replay, and give the reason of a refusal. Both wait for the
 table's pool, as its own runs do. Both report the replaced rows on ``lake/TABLE``, so that
 downstream tables are computed anew. Neither moves a checkpoint. The work itself is in
 ``replay``.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,7 +30,7 @@ from orchestration.resources.spark import SparkResource
 from orchestration.transforms.dagster_views.assets import ReplayRangeConfig
 from orchestration.transforms.dagster_views.dead_letters import rejection_events
 from orchestration.transforms.dagster_views.events import plain_events
-from orchestration.transforms.dagster_views.reporting import Context, DagsterReporter, milliseconds, run_context, topic_events
+from orchestration.transforms.dagster_views.reporting import Context, DagsterReporter, milliseconds, run_context, shortened, topic_events
 from orchestration.transforms.declarations import TopicTable, pool_of, table_key
 from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest
 from orchestration.transforms.replay.steps import Replayed, Replayer
@@ -38,6 +40,14 @@ HISTORY_PREFIX = "history"
 DAY_MS = 86_400_000
 Told = dg.AssetCheckEvaluation | dg.AssetMaterialization
 JOB_PREFIX = "replay_"
+REPLAYED_TABLE_TAG = "tidelog/replayed_table"
+"""The tag with the table of each run of a replay job.
+
+It is not the tag of a table's own runs. A refused replay is no failure of the table, and the next
+run of the table does not wait longer because of it.
+"""
+DRY_RUN_TAG = "tidelog/dry_run"
+REFUSED_TAG = "tidelog/refused"
 NODE = "replay"
 """Name of the only step of every such job, also in its config.
 
@@ -147,12 +157,35 @@ def replay_op(table: TopicTable) -> Callable[[Callable[..., Any]], dg.OpDefiniti
 
 def job_of(table: TopicTable, replay: dg.OpDefinition) -> dg.JobDefinition:
     """Return the job of a step."""
+    return job_with(table.name, replay, _described(table))
 
-    @dg.job(name=JOB_PREFIX + table.name, description=_described(table))
+
+def job_with(name: str, replay: dg.OpDefinition, description: str) -> dg.JobDefinition:
+    """Return the job that replays into the table ``name`` by one step."""
+
+    @dg.job(name=JOB_PREFIX + name, description=description, run_tags={REPLAYED_TABLE_TAG: name})
     def made() -> None:
         replay.alias(NODE)()
 
     return made
+
+
+@contextmanager
+def tagged(context: Context, config: ReplayConfig) -> Iterator[None]:
+    """Tag a run of a replay job if it is dry, and with the reason if it is refused."""
+    run_id = context.run.run_id
+    if config.dry_run:
+        context.instance.add_run_tags(run_id, {DRY_RUN_TAG: "true"})
+    try:
+        yield
+    except dg.Failure as failure:
+        context.instance.add_run_tags(run_id, {REFUSED_TAG: shortened(first_line(failure.description))})
+        raise
+
+
+def first_line(text: str | None) -> str:
+    """Return the first line of a failure's description."""
+    return next(iter((text or "").splitlines()), "no reason was given")
 
 
 def _described(table: TopicTable) -> str:

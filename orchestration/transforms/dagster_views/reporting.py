@@ -73,7 +73,7 @@ class DagsterReporter:
 
 def run_tags(table: str, topic: str, kind: str, span: str) -> dict[str, str]:
     """Return the tags that describe a run on the page of runs."""
-    return {"tidelog/table": table, "tidelog/topic": topic, "tidelog/kind": kind, "tidelog/range": _shortened(span)}
+    return {"tidelog/table": table, "tidelog/topic": topic, "tidelog/kind": kind, "tidelog/range": shortened(span)}
 
 
 def topic_events(context: Context, table: TopicTable, result: TopicRunResult) -> Iterator[Event]:
@@ -164,5 +164,6 @@ def milliseconds(text: str | None) -> int | None:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return a text that fits into a tag."""
     return text if len(text) <= MAX_TAG_LENGTH else f"{text[: MAX_TAG_LENGTH - 3]}..."

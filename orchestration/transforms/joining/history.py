@@ -15,7 +15,7 @@ from orchestration.resources.spark import SparkResource
 from orchestration.transforms.dagster_views.dead_letters import rejection_events
 from orchestration.transforms.dagster_views.events import plain_events
 from orchestration.transforms.dagster_views.failures import explained
-from orchestration.transforms.dagster_views.replays import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
+from orchestration.transforms.dagster_views.replays import JOB_PREFIX, ReplayConfig, Told, job_with, keep_fixes, tagged
 from orchestration.transforms.dagster_views.reporting import run_context
 from orchestration.transforms.declarations import pool_of
 from orchestration.transforms.joining.declarations import JoinedTable
@@ -32,7 +32,7 @@ def join_replay_job(table: JoinedTable) -> dg.JobDefinition:
     def replay(
         context: dg.OpExecutionContext, config: ReplayConfig, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
     ) -> Iterator[Told | dg.Output[None]]:
-        with explained(table.name, spark), log_service.open() as log:
+        with tagged(context, config), explained(table.name, spark), log_service.open() as log:
             request = config.request()
             run = run_context(context, log, lake, spark, JoinReporter(context, table.name))
             if config.dry_run:
@@ -45,8 +45,4 @@ def join_replay_job(table: JoinedTable) -> dg.JobDefinition:
             yield from rejection_events(table.name, result.letters)
             yield dg.Output(None, metadata=summed(result).metadata())
 
-    @dg.job(name=name, description=description)
-    def made() -> None:
-        replay.alias(NODE)()
-
-    return made
+    return job_with(table.name, replay, description)

@@ -24,6 +24,7 @@ from orchestration.transforms.dagster_views.replays import (
     job_of,
     replay_context,
     replay_op,
+    tagged,
 )
 from orchestration.transforms.run.context import RunContext
 from orchestration.transforms.to_database.declarations import DatabaseTable
@@ -85,6 +86,7 @@ def replay_job(declared: DatabaseTable) -> dg.JobDefinition:
         warehouse: WarehouseResource,
     ) -> Iterator[Told | dg.Output[None]]:
         with (
+            tagged(context, config),
             explained(table.name, spark),
             refusals_told(table.name),
             log_service.open() as log,

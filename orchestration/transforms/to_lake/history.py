@@ -18,6 +18,7 @@ from orchestration.transforms.dagster_views.replays import (
     job_of,
     replay_context,
     replay_op,
+    tagged,
 )
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.to_lake.replay import TableReplayer
@@ -48,7 +49,7 @@ def replay_job(table: TopicTable) -> dg.JobDefinition:
     def replay(
         context: dg.OpExecutionContext, config: ReplayConfig, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
     ) -> Iterator[Told | dg.Output[None]]:
-        with explained(table.name, spark), log_service.open() as log:
+        with tagged(context, config), explained(table.name, spark), log_service.open() as log:
             yield from job_events(context, table, config, TableReplayer(table, replay_context(context, table, log, lake, spark)))
 
     return job_of(table, replay)

@@ -16,7 +16,7 @@ from orchestration.settings import load_settings
 from orchestration.transforms.dagster_views.dead_letters import rejection_events
 from orchestration.transforms.dagster_views.events import plain_events
 from orchestration.transforms.dagster_views.failures import explained
-from orchestration.transforms.dagster_views.replays import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
+from orchestration.transforms.dagster_views.replays import JOB_PREFIX, ReplayConfig, Told, job_with, keep_fixes, tagged
 from orchestration.transforms.dagster_views.reporting import DagsterReporter, run_context, topic_events
 from orchestration.transforms.declarations import pool_of
 from orchestration.transforms.replay.steps import Replayed
@@ -39,7 +39,7 @@ def letters_replay_job(transform: TopicTransform) -> dg.JobDefinition:
     ) -> Iterator[Told | dg.Output[None]]:
         group_id = group_of(transform.name, load_settings().deployment)
         replayed = Replayed()
-        with explained(transform.name, spark, AFTER_FAILURE), log_service.open() as log:
+        with tagged(context, config), explained(transform.name, spark, AFTER_FAILURE), log_service.open() as log:
             request = config.request()
             run = run_context(context, log, lake, spark, DagsterReporter(context, table))
             ranges, count = planned_letters(transform, run, request)
@@ -56,8 +56,4 @@ def letters_replay_job(transform: TopicTransform) -> dg.JobDefinition:
                     replayed.add(result)
         yield dg.Output(None, metadata=replayed.metadata())
 
-    @dg.job(name=name, description=description)
-    def made() -> None:
-        replay.alias(NODE)()
-
-    return made
+    return job_with(transform.name, replay, description)
