@@ -21,6 +21,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from orchestration.maintenance import is_maintenance, standard_maintenance
 from orchestration.marts.mart import validate_inputs
+from orchestration.marts.questions import validate_questions
 from orchestration.project.location import SENSORS
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
@@ -66,7 +67,9 @@ def assemble(
     assets = fed(assets, feeds, sources)
     letters = [dead_letters_asset(followed)] if followed else []
     made = [*assets, *archives, *upkeep, *(asset for one in added for asset in one.assets), *letters]
-    validate_inputs(defined, {DEAD_LETTERS_KEY, *(key for one in made for key in _keys(one))})
+    known = {DEAD_LETTERS_KEY, *(key for one in made for key in _keys(one))}
+    validate_inputs(defined, known)
+    validate_questions(defined, known)
     own = dg.Definitions(
         assets=made,
         asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],

@@ -12,6 +12,7 @@ import duckdb
 
 from orchestration.lake.tables import LAKE_PREFIX, TABLE_NAME
 from orchestration.marts.database_copy import SQL_PREFIX
+from orchestration.marts.questions import SQL_METADATA
 from orchestration.resources.warehouse import WarehouseResource
 from orchestration.topics.inputs import MART_PREFIX, input_name
 from orchestration.transforms import on_fresh_inputs, table_key
@@ -66,7 +67,7 @@ def mart(
         deps=[*(table_key(one) for one in inputs), *(mart_key(one) for one in others)],
         description=described(description or f"Built anew whenever {' or '.join([*inputs, *others])} changes.", sql),
         kinds={"duckdb", "sql"},
-        metadata=table_address(name, DUCKDB),
+        metadata={**table_address(name, DUCKDB), SQL_METADATA: sql},
         pool=f"mart_{name}",
         output_required=False,
         automation_condition=on_fresh_inputs() if is_automated else None,

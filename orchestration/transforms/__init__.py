@@ -6,7 +6,8 @@ One engine serves several kinds of table. Each kind is one folder and registers 
 ``archiving`` also have ``decorator``, ``replay`` and ``history`` (replays in Dagster). A kind has
 ``declarations`` of its own if those beside this file do not fit it.
 
-- ``declarations``: the declaration of a table. ``errors``: errors by who must act.
+- ``declarations``: the declaration of a table. ``result_columns``: the columns of its result that
+  are known without a run. ``errors``: errors by who must act.
 - ``ledger``: the lake's account of kinds that commit outside the lake.
 - ``batch``: turns records into rows or rejections.
 - ``run``: the steps of a run. ``rehearsal``: an empty batch that warms up Spark.

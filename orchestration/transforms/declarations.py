@@ -19,6 +19,7 @@ from orchestration.quality.conditions import named_columns, validate_condition
 from orchestration.quality.rules import validate_rules
 from orchestration.rows.aggregates import Aggregate, validate_aggregates
 from orchestration.topics.spec import TopicSpec, validate_topic
+from orchestration.transforms.result_columns import result_columns
 
 GROUP_PREFIX = "tidelog."
 POOL_PREFIX = "table_"
@@ -237,7 +238,7 @@ def validate_latest(table: TopicTable) -> None:
 def validate_known_columns(table: TopicTable) -> None:
     """Refuse columns that the result does not have.
 
-    This is known only where the transform is a statement of SQL whose columns have names.
+    It is known where the transform names its columns (``result_columns``).
 
     :raises ValueError: names the column.
     """
@@ -247,9 +248,9 @@ def validate_known_columns(table: TopicTable) -> None:
         for column in columns:
             if not column.strip():
                 raise ValueError(f"{argument} of table {table.name} names no column: {column!r}")
-            _validate_column(table.name, argument, column, columns_of(table.function))
+            _validate_column(table.name, argument, column, result_columns(table.function))
     if table.deleted_when is not None:
-        _validate_condition(table.name, "deleted_when", table.deleted_when, columns_of(table.function))
+        _validate_condition(table.name, "deleted_when", table.deleted_when, result_columns(table.function))
     validate_checked_columns(table.name, table.function, table.rules, table.suite)
 
 
@@ -259,7 +260,7 @@ def validate_checked_columns(name: str, function: Transform, rules: Sequence[Rul
 
     :raises ValueError: names the column and those of the result.
     """
-    known = columns_of(function)
+    known = result_columns(function)
     if known is None:
         return
     for rule in rules:
@@ -268,11 +269,6 @@ def validate_checked_columns(name: str, function: Transform, rules: Sequence[Rul
         for argument in ("column", "column_A", "column_B"):
             if isinstance(one.arguments.get(argument), str):
                 _validate_column(name, f"the expectation {one.check_name}", one.arguments[argument], known)
-
-
-def columns_of(function: Transform) -> Collection[str] | None:
-    """Return the columns of a function's result, None where only a run tells them."""
-    return getattr(function, "columns", None)
 
 
 def _validate_condition(name: str, what: str, condition: str, known: Collection[str] | None) -> None:

@@ -24,6 +24,8 @@ from orchestration.transforms.declarations import TopicTable, Transform
 from orchestration.transforms.run.context import RunContext, TopicRunResult
 
 TABLE_KINDS = frozenset({"pyspark", "deltalake"})
+COLUMNS_METADATA = "tidelog/columns"
+"""The label of a lake table's columns in its asset's metadata, where the declaration tells them."""
 
 
 class ReplayRangeConfig(dg.Config):
@@ -88,6 +90,11 @@ def asset_spec(
         skippable=True,
         **more,
     )
+
+
+def declared_columns(columns: Sequence[str] | None) -> dict[str, list[str]]:
+    """Return the metadata of a lake table with these columns. None: only a run tells them."""
+    return {} if columns is None else {COLUMNS_METADATA: list(columns)}
 
 
 def is_asset_selected(context: dg.AssetExecutionContext, name: str) -> bool:

@@ -16,7 +16,7 @@ from orchestration.resources.spark import SparkResource
 from orchestration.rows.joins import SIDES
 from orchestration.transforms.dagster_views import events
 from orchestration.transforms.dagster_views.address import DELTA, table_address
-from orchestration.transforms.dagster_views.assets import Presentation, asset_spec, is_asset_selected, selected
+from orchestration.transforms.dagster_views.assets import Presentation, asset_spec, declared_columns, is_asset_selected, selected
 from orchestration.transforms.dagster_views.dead_letters import rejection_events
 from orchestration.transforms.dagster_views.failures import explained
 from orchestration.transforms.dagster_views.reporting import Event, mirror_progress, run_context, with_verdicts
@@ -26,6 +26,7 @@ from orchestration.transforms.joining.events import JoinReporter, join_events
 from orchestration.transforms.joining.kind import JoinedKind
 from orchestration.transforms.joining.run import run_joined_table
 from orchestration.transforms.kinds import declare
+from orchestration.transforms.result_columns import result_columns
 from orchestration.transforms.run.following import follow_ranges
 
 
@@ -44,7 +45,8 @@ def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefi
     """
     key = table_key(table.name)
     deps = [table.topic(side).asset_key for side in SIDES]
-    spec = declare(JoinedKind(table), asset_spec(key, deps, table.function, shown, metadata=table_address(table.name, DELTA)))
+    metadata = {**table_address(table.name, DELTA), **declared_columns(result_columns(table.function))}
+    spec = declare(JoinedKind(table), asset_spec(key, deps, table.function, shown, metadata=metadata))
 
     @dg.multi_asset(
         name=key.to_python_identifier(),

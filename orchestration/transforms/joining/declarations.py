@@ -19,6 +19,7 @@ from orchestration.transforms.declarations import (
     NO_SUITE,
     Transform,
     validate_check_names,
+    validate_checked_columns,
     validate_limits,
     validate_parameters,
     validate_suite,
@@ -85,6 +86,7 @@ class JoinedTable:
         validate_suite(self.name, self.suite)
         validate_check_names(self.rules, self.suite)
         validate_parameters(self.name, self.function, 1)
+        validate_checked_columns(self.name, self.function, self.rules, self.suite)
         validate_shape(self)
 
     def topic(self, side: Side) -> TopicSpec:

@@ -3,7 +3,7 @@
 Config only overrides. The work itself is in ``run``, ``replay`` and ``derived``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 from pydantic import Field
@@ -21,6 +21,7 @@ from orchestration.transforms.dagster_views.assets import (
     ReplayRangeConfig,
     asset_spec,
     commit_events,
+    declared_columns,
     is_asset_selected,
     selected,
 )
@@ -36,6 +37,7 @@ from orchestration.transforms.dagster_views.reporting import (
 from orchestration.transforms.declarations import DerivedTable, TopicTable, pool_of, table_key
 from orchestration.transforms.kinds import declare
 from orchestration.transforms.replay.plan import ReplayRequest
+from orchestration.transforms.result_columns import result_columns
 from orchestration.transforms.run.following import follow
 from orchestration.transforms.to_lake.derived import DerivedRunResult, run_derived_table
 from orchestration.transforms.to_lake.kind import LakeKind
@@ -75,8 +77,8 @@ class DerivedTableConfig(dg.Config):
 def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefinition:
     """Return the asset of ``table``. It has no automation condition: the topic sensor starts it."""
     key = table_key(table.name)
-    address = table_address(table.name, DELTA)
-    spec = declare(LakeKind(table), asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=address))
+    metadata = {**table_address(table.name, DELTA), **declared_columns(_kept_columns(table))}
+    spec = declare(LakeKind(table), asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata))
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
@@ -106,19 +108,25 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
     return follow_topic
 
 
+def _kept_columns(table: TopicTable) -> Sequence[str] | None:
+    """Return the columns of the lake table, None where they are not known or may change."""
+    if table.aggregates:
+        return [*table.aggregate_by, *(one.name for one in table.aggregates)]
+    return None if table.is_evolving else result_columns(table.function)
+
+
 def derived_table_asset(
     table: DerivedTable, shown: Presentation, *, automation_condition: dg.AutomationCondition[dg.AssetKey] | None
 ) -> dg.AssetsDefinition:
     """Return the asset of ``table``."""
     key = table_key(table.name)
     inputs = [table_key(one) for one in table.inputs]
+    metadata = {**table_address(table.name, DELTA), **declared_columns(result_columns(table.function))}
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
         specs=[
-            asset_spec(
-                key, inputs, table.function, shown, automation_condition=automation_condition, metadata=table_address(table.name, DELTA)
-            )
+            asset_spec(key, inputs, table.function, shown, automation_condition=automation_condition, metadata=metadata),
         ],
         check_specs=events.check_specs(key, table.rules, table.suite),
         can_subset=True,

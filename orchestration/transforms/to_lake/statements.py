@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
 from orchestration.lake.tables import PROVENANCE
-from orchestration.quality.conditions import parsed
 from orchestration.transforms.declarations import Transform
 from orchestration.transforms.errors import TransformError, described
+from orchestration.transforms.result_columns import named_results
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 ITEM = rf"{NAME}(?:\s+AS\s+{NAME})?"
@@ -86,24 +86,6 @@ def plain_choice(statement: str, relation: str, columns: Collection[str]) -> Map
             return None
         chosen[words[-1]] = words[0]
     return chosen
-
-
-def named_results(statement: str) -> tuple[str, ...] | None:
-    """Return the columns of the result of ``statement``.
-
-    Return None where only Spark knows them: of a star, of an expression without a name, or of a
-    statement that DuckDB does not understand.
-    """
-    nodes = parsed(statement)
-    if len(nodes) != 1 or nodes[0].get("type") != "SELECT_NODE":
-        return None
-    names = []
-    for item in nodes[0]["select_list"]:
-        name = item["alias"] or (item["column_names"][-1] if item["class"] == "COLUMN_REF" else "")
-        if not name:
-            return None
-        names.append(name)
-    return tuple(names)
 
 
 def asked(statement: str, relations: Sequence[str]) -> str:
