@@ -6,6 +6,7 @@ by ``orchestration.assembly``. A folder that is no project, and a mistake in it,
 """
 
 import sys
+import time
 from pathlib import Path
 
 from orchestration.assembly import assemble
@@ -18,3 +19,5 @@ _project = find_project(*map(Path, sys.path[:1]), Path.cwd())
 _modules = import_project(_project)
 
 defs = assemble(_modules, definitions=load_components(_project, _modules[0]))
+LOADED_S = time.time()
+"""The time of this load. What failed before it is tried again without a longer pause."""

@@ -32,7 +32,9 @@ def status(*, data: Path, as_json: bool) -> None:
         empty=f"tidelog is starting on {data}" if is_starting else f"nothing runs on {data}; start it with: tidelog up --data {data}",
     )
     if components and not as_json:
-        click.echo("".join(f"\n{row['name']}: {row['complaint']}\n" for row in rows if row["complaint"]), nl=False)
+        for row in rows:
+            complaints = [f"{row['name']}: {line}\n" for line in row["complaint"].splitlines()]
+            click.echo("".join(["\n" if complaints else "", *complaints]), nl=False)
         click.echo("".join(f"\n{row['name']}: {row['failure']}\n" for row in rows if row["failure"]), nl=False)
         click.echo("".join(f"\nmetrics  {row['metrics_url']}" for row in rows if row["metrics_url"]))
         click.echo(f"logs     {Path(components[0].log_path).parent}")

@@ -5,6 +5,7 @@
 - ``readiness``: when a component counts as ready. ``grpc_call``: the bytes of a call of gRPC, by which some are asked.
 - ``process``: one component's process: started behind its guard, watched, stopped within a deadline.
 - ``supervisor``: all of them: order of starting, restarts with backoff, order of stopping.
+- ``complaints``: what a component says to be wrong.
 - ``state``: the file that tells ``tidelog status`` what runs.
 - ``nodes``: several brokers on one machine, each with its properties file. ``fleet``: one more or one less while they run.
 - ``control``: how another process asks a running supervisor for that. ``installation``: the nodes, to such a process.

@@ -33,7 +33,7 @@ class ComponentState:
     stopping, stopped.
 
     ``pid`` is the component's own process, ``guard_pid`` the one that watches it. ``external_setting`` names the setting that points to a
-    component of the user's own, which has neither. ``complaint`` is what the component says to be wrong; empty where nothing is.
+    component of the user's own, which has neither. ``complaint`` is what the component says to be wrong, a line each.
     ``waits_for`` are the components that have to be ready before this one starts, and are not. ``failure`` says why its last start or run
     ended, until it is ready again.
     """

@@ -24,6 +24,7 @@ import trio
 
 from log_service.common.errors import ConfigError, TidelogError, first_error
 from log_service.supervisor import process, state
+from log_service.supervisor.complaints import complaints_of, joined, lasting
 from log_service.supervisor.process import ComponentProcess
 from log_service.supervisor.readiness import is_ready, wait_until_ready
 from log_service.supervisor.spec import Argv, Component, InstallationSpec, start_order
@@ -36,8 +37,6 @@ FAILED_PROBES = 3
 TOLD_TO_WAIT_AFTER_S = 1.0
 COMPLAINT_POLL_S = 0.5
 STATE_POLL_S = 0.05
-MAX_COMPLAINT_CHARACTERS = 2_000
-MAX_COMPLAINTS = 50
 MOST_PATIENCE = 8
 """How many times its start deadline a component gets at most, after starts that took too long."""
 
@@ -327,10 +326,10 @@ class Supervisor:
                 self._states[component.name] = replace(known, complaint=said)
                 state.write(self._spec.context.data_directory, self._states)
             told = self._told.get(component.name, ())
-            self._told[component.name] = lines
-            for line in lines:
-                if line not in told:
-                    self._tell(component, line)
+            self._told[component.name] = complaints = tuple(map(lasting, lines))
+            for one in complaints:
+                if one not in told:
+                    self._tell(component, one)
             if told and not lines:
                 self._tell(component, "all is well again")
 
@@ -457,20 +456,3 @@ class Supervisor:
 def not_ready(component: Component) -> str:
     """Return why a start was given up that took too long."""
     return f"was not ready after {component.start_deadline_s:.0f} s"
-
-
-def complaints_of(component: Component) -> tuple[str, ...]:
-    """Return what the component says to be wrong, a line each; none where nothing is."""
-    if component.complaint_path is None:
-        return ()
-    try:
-        said = component.complaint_path.read_text(errors="replace")
-    except OSError:
-        return ()
-    lines = (" ".join(line.split())[:MAX_COMPLAINT_CHARACTERS] for line in said.splitlines()[:MAX_COMPLAINTS])
-    return tuple(dict.fromkeys(line for line in lines if line))
-
-
-def joined(complaints: Sequence[str]) -> str:
-    """Return complaints as one text, for the state."""
-    return "; ".join(complaints)[:MAX_COMPLAINT_CHARACTERS]

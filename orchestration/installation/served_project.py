@@ -24,6 +24,7 @@ from orchestration.log_client.protocol import LogServiceError
 from orchestration.project.location import DEFINITIONS
 from orchestration.project.mistakes import Troubles, mistakes
 from orchestration.sensing.failing_assets import FailingAssets
+from orchestration.sensing.retries import NO_RETRIES, retries_of
 from orchestration.settings import SettingsError, load_settings
 from orchestration.topics.spec import differences, reconcile_all, topic_specs
 
@@ -45,6 +46,7 @@ class ServedProject:
         self._troubles = troubles
         self._home = home
         self._assets: tuple[dg.AssetsDefinition, ...] = ()
+        self._retries = NO_RETRIES
         self._are_topics_settled = True
 
     def settle(self, fault: str | None) -> None:
@@ -60,6 +62,7 @@ class ServedProject:
     def take(self, assets: Iterable[dg.AssetsDefinition]) -> None:
         """Look after ``assets`` from now on: report their mistakes, and create the topics."""
         self._assets = tuple(assets)
+        self._retries = retries_of(self._assets)
         self._declare()
         found = mistakes(self._assets)
         for mistake in found:
@@ -139,4 +142,4 @@ class ServedProject:
         if is_turn_of_topics:
             self.look_at_topics() if self._are_topics_settled else self.reconcile_topics()
         if failing is not None:
-            self._troubles.tell(ASSETS, failing.look({key for asset in self._assets for key in asset.keys}))
+            self._troubles.tell(ASSETS, failing.look({key for asset in self._assets for key in asset.keys}, self._retries))

@@ -97,6 +97,11 @@ def _is_of_project(root: Path, module: ModuleType) -> bool:
     return origin.is_relative_to(root) and not LIBRARIES.intersection(origin.relative_to(root).parts)
 
 
+def loaded_s() -> float:
+    """Return the time at which this process loaded the project, 0.0 if it loaded none."""
+    return float(getattr(sys.modules.get(DEFINITIONS), "LOADED_S", 0.0))
+
+
 def watched_files(project: Path) -> Iterator[Path]:
     """Yield the files of a project's definitions.
 

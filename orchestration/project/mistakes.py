@@ -13,6 +13,7 @@ from threading import Lock
 import dagster as dg
 
 from log_service.common.private_files import replace_private
+from log_service.supervisor.complaints import MOMENTARY
 
 MISTAKE = "tidelog/mistake"
 """The metadata of an asset that stands for an unusable declaration: the reason."""
@@ -32,9 +33,10 @@ class Troubles:
     def tell(self, part: str, sentences: Sequence[str]) -> bool:
         """Replace the troubles of a part by ``sentences``, and return whether they differ.
 
-        No sentences mean that all is well.
+        No sentences mean that all is well. Behind ``MOMENTARY`` a sentence may go on with a part
+        that changes.
         """
-        told = tuple(" ".join(one.split()) for one in sentences)
+        told = tuple(MOMENTARY.join(" ".join(part.split()) for part in one.split(MOMENTARY, 1)) for one in sentences)
         with self._lock:
             if self._parts.get(part, ()) == told:
                 return False

@@ -4,6 +4,8 @@ Each sensor has one pure ``decide_...`` function and a thin shell.
 
 - ``new_records``: the decision which tables have something to read.
 - ``topic_sensor``: the sensor that waits for new records and starts runs.
+- ``past_runs``: failures in a row, and when the next run is due. ``retries``: when a failed asset
+  is tried again.
 - ``progress``: the decision which watermarks and lags are worth an event.
 - ``objectives``: the checks that tables keep up with their topics.
 - ``automation``: the automation conditions of everything downstream.

@@ -1,16 +1,22 @@
-"""The assets whose last run failed, and why, for the terminal and ``tidelog status``.
+"""The assets whose last run failed, why, and when they are tried again.
 
-Only runs are considered, so it also works for a project with its own sensors. A killed run that is
-tried again is no failure of its assets. Each look considers the runs that ended since the last one.
-The first look goes back ``FIRST_LOOK_RUNS`` runs. Without new events runs are queried only now and
-then, because each change of a run is an event.
+They are told at the terminal and by ``tidelog status``. Only runs are considered, so it also works
+for a project with its own sensors. A killed run that is tried again is no failure of its assets.
+Each look considers the runs that ended since the last one. The first look goes back
+``FIRST_LOOK_RUNS`` runs. Without new events runs are queried only now and then, because each change
+of a run is an event.
 """
 
+import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import dagster as dg
 
+from log_service.supervisor.complaints import MOMENTARY
+from orchestration.project.location import loaded_s
+from orchestration.sensing.retries import NO_RETRIES, Retries
 from orchestration.sensing.run_failures import failed_assets, is_tried_again, reason_among
 
 FIRST_LOOK_RUNS = 200
@@ -24,21 +30,38 @@ OVERLAP = timedelta(seconds=10)
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The failure of an asset's last run, and when the run ended."""
+
+    why: str
+    ended_s: float
+
+
 class FailingAssets:
     """The failed assets among the runs that were looked at."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._instance = instance
-        self._reasons: dict[dg.AssetKey, str] = {}
+        self._failed: dict[dg.AssetKey, Failed] = {}
         self._seen: dict[str, datetime] = {}
         self._newest_event: int | None = None
         self._looks_since = -1
 
-    def look(self, known: Collection[dg.AssetKey]) -> list[str]:
-        """Look at the ended runs, and return a sentence for each failing asset in ``known``."""
+    def look(self, known: Collection[dg.AssetKey], retries: Retries = NO_RETRIES, *, now_s: float | None = None) -> list[str]:
+        """Look at the ended runs, and return a line for each failing asset in ``known``.
+
+        The line ends with the next try, behind ``MOMENTARY``.
+        """
         if self._may_have_changed():
             self._look_at_runs()
-        return [f"{key.to_user_string()} failed in its last run: {why}" for key, why in sorted(self._reasons.items()) if key in known]
+        at_s, since_s = time.time() if now_s is None else now_s, loaded_s()
+        lines = []
+        for key, failed in sorted(self._failed.items()):
+            if key in known:
+                anew = "the project was loaded anew since" if failed.ended_s < since_s else ""
+                lines.append(line_of(key, failed.why, anew, retries.told(key, self._instance, at_s)))
+        return lines
 
     def _may_have_changed(self) -> bool:
         newest = self._instance.event_log_storage.get_maximum_record_id()
@@ -53,15 +76,15 @@ class FailingAssets:
         records = self._instance.get_run_records(filters, limit=limit, order_by="update_timestamp", ascending=False)
         for record in reversed(records):
             if record.dagster_run.run_id not in self._seen:
-                self._take(record.dagster_run)
+                self._take(record.dagster_run, record.update_timestamp.timestamp())
         found = {record.dagster_run.run_id: record.update_timestamp for record in records}
         self._seen = found or self._seen
 
-    def _take(self, run: dg.DagsterRun) -> None:
+    def _take(self, run: dg.DagsterRun, ended_s: float) -> None:
         selected = run.asset_selection or frozenset()
         if run.status is dg.DagsterRunStatus.SUCCESS:
             for key in selected:
-                self._reasons.pop(key, None)
+                self._failed.pop(key, None)
         elif selected and not is_tried_again(run.tags):
             events = [
                 entry.dagster_event
@@ -72,4 +95,10 @@ class FailingAssets:
             message = next((event.message for event in events if not event.is_step_failure), None)
             for key in failed_assets(selected, [event.step_key or "" for event in steps]):
                 own = [event for event in steps if event.step_key == key.to_python_identifier()]
-                self._reasons[key] = reason_among(own or steps, message)
+                self._failed[key] = Failed(why=reason_among(own or steps, message), ended_s=ended_s)
+
+
+def line_of(key: dg.AssetKey, why: str, *momentary: str) -> str:
+    """Return the line on a failing asset. ``momentary`` changes while the failure stays."""
+    more = "; ".join(filter(None, momentary))
+    return f"{key.to_user_string()} failed in its last run: {why}" + (f"{MOMENTARY}{more}" if more else "")

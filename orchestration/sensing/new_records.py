@@ -42,18 +42,21 @@ class TableState:
     @property
     def due_s(self) -> float:
         """The time from which the next run may start."""
-        if self.last_start_s is None:
-            return 0.0
-        return self.last_start_s + max(self.minimum_interval_s, backoff_s(self.failures))
+        return next_start_s(self.last_start_s, self.minimum_interval_s, self.failures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDecision:
-    """Tables to start now, tables whose run is in flight, and when the next waiting one is due."""
+    """Tables to start now, tables whose run is in flight, and those that are due later."""
 
     start: tuple[str, ...]
     in_flight: tuple[str, ...]
-    next_due_s: float | None
+    waiting: tuple[TableState, ...] = ()
+
+    @property
+    def next_due_s(self) -> float | None:
+        """The time at which the first of the waiting tables is due."""
+        return min((one.due_s for one in self.waiting), default=None)
 
     @property
     def is_anything_wanting(self) -> bool:
@@ -63,7 +66,7 @@ class RunDecision:
 
 def decide_runs(tables: Iterable[TableState], now_s: float) -> RunDecision:
     """Return for which tables a run starts at ``now_s``."""
-    start, in_flight, due = [], [], []
+    start, in_flight, waiting = [], [], []
     for one in tables:
         if not one.is_wanting:
             continue
@@ -72,8 +75,13 @@ def decide_runs(tables: Iterable[TableState], now_s: float) -> RunDecision:
         elif one.due_s <= now_s:
             start.append(one.table)
         else:
-            due.append(one.due_s)
-    return RunDecision(start=tuple(start), in_flight=tuple(in_flight), next_due_s=min(due, default=None))
+            waiting.append(one)
+    return RunDecision(start=tuple(start), in_flight=tuple(in_flight), waiting=tuple(waiting))
+
+
+def next_start_s(last_start_s: float | None, minimum_interval_s: float, failures: int) -> float:
+    """Return the time from which the next run may start, after so many failures in a row."""
+    return 0.0 if last_start_s is None else last_start_s + max(minimum_interval_s, backoff_s(failures))
 
 
 def backoff_s(failures: int) -> float:

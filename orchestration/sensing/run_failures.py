@@ -12,7 +12,8 @@ from itertools import dropwhile
 import dagster as dg
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG, WILL_RETRY_TAG
 
-from orchestration.sensing.topic_sensor import STEP_FAILURE, TABLE_TAG, failures_in_a_row
+from orchestration.sensing.past_runs import STEP_FAILURE, failures_in_a_row
+from orchestration.sensing.topic_sensor import TABLE_TAG
 from orchestration.transforms import table_key
 
 REMEMBERED_FAILURES = 1_025

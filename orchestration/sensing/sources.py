@@ -27,12 +27,12 @@ from time import monotonic
 import dagster as dg
 
 from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
-from orchestration.project.home import UNFINISHED
 from orchestration.resources.log_service import LogServiceResource
-from orchestration.sensing.new_records import backoff_s
+from orchestration.sensing.new_records import next_start_s
+from orchestration.sensing.past_runs import past_runs
 from orchestration.sensing.progress import Progress, in_a_row
 from orchestration.sensing.run_failures import Alert
-from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, REMEMBERED_RUNS, Clock, failures_in_a_row
+from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, Clock
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.assets import SourceFeed, declared_source, source_feeds
 from orchestration.sources.positions import found_among, read_positions
@@ -66,7 +66,7 @@ class SourceState:
     @property
     def due_s(self) -> float:
         """The time of the next look."""
-        return 0.0 if self.last_start_s is None else self.last_start_s + max(self.every_s, backoff_s(self.failures))
+        return next_start_s(self.last_start_s, self.every_s, self.failures)
 
 
 def decide_looks(states: Iterable[SourceState], now_s: float) -> tuple[str, ...]:
@@ -165,13 +165,13 @@ def source_sensor(
 
 def state_of(feed: SourceFeed, instance: dg.DagsterInstance) -> SourceState:
     """Return the state of a source from Dagster's runs."""
-    records = instance.get_run_records(dg.RunsFilter(tags={SOURCE_TAG: feed.source}), limit=REMEMBERED_RUNS)
+    past = past_runs(instance, SOURCE_TAG, feed.source)
     return SourceState(
         source=feed.source,
         every_s=feed.every_s,
-        is_running=any(record.dagster_run.status in UNFINISHED for record in records),
-        last_start_s=records[0].create_timestamp.timestamp() if records else None,
-        failures=failures_in_a_row([record.dagster_run for record in records]),
+        is_running=past.is_running,
+        last_start_s=past.last_start_s,
+        failures=past.failures,
     )
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 
 import dagster as dg
-from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
 from deltalake.exceptions import DeltaError
 
 from orchestration.lake.tables import Lake
@@ -32,6 +31,7 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.retained.lag import TopicLag, lag_behind, seconds_behind
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
+from orchestration.sensing.past_runs import past_runs, told_due
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn, partition_rows
 from orchestration.settings import load_settings
 from orchestration.topics.spec import TOPIC_PREFIX, reconcile_all, topic_specs
@@ -58,8 +58,6 @@ Lag is then told without how long records wait.
 """
 POLL_S = 1.0
 RUN_POLL_S = 0.2
-REMEMBERED_RUNS = 12
-STEP_FAILURE = "STEP_FAILURE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +146,8 @@ class Watch:
         )
         if not state.is_wanting:
             return state
-        records = self.instance.get_run_records(dg.RunsFilter(tags={TABLE_TAG: feed.table}), limit=REMEMBERED_RUNS)
-        return replace(
-            state,
-            is_running=any(record.dagster_run.status in UNFINISHED for record in records),
-            last_start_s=records[0].create_timestamp.timestamp() if records else None,
-            failures=failures_in_a_row([record.dagster_run for record in records]),
-        )
+        past = past_runs(self.instance, TABLE_TAG, feed.table)
+        return replace(state, is_running=past.is_running, last_start_s=past.last_start_s, failures=past.failures)
 
     def _snapshot_of(self, feed: TopicFeed) -> Snapshot:
         return lambda: self.lake.snapshot(feed.table)
@@ -251,19 +244,6 @@ def is_all_told(lags: Mapping[str, TopicLag], progress: Progress) -> bool:
 def interval_of(feed: TopicFeed, default_s: float) -> float:
     """Return the least time between two starts of a table's runs."""
     return default_s if feed.minimum_interval_s is None else feed.minimum_interval_s
-
-
-def failures_in_a_row(runs: Sequence[dg.DagsterRun]) -> int:
-    """Count the newest runs that failed by themselves, in a row.
-
-    A killed run is tried again at once, and does not count.
-    """
-    count = 0
-    for run in runs:
-        if run.status is not dg.DagsterRunStatus.FAILURE:
-            break
-        count += run.tags.get(RUN_FAILURE_REASON_TAG) == STEP_FAILURE
-    return count
 
 
 def is_misplaced(lag: TopicLag, committed: Mapping[int, Checkpoint]) -> bool:
@@ -443,15 +423,23 @@ def standing_lag_event(feed: TopicFeed, lag: int) -> dg.AssetObservation:
     )
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times in a row"
+
+
 def skip_reason(findings: Findings, watch: Watch) -> str:
     """Return why a tick started nothing."""
     seen = {*findings.lags, *watch.failures, *watch.postponed}
     missing = sorted({topic for feed in watch.feeds if feed.table not in seen for topic in feed.topics})
     parts = ["no new records"]
+    waiting, now_s = findings.decision.waiting, watch.clock.now_s()
     if findings.decision.in_flight:
         parts = [f"a run is in flight of {', '.join(findings.decision.in_flight)}"]
-    elif findings.decision.next_due_s is not None:
+    elif any(not one.failures for one in waiting):
         parts = ["new records wait for their table's interval"]
+    elif waiting:
+        parts = []
+    parts += [f"{one.table} failed {_times(one.failures)}: {told_due(one.due_s, now_s)}" for one in waiting if one.failures]
     if missing:
         parts.append(f"topics that do not exist: {', '.join(missing)}")
     parts += [f"the table {table} cannot be looked at: {why}" for table, why in sorted(watch.failures.items())]

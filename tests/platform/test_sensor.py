@@ -152,8 +152,23 @@ def test_a_table_that_fails_is_tried_ever_more_rarely(world: World) -> None:
     append(world, 3)
     for _ in range(3):
         world.run(dg.DagsterRunStatus.FAILURE, **{"dagster/failure_reason": "STEP_FAILURE"})
-    assert started(world.tick()) == []
+    result = world.tick()
+    assert started(result) == []
+    told_when = re.fullmatch(r"clean_orders failed 3 times in a row: tried again at \d\d:\d\d:\d\d UTC", result.skip_reason.skip_message)
+    assert told_when, result.skip_reason
     world.sleep(30)
+    assert started(world.tick()) == ["clean_orders"]
+
+
+def test_a_table_that_failed_is_tried_anew_once_the_project_was_loaded_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A corrected table waited for up to five minutes."""
+    append(world, 3)
+    for _ in range(6):
+        world.run(dg.DagsterRunStatus.FAILURE, **{"dagster/failure_reason": "STEP_FAILURE"})
+    assert started(world.tick()) == []
+    loaded = ModuleType(DEFINITIONS)
+    vars(loaded)["LOADED_S"] = world.now_s
+    monkeypatch.setitem(sys.modules, DEFINITIONS, loaded)
     assert started(world.tick()) == ["clean_orders"]
 
 

@@ -26,7 +26,9 @@ from orchestration.transforms.declarations import (
 )
 from orchestration.transforms.to_lake.assets import derived_table_asset, topic_table_asset
 
-FAILED_AGAIN_CRON = "*/5 * * * *"
+FAILED_AGAIN_MINUTES = 5
+"""The full minutes of an hour at which a failed table, mart or copy is tried again."""
+FAILED_AGAIN_CRON = f"*/{FAILED_AGAIN_MINUTES} * * * *"
 OF_TOPICS = (
     "unique_by",
     "latest_by",

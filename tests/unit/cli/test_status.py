@@ -61,6 +61,12 @@ def test_what_is_wrong_is_told_and_is_the_exit_code(data: Path, changes: dict[st
     assert ("code: no topic returns" in result.stdout) == ("complaint" in changes)
 
 
+def test_each_thing_that_is_wrong_has_a_line(data: Path) -> None:
+    """All of them stood in one line."""
+    result = told(data, component("code", complaint="lake/a failed in its last run: why; tried again now\nlake/b failed in its last run"))
+    assert "\n\ncode: lake/a failed in its last run: why; tried again now\ncode: lake/b failed in its last run\n\n" in result.stdout
+
+
 def test_it_is_told_what_waits_for_what_and_why_a_start_failed(data: Path) -> None:
     spark = component("spark", state="restarting", failure="was not ready after 120 s")
     result = told(data, component("broker"), spark, component("code", state="waiting", waits_for=("spark", "topics")))

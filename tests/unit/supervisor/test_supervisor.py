@@ -344,7 +344,10 @@ def test_what_a_component_says_to_be_wrong_is_told_and_in_the_state_until_it_is_
         complaint.write_text("assets/orders.py, line 3, cannot be loaded: NameError: orders\nlake/clean_orders failed in its last run\n")
         assert eventually(lambda: "page  lake/clean_orders failed in its last run" in told)
         assert len([line for line in told if "NameError" in line]) == 1, "what was told is not told again"
-        assert "; lake/clean_orders failed in its last run" in CliRunner().invoke(status, ["--data", str(tmp_path)]).output
+        assert "\npage: lake/clean_orders failed in its last run" in CliRunner().invoke(status, ["--data", str(tmp_path)]).output
+        complaint.write_text("lake/clean_orders failed in its last run\ttried again at 12:00:05 UTC\n")
+        again = "page: lake/clean_orders failed in its last run; tried again at 12:00:05 UTC\n"
+        assert eventually(lambda: again in CliRunner().invoke(status, ["--data", str(tmp_path)]).output)
         complaint.write_text("lake/clean_orders failed in its last run\n")
         assert eventually(lambda: state.read(tmp_path)[0].complaint == "lake/clean_orders failed in its last run")
         complaint.write_text("")

@@ -138,7 +138,7 @@ def test_everything_that_is_wrong_has_a_line(project: ServedProject, log: Refusi
         job = repository.get_implicit_global_asset_job_def()
         job.execute_in_process(asset_selection=[clean_orders.key], instance=instance, raise_on_error=False)
         project.look(FailingAssets(instance), is_turn_of_topics=False)
-    failed = "lake/clean_orders failed in its last run: ValueError: no column amount"
+    failed = "lake/clean_orders failed in its last run: ValueError: no column amount\ttried again when a person or a schedule starts it"
     assert file.read_text().splitlines() == ["mirror.properties: no flow", REFUSAL, failed]
     project.settle("assets/orders.py, line 3, cannot be loaded")
     assert file.read_text().splitlines()[0] == "assets/orders.py, line 3, cannot be loaded"

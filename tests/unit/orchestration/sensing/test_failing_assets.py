@@ -1,13 +1,23 @@
 """Assets whose last run failed, as the terminal and ``tidelog status`` tell them."""
 
+import sys
+import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from log_service.supervisor.complaints import MOMENTARY
+from orchestration.marts.mart import mart
+from orchestration.project.location import DEFINITIONS
 from orchestration.sensing.failing_assets import LOOKS_AFTER_EVENT, LOOKS_PER_CHECK, FailingAssets
-from orchestration.transforms import TransformError
+from orchestration.sensing.retries import retries_of
+from orchestration.sensing.topic_sensor import TABLE_TAG
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms import TransformError, spark_table
 
 BROKEN: set[str] = set()
 
@@ -107,3 +117,49 @@ def test_runs_are_asked_for_now_and_then_while_no_event_comes(instance: dg.Dagst
     assert len(asked) == LOOKS_AFTER_EVENT + 10
     run(instance, orders, broken=("orders",))
     assert failing.look(KNOWN) == [TOLD]
+
+
+ORDERS = TopicSpec(name="orders", schema="id STRING")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@spark_table(topic=ORDERS, minimum_interval_s=15)
+def clean_orders(records: Any) -> Any:
+    """Orders."""
+    return records.select("id", "_topic_id", "_partition", "_offset")
+
+
+def revenue(*, is_automated: bool) -> dg.AssetsDefinition:
+    return mart("revenue", sql="SELECT id FROM clean_orders", tables=[clean_orders], is_automated=is_automated)
+
+
+@pytest.mark.parametrize(
+    ("asset", "failures", "after_s", "told"),
+    [
+        (clean_orders, 1, 1, "tried again at 00:00:15 UTC"),
+        (clean_orders, 3, 1, "tried again at 00:00:40 UTC"),
+        (clean_orders, 3, 41, "tried again now"),
+        (revenue(is_automated=True), 1, 61, "tried again at 00:05:00 UTC"),
+        (revenue(is_automated=False), 1, 61, "tried again when a person or a schedule starts it"),
+        (orders, 1, 1, ""),
+    ],
+)
+def test_it_is_told_when_a_failed_asset_is_tried_again(
+    instance: dg.DagsterInstance, asset: dg.AssetsDefinition, failures: int, after_s: float, told: str
+) -> None:
+    """It was said nowhere."""
+    tags = {"dagster/failure_reason": "STEP_FAILURE", TABLE_TAG: "clean_orders"}
+    for _ in range(failures):
+        run = dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.FAILURE, tags=tags, asset_selection=frozenset({asset.key}))
+        instance.run_storage.add_historical_run(run, START)
+    (line,) = FailingAssets(instance).look({asset.key}, retries_of([asset]), now_s=START.timestamp() + after_s)
+    assert line.partition(MOMENTARY)[2] == told
+
+
+def test_a_failure_from_before_the_last_load_of_the_project_says_so(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a correction the old failure was told as if it were one of the new load."""
+    run(instance, orders, broken=("orders",))
+    loaded = ModuleType(DEFINITIONS)
+    vars(loaded)["LOADED_S"] = time.time() + 60
+    monkeypatch.setitem(sys.modules, DEFINITIONS, loaded)
+    assert FailingAssets(instance).look(KNOWN) == [f"{TOLD}{MOMENTARY}the project was loaded anew since"]

@@ -6,8 +6,9 @@ import dagster as dg
 import pytest
 
 from orchestration.sensing import Alert, decide_alert
+from orchestration.sensing.past_runs import failures_in_a_row
 from orchestration.sensing.run_failures import failed_assets, named, run_failure_alerts
-from orchestration.sensing.topic_sensor import TABLE_TAG, failures_in_a_row
+from orchestration.sensing.topic_sensor import TABLE_TAG
 
 STEP_FAILED = {"dagster/failure_reason": "STEP_FAILURE"}
 DIED = {"dagster/failure_reason": "RUN_EXCEPTION"}

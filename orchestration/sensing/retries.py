@@ -1,0 +1,60 @@
+"""Tells when the asset of a failed run is tried again, by whom it is started.
+
+The sensors of topics and of sources pause longer after each failure. Tables from tables, marts and
+copies in SQL databases are tried again at full minutes (``on_fresh_inputs``). Of other assets
+nothing is known here, because a person, a schedule or a sensor of the project starts them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+import dagster as dg
+
+from orchestration.marts.mart import BUILT_ANEW
+from orchestration.sensing.past_runs import past_runs, told_due
+from orchestration.sensing.sources import SOURCE_TAG
+from orchestration.sensing.topic_sensor import TABLE_TAG, interval_of
+from orchestration.settings import load_settings
+from orchestration.sources.assets import SourceFeed, source_feeds
+from orchestration.transforms.kinds import TopicFeed, topic_feeds
+from orchestration.transforms.to_lake.decorator import FAILED_AGAIN_MINUTES
+
+STARTED_BY_OTHERS = "tried again when a person or a schedule starts it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """The assets of a project, by what starts their runs."""
+
+    feeds: Mapping[dg.AssetKey, TopicFeed] = field(default_factory=dict)
+    sources: Mapping[dg.AssetKey, SourceFeed] = field(default_factory=dict)
+    is_automated: Mapping[dg.AssetKey, bool] = field(default_factory=dict)
+    """Whether a table from tables, a mart or a copy is started when its inputs change."""
+
+    def told(self, key: dg.AssetKey, instance: dg.DagsterInstance, now_s: float) -> str:
+        """Return when an asset whose last run failed is tried again, empty if that is not known."""
+        if feed := self.feeds.get(key):
+            interval_s = interval_of(feed, load_settings().minimum_interval_s)
+            return told_due(past_runs(instance, TABLE_TAG, feed.table).due_s(interval_s), now_s)
+        if source := self.sources.get(key):
+            return told_due(past_runs(instance, SOURCE_TAG, source.source).due_s(source.every_s), now_s)
+        if key not in self.is_automated:
+            return ""
+        pause_s = FAILED_AGAIN_MINUTES * 60
+        return told_due(ceil(now_s / pause_s) * pause_s, now_s) if self.is_automated[key] else STARTED_BY_OTHERS
+
+
+def retries_of(assets: Iterable[dg.AssetsDefinition]) -> Retries:
+    """Return how ``assets`` are tried again."""
+    found = tuple(assets)
+    feeds = {feed.asset_key: feed for feed in topic_feeds(found)}
+    conditions = {key: asset.automation_conditions_by_key.get(key) for asset in found for key in asset.keys}
+    return Retries(
+        feeds=feeds,
+        sources={feed.asset_key: feed for feed in source_feeds(found)},
+        is_automated={key: one is not None for key, one in conditions.items() if key.path[0] in BUILT_ANEW and key not in feeds},
+    )
+
+
+NO_RETRIES = Retries()
