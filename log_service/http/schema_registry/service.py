@@ -13,7 +13,7 @@ import trio
 from log_service.client.admin.admin import Admin
 from log_service.client.connections.env import real_env
 from log_service.common.env import Env, Listener
-from log_service.common.errors import KafkaError
+from log_service.common.errors import ConfigError, KafkaError
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.routes import registry_service
 from log_service.http.schema_registry.election.elector import ElectionSettings, Elector, Leadership
@@ -22,10 +22,10 @@ from log_service.http.schema_registry.forwarding import FORWARD_HEADER, Forwarde
 from log_service.http.schema_registry.log.errors import SchemasLogError
 from log_service.http.schema_registry.log.schemas_log import LogSettings, SchemasLog
 from log_service.http.schema_registry.registry import Registry, RegistryIdentity
-from log_service.http.schema_registry.settings import RegistrySettings
+from log_service.http.schema_registry.settings import ListenAddress, RegistrySettings
 from log_service.http.schema_registry.state_keeper import StateKeeper
 from log_service.http.schema_registry.values import Settings
-from log_service.http.server.server import HttpServer, bind
+from log_service.http.server.server import HttpServer
 from log_service.http.server.values import HttpRequest, HttpResponse
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class RegistryService:
             KafkaError: the cluster cannot be reached at the beginning.
         """
         settings = self._settings
-        listeners = [await bind(self._env.network, each.host, each.port) for each in settings.listeners]
+        listeners = [await self._bind(each) for each in settings.listeners]
         async with (
             Admin(settings.bootstrap_servers, env=self._env, **settings.client) as admin,
             Forwarder(tls_of({})) as forwarder,
@@ -80,9 +80,17 @@ class RegistryService:
             nursery.start_soon(self._follow, elector, log, registry)
             service = registry_service(registry)
             for listener in listeners:
-                await nursery.start(HttpServer(listener, service, self._env.clock).run)
+                server = HttpServer(listener=listener, clock=self._env.clock, service=service, name="registry")
+                await nursery.start(server.run)
             self._say(f"schema registry at {', '.join(map(str, settings.listeners))}")
             task_status.started(listeners)
+
+    async def _bind(self, address: ListenAddress) -> Listener:
+        try:
+            return await self._env.network.listen(address.host, address.port)
+        except OSError as error:
+            text = f"listeners={address}: {error.strerror or error}; name another address"
+            raise ConfigError(text) from error
 
     def _log_settings(self) -> LogSettings:
         settings = self._settings
@@ -95,9 +103,7 @@ class RegistryService:
 
     def _election(self) -> ElectionSettings:
         own = self._settings.advertised
-        instance = RegistryInstance(
-            scheme=own.scheme, host=own.host, port=own.port, is_eligible=self._settings.is_eligible
-        )
+        instance = RegistryInstance(scheme=own.scheme, host=own.host, port=own.port, is_eligible=self._settings.is_eligible)
         return ElectionSettings(instance=instance, group=self._settings.group)
 
     async def _load(self, log: SchemasLog, registry: Registry) -> None:

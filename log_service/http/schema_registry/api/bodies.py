@@ -13,7 +13,7 @@ from log_service.http.schema_registry.entities import BadFieldError, content_jso
 from log_service.http.schema_registry.parsing import SchemaParser
 from log_service.http.schema_registry.subjects import within
 from log_service.http.schema_registry.values import RegisteredSchema
-from log_service.http.server.negotiation import best_type
+from log_service.http.server.negotiation import best_media_type
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def json_response(request: HttpRequest, value: object, status: int = 200) -> Htt
 
 def text_response(request: HttpRequest, text: str, status: int = 200) -> HttpResponse:
     """Return a response whose body is a text as it is."""
-    accepted = best_type(request.headers.get("accept", ""), CONTENT_TYPES)
+    accepted = best_media_type(request.headers.get("accept"), CONTENT_TYPES)
     body = text.encode("utf-8", "replace")
     return HttpResponse(status=status, body=body, content_type=accepted or CONTENT_TYPES[0])
 

@@ -5,20 +5,27 @@ Every route also exists below ``/contexts/{context}``.
 
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.about import AboutEndpoints
-from log_service.http.schema_registry.api.bodies import MAX_BODY_BYTES, error_response
+from log_service.http.schema_registry.api.bodies import CONTENT_TYPES, MAX_BODY_BYTES, error_response
 from log_service.http.schema_registry.api.compatibility import CompatibilityEndpoints
 from log_service.http.schema_registry.api.names import scope_of_request, subject_of
 from log_service.http.schema_registry.api.schemas import SchemaEndpoints
 from log_service.http.schema_registry.api.scopes import ScopeEndpoints
 from log_service.http.schema_registry.api.subjects import SubjectEndpoints
 from log_service.http.schema_registry.authorization import Need, require
+from log_service.http.schema_registry.records import compact_json
 from log_service.http.schema_registry.registry import Registry
-from log_service.http.server.routing import Route
-from log_service.http.server.values import Handler, HttpRequest, HttpResponse
+from log_service.http.server.routes import Route, Router
+from log_service.http.server.service import HttpService
+from log_service.http.server.values import Handler, HttpError, HttpRequest, HttpResponse
 
 Row = tuple[str, str, Handler, Need]
 IN_CONTEXT = "/contexts/{context}"
 OF_SETTINGS = frozenset({Need.READ_SETTINGS, Need.CHANGE_SETTINGS})
+
+
+def registry_service(registry: Registry) -> HttpService:
+    """Return the registry as a service of an HTTP server."""
+    return HttpService(router=Router(registry_routes(registry)), error_response=_http_error)
 
 
 def registry_routes(registry: Registry) -> list[Route]:
@@ -106,3 +113,10 @@ def _subject(registry: Registry, request: HttpRequest, need: Need) -> str:
     if need in OF_SETTINGS:
         return scope_of_request(request)
     return subject_of(request, registry.state)
+
+
+def _http_error(error: HttpError) -> HttpResponse:
+    """Return the body of errors that come before a handler, such as an unknown path."""
+    body = compact_json({"error_code": error.status, "message": error.text})
+    content_type = CONTENT_TYPES[0]
+    return HttpResponse(status=error.status, body=body, content_type=content_type, headers=error.headers)
