@@ -1,15 +1,14 @@
 """``tidelog mirror`` copies topics of one cluster into another, and shows the mirror's lag."""
 
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import trio
 
 from log_service.cli.output import json_option, print_rows
 from log_service.cli.running import run as run_on_trio
+from log_service.cli.running import until_stopped
 from log_service.client.connections.env import real_env
 from log_service.common.errors import ConfigError
 from log_service.mirror.lag import FlowLag, measure_lag
@@ -51,17 +50,7 @@ def run(*, file: Path, heartbeat: Path | None, complaint: Path | None) -> None:
     if settings.unused:
         click.echo(f"{file}: these keys have no meaning here: {', '.join(settings.unused)}", err=True)
     service = MirrorService(settings, say=click.echo, heartbeat=heartbeat, complaint=complaint)
-    run_on_trio(run_until_stopped, service)
-
-
-async def run_until_stopped(service: MirrorService) -> None:
-    """Run until the first SIGINT or SIGTERM."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(service.run)
-            async for _ in signals:
-                nursery.cancel_scope.cancel()
-                return
+    run_on_trio(until_stopped, service.run)
 
 
 @mirror.command()

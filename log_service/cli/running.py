@@ -5,6 +5,7 @@ client. So the blocks that the command leaves can still ask the cluster. A comma
 not block: terminals, pipes and other programs are waited for with trio, and the rest in a thread.
 """
 
+import signal
 from collections.abc import Awaitable, Callable
 from functools import partial, update_wrapper
 from typing import ParamSpec, TypeVar
@@ -40,3 +41,13 @@ def on_trio(command: Callable[P, Awaitable[T]]) -> Callable[P, T]:
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function that blocks, in a thread. Ctrl-C leaves the thread behind."""
     return await trio.to_thread.run_sync(partial(function, *args, **kwargs), abandon_on_cancel=True)
+
+
+async def until_stopped(serve: Callable[[], Awaitable[None]]) -> None:
+    """Run a service until the first SIGINT or SIGTERM."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+                return

@@ -30,6 +30,7 @@ from log_service.supervisor.components import (
     mirror_components,
     prepared,
     registered_components,
+    registry_component,
     service_context,
 )
 from log_service.supervisor.fleet import Fleet
@@ -57,7 +58,7 @@ SECONDS = WholeNumber(1, 86_400)
 Upkeep = Callable[[], Awaitable[None]]
 PORT = WholeNumber(1, 65_535)
 """The type of a component's port. 0 is refused, because others could not be told the port."""
-PORT_SETTINGS = ("TIDELOG_BROKER_PORT", "TIDELOG_UI_PORT", "TIDELOG_SPARK_PORT", "TIDELOG_METRICS_PORT")
+PORT_SETTINGS = ("TIDELOG_BROKER_PORT", "TIDELOG_UI_PORT", "TIDELOG_SPARK_PORT", "TIDELOG_METRICS_PORT", "TIDELOG_REGISTRY_PORT")
 
 
 def read_project_settings(_context: click.Context, _parameter: click.Parameter, project: Path) -> Path:
@@ -94,6 +95,11 @@ def read_project_settings(_context: click.Context, _parameter: click.Parameter, 
     "--metrics-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[3], show_envvar=True,
     help="Where Prometheus reads the broker's metrics; 0 is nowhere.  [default: 9404, or one that is free]",
 )  # fmt: skip
+@click.option(
+    "--registry-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[4], show_envvar=True,
+    help="Where the schema registry is; 0 is nowhere.  [default: 8081, or one that is free]",
+)  # fmt: skip
+@click.option("--no-registry", is_flag=True, help="Start no schema registry, as with --registry-port 0.")
 @click.option("--broker", "overrides", multiple=True, metavar="KEY=VALUE", help="A server property for the broker; may be repeated.")
 @click.option(
     "--brokers", "broker_count", type=WholeNumber(1, MAX_BROKERS), metavar="N",
@@ -123,6 +129,8 @@ def up(
     ui_port: int,
     spark_port: int,
     metrics_port: int | None,
+    registry_port: int | None,
+    no_registry: bool,
     overrides: tuple[str, ...],
     broker_count: int | None,
     rack: str | None,
@@ -135,7 +143,7 @@ def up(
 ) -> None:
     """Start broker, Spark, Dagster's webserver and daemon, and keep them running.
 
-    A project's mirror runs, too. Spark stays warm. One line per component tells when it is ready
+    A schema registry and a project's mirror run, too. Spark stays warm. One line per component tells when it is ready
     and where. What dies, or is not ready in time, is started again and ends nothing else; only a
     broker whose first start fails ends them all. tidelog status says what waits for what. Ctrl-C
     stops all in order: runs are cancelled, Dagster and Spark end, the broker last. Without the
@@ -162,6 +170,7 @@ def up(
             ui_port=ui_port,
             spark_port=spark_port,
             metrics_port=metrics_port,
+            registry_port=0 if no_registry else registry_port,
             bootstrap_servers=bootstrap_servers,
             spark_remote=spark_remote,
             is_watching=watch,
@@ -236,7 +245,7 @@ def upkeep_of(data: Path, host: str, protection: InstallationProtection | None) 
 def broker_components(
     factory: NodeFactory, cluster: ClusterSpec | None, protection: InstallationProtection | None = None
 ) -> list[Component]:
-    """Return the components of the brokers and of the project's mirror.
+    """Return the components of the brokers, of the schema registry and of the project's mirror.
 
     The brokers are the user's own, one alone, or all nodes of a cluster.
     """
@@ -246,7 +255,8 @@ def broker_components(
         brokers = [broker_component(factory.context, factory.overrides, protection)]
     else:
         brokers = list(factory.components(cluster))
-    return [*brokers, *mirror_components(factory.context, [each.name for each in brokers])]
+    names = [each.name for each in brokers]
+    return [*brokers, *registry_component(factory.context, names), *mirror_components(factory.context, names)]
 
 
 def platform_components(context: ServiceContext) -> list[Component]:

@@ -1,4 +1,4 @@
-"""The components of an installation. These are the broker, the mirror, and those that packages
+"""The components of an installation: the broker, the mirror, the registry, and those that packages
 register under ``tidelog.services``.
 
 Decides how the broker of ``tidelog up`` is configured, and that a project with a ``mirror.properties`` has a mirror. Knows nothing of the
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -18,20 +19,29 @@ from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
 from log_service.common.urls import host_port
 from log_service.config.client import ClientConfig
+from log_service.config.properties import parse_properties
 from log_service.mirror.settings_file import read_mirror_settings
 from log_service.security.outgoing import outgoing_security
 from log_service.supervisor.authority import write_private
 from log_service.supervisor.protection import LOGIN_LISTENER, SECURE_LISTENER, InstallationProtection, login_server
-from log_service.supervisor.spec import Component, ComponentFactory, HeartbeatReadiness, KafkaReadiness, ServiceContext
+from log_service.supervisor.spec import (
+    Component,
+    ComponentFactory,
+    HeartbeatReadiness,
+    HttpReadiness,
+    KafkaReadiness,
+    ServiceContext,
+)
 
 ENTRY_POINT_GROUP = "tidelog.services"
-BROKER, MIRROR = "broker", "mirror"
+BROKER, MIRROR, REGISTRY = "broker", "mirror", "registry"
 MIRROR_FILE = "mirror.properties"
 """In a project's folder: what its mirror does."""
 DECLARED_TOPICS_FILE = "declared_topics.json"
 """In the data directory: what the project declares, for brokers that create a topic because a client asks for it."""
 DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
+REGISTRY_PORT = 8081
 METRICS_KEY = "metrics.listener"
 LOOPBACK = "127.0.0.1"
 SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
@@ -133,6 +143,52 @@ def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Com
     ]
 
 
+def registry_component(context: ServiceContext, after: Sequence[str]) -> list[Component]:
+    """Return the component of the schema registry. ``after`` are the brokers' names.
+
+    Without a port there is none. Its settings file is for its owner alone, because it may have the
+    secrets of a client.
+    """
+    if context.registry_port is None or context.login_config is not None:
+        return []
+    url = f"http://{host_port(context.host, context.registry_port)}"
+    directory = context.data_directory / REGISTRY
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = directory / "schema-registry.properties"
+    client = {} if context.client_config is None else parse_properties(context.client_config.read_text())
+    lines = [
+        "# Written anew by `tidelog up`.",
+        f"listeners={url}",
+        f"kafkastore.bootstrap.servers={context.bootstrap_servers}",
+        *(f"kafkastore.{key}={value}" for key, value in client.items()),
+    ]
+    write_private(settings, "\n".join([*lines, ""]).encode())
+    return [
+        Component(
+            name=REGISTRY,
+            argv=(sys.executable, "-m", "log_service.cli.main", "registry", "serve", str(settings)),
+            readiness=HttpReadiness(url=f"{url}/subjects"),
+            address=url,
+            after=tuple(after),
+            is_essential=False,
+        )
+    ]
+
+
+def registry_port_of(host: str, wanted: int | None) -> int | None:
+    """Return the port of the schema registry.
+
+    It is the wanted one (0 is none), else the usual one, else one that is free. Without the
+    packages of the extra there is none.
+
+    Raises:
+        ConfigError: the wanted one is occupied.
+    """
+    if find_spec("h11") is None or find_spec("jsonschema") is None:
+        return None
+    return port_of(host, wanted, REGISTRY_PORT, "the schema registry", "--registry-port")
+
+
 def metrics_url(lines: Sequence[str]) -> str:
     """Return the URL of the metrics page, empty where there is none.
 
@@ -225,12 +281,21 @@ def metrics_port_of(host: str, wanted: int | None, *, usual: int = METRICS_PORT)
     Raises:
         ConfigError: the wanted one is occupied.
     """
+    return port_of(host, wanted, usual, "the metrics page", "--metrics-port")
+
+
+def port_of(host: str, wanted: int | None, usual: int, what: str, option: str) -> int | None:
+    """Return the wanted port (0 is none), else the usual one, else one that is free.
+
+    Raises:
+        ConfigError: the wanted one is occupied.
+    """
     if wanted is not None:
         if wanted:
-            check_port_is_free(host, wanted, "the metrics page", "--metrics-port")
+            check_port_is_free(host, wanted, what, option)
         return wanted or None
     try:
-        check_port_is_free(host, usual, "the metrics page", "--metrics-port")
+        check_port_is_free(host, usual, what, option)
     except ConfigError:
         with socket.create_server((host, 0)) as probe:
             port: int = probe.getsockname()[1]
@@ -247,12 +312,14 @@ def service_context(
     ui_port: int,
     spark_port: int,
     metrics_port: int | None = 0,
+    registry_port: int | None = 0,
     bootstrap_servers: str | None = None,
     spark_remote: str | None = None,
     is_watching: bool = False,
     has_platform: bool = True,
 ) -> ServiceContext:
     """Return what all components are told, after making sure that their ports are free. ``metrics_port``: see ``metrics_port_of``.
+    ``registry_port``: see ``registry_port_of``.
 
     ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the user's own: none is started then. Without
     the platform nothing listens on ``ui_port`` and ``spark_port``.
@@ -280,6 +347,7 @@ def service_context(
         ui_port=ui_port,
         spark_port=spark_port,
         metrics_port=metrics_port_of(host, metrics_port) if bootstrap_servers is None else None,
+        registry_port=registry_port_of(host, registry_port),
         is_broker_external=bootstrap_servers is not None,
         spark_remote=spark_remote,
         is_watching=is_watching,

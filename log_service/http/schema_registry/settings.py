@@ -90,8 +90,12 @@ class RegistrySettings:
     unused: tuple[str, ...] = ()
 
 
-def read_registry_settings(text: str, name: str, over: Mapping[str, str] | None = None) -> RegistrySettings:
+def read_registry_settings(
+    text: str, name: str, over: Mapping[str, str] | None = None, client: Mapping[str, Any] | None = None
+) -> RegistrySettings:
     """Return the settings of a properties file's text. ``over`` has properties that win over it.
+
+    ``client`` has settings of Kafka clients that the file does not name.
 
     Raises:
         ConfigError: a value is none of its key. ``name`` stands for the file.
@@ -109,7 +113,7 @@ def read_registry_settings(text: str, name: str, over: Mapping[str, str] | None 
         listeners=listeners,
         advertised=_advertised(listeners, found, name),
         bootstrap_servers=found["kafkastore.bootstrap.servers"].replace("PLAINTEXT://", ""),
-        client=settings_of_properties(store, name),
+        client={**(client or {}), **settings_of_properties(store, name)},
         topic=found["kafkastore.topic"],
         replication_factor=_replication_factor(found, name),
         group=found["schema.registry.group.id"],

@@ -56,7 +56,7 @@ def test_help_teaches_within_80_columns(path: Sequence[str]) -> None:
     assert "..." not in result.output.partition("Commands:")[2], "a command's line is cut off: give it a short_help"
 
 
-WITHOUT_JSON = {("up",), ("demo",), ("init",), ("serve",), ("mirror", "run"), ("completion",)}
+WITHOUT_JSON = {("up",), ("demo",), ("init",), ("serve",), ("mirror", "run"), ("registry", "serve"), ("completion",)}
 """Commands that run until they are stopped, become another program, or print a script."""
 
 
