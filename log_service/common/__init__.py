@@ -7,6 +7,7 @@
 - ``crc32c``: the checksum of batches. ``session_epochs``: those of fetch and share sessions.
 - ``addresses``: one spelling for each IP address.
 - ``regexes``: regular expressions that come from outside.
+- ``java_hashing``: Java's string hash, and the order of its hash maps.
 - ``quiet_log``, ``log_lines``: lines of a log that neither flood nor break. ``urls``: URLs as they are shown.
 - ``secrets``, ``private_files``, ``listeners``: what is for its owner alone: values, files, and whose program listens at an address.
 - ``guesses``: who guesses passwords is slowed down.

@@ -19,5 +19,4 @@ error.
 - ``gathering``: joins the responses of several shards into one.
 - ``refusals``: the error code for the client when the log of a shard refuses an append.
 - ``request_context``: the client of a request.
-- ``java_hashing``: Java's string hash, which gives the partition of a group.
 """

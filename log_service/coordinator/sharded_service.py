@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from log_service.coordinator.java_hashing import hashed_partition
+from log_service.common.java_hashing import hashed_partition
 from log_service.coordinator.shards import CoordinatorLog, Shard, Shards
 
 R = TypeVar("R")

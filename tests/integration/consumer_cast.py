@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
+from log_service.common.java_hashing import hashed_partition
 from log_service.coordinator.group.records import codec
 from log_service.coordinator.group.records.consumer import LegacyTopicsRecord
-from log_service.coordinator.java_hashing import hashed_partition
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 
 from log_service.client import BlockingAdmin, KafkaError, TopicPartition
-from log_service.coordinator.java_hashing import hashed_partition
+from log_service.common.java_hashing import hashed_partition
 from tests.integration.cluster_nodes import ClusterNodes
 
 MOST_ROUNDS = 3

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from log_service.common.errors import ErrorCode
+from log_service.common.java_hashing import java_abs, java_hash
 from log_service.common.types import GROUP_METADATA_TOPIC
-from log_service.coordinator.java_hashing import java_abs, java_hash
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
 from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from log_service.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest

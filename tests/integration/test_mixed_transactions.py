@@ -19,7 +19,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
 from log_service.client import TopicPartition as Where
 from log_service.common.errors import ErrorCode
-from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.common.java_hashing import java_abs, java_hash
 from log_service.records.builder import build_batch
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes

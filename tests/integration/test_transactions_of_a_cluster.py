@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.common.java_hashing import java_abs, java_hash
 from tests.integration import confluent
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from log_service.common.errors import ErrorCode
+from log_service.common.java_hashing import hashed_partition
 from log_service.common.types import TopicPartition
-from log_service.coordinator.java_hashing import hashed_partition
 from tests.sim.node_host import Death
 
 E = TypeVar("E", bound="Entry")

@@ -9,8 +9,8 @@ from math import inf
 
 import trio
 
+from log_service.common.java_hashing import hashed_partition
 from log_service.common.types import GROUP_METADATA_TOPIC
-from log_service.coordinator.java_hashing import hashed_partition
 from tests.sim.node_host import NodeHost
 from tests.sim.streams_history import NOT_KNOWN, Elected
 

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from log_service.client import Admin, NewTopic, Producer
+from log_service.common.java_hashing import hashed_partition
 from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch
 from log_service.controller.death_watch import DeathWatch
-from log_service.coordinator.java_hashing import hashed_partition
 from log_service.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage
 from log_service.metadata.partition import LOST_DIRECTORY, NO_LEADER, RECOVERING, UNASSIGNED_DIRECTORY, PartitionRegistration
 from log_service.raft.batches import MetadataBatch

@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
+from log_service.common.java_hashing import hashed_partition
 from log_service.common.types import TopicPartition
-from log_service.coordinator.java_hashing import hashed_partition
 from tests.sim.node_checker import check
 from tests.sim.node_history import (
     Commit,

@@ -26,9 +26,9 @@ from log_service.broker.requests.call import StartTask
 from log_service.broker.share.state_protocol import OnDone, OnState
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.java_hashing import hashed_partition
 from log_service.common.timers import TimerQueue
 from log_service.common.types import SHARE_GROUP_STATE_TOPIC, NodeId
-from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
 from log_service.coordinator.share.share_state import ShareKey
 from log_service.coordinator.share.state_messages import state_read, state_summarized, write_request

@@ -32,9 +32,9 @@ from log_service.broker.requests.call import Deferred, StartTask
 from log_service.broker.transactions.verdicts import Asker, heard
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.java_hashing import hashed_partition
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.config.views import VerificationConfig
-from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.transaction.rules import Producer
 from log_service.coordinator.transaction.transaction import EPOCH_BUMP_VERSION
 from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction

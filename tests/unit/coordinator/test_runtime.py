@@ -13,12 +13,12 @@ import trio
 import trio.testing
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.java_hashing import java_hash
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.records.codec import encode
 from log_service.coordinator.group.records.offset import CommittedOffset, OffsetRecord
 from log_service.coordinator.group_service import GroupService
-from log_service.coordinator.java_hashing import java_hash
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
 from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
 from log_service.protocol.messages.list_groups import ListGroupsRequest

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from log_service.common.errors import ErrorCode, ProtocolError
+from log_service.common.java_hashing import in_hash_map_order
 from log_service.coordinator.group.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics_of
 from log_service.coordinator.group.member_sessions import Session
-from log_service.coordinator.java_hashing import in_hash_map_order
 
 Protocols = tuple[tuple[str, bytes], ...]
 

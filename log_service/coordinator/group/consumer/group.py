@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from uuid import UUID
 
+from log_service.common.java_hashing import in_hash_map_order
 from log_service.coordinator.group.records.consumer import (
     ConsumerGroupRecord,
     CurrentAssignmentRecord,
@@ -26,7 +27,6 @@ from log_service.coordinator.group.records.consumer import (
 from log_service.coordinator.group.values.consumer_member import ConsumerMember, CurrentAssignment, Subscription
 from log_service.coordinator.group.values.epochs import FIRST_EPOCH, GroupEpoch, TargetEpoch
 from log_service.coordinator.group.values.partitions import NO_PARTITIONS, HeldPartitions, Partitions
-from log_service.coordinator.java_hashing import in_hash_map_order
 
 
 class ConsumerGroupState(Enum):

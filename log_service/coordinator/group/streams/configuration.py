@@ -19,8 +19,8 @@ from enum import IntEnum
 from heapq import heappop, heappush
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.java_hashing import in_hash_map_order
 from log_service.coordinator.group.values.streams_topology import UNDECIDED, InternalTopic, Subtopology, Topology
-from log_service.coordinator.java_hashing import in_hash_map_order
 
 PartitionCount = Callable[[str], int | None]
 """Returns the partition count of a topic by name, or None if the topic does not exist."""

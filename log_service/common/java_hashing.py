@@ -1,6 +1,7 @@
 """Hashes as Java computes them.
 
 Kafka places groups and orders votes by these hashes, so clients and existing logs rely on them.
+Confluent's schema registry reports properties in the order of a hash map.
 This file implements 32-bit arithmetic and the buckets of Java's hash map. It decides nothing.
 """
 
@@ -45,15 +46,20 @@ def _computed_hash(text: str) -> int:
 _known_hash = lru_cache(KNOWN_COUNT)(_computed_hash)
 
 
-def in_hash_map_order(names: Collection[str]) -> list[str]:
+def in_hash_map_order(names: Collection[str], *, bucket_count: int = FIRST_BUCKET_COUNT) -> list[str]:
     """Return distinct strings in the iteration order of a Java hash map.
 
-    Strings of the same bucket keep the order in which they were given.
+    The map begins with ``bucket_count`` buckets, a power of two. Strings of the same bucket keep
+    the order in which they were given.
     """
-    bucket_count = FIRST_BUCKET_COUNT
     while len(names) * 4 > bucket_count * 3:
         bucket_count *= 2
     return sorted(names, key=lambda name: _spread(java_hash(name) & 0xFFFFFFFF) % bucket_count)
+
+
+def bucket_count_of_copy(count: int) -> int:
+    """Return the bucket count of a Java hash map that is made as a copy of ``count`` entries."""
+    return 1 << max(count * 4 // 3, 0).bit_length()
 
 
 def _spread(value: int) -> int:
