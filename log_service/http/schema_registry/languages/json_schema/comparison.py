@@ -1,0 +1,209 @@
+"""Compares two schemas pair by pair of their shapes, each pair once, without recursion.
+
+The comparison of a pair is a generator: it notes changes, and asks for other pairs where their
+outcome matters. A pair that is asked for while it is still open is recursive. It counts as
+compatible until it is known to be not: then each outcome that relied on it is dropped, and found
+anew when it is asked for again. Since an incompatible pair never makes another one compatible, an
+outcome of incompatible is final.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias, Union
+
+from log_service.http.schema_registry.languages.json_schema.changes import Change
+from log_service.http.schema_registry.languages.json_schema.shape_reader import ShapeReader
+from log_service.http.schema_registry.languages.json_schema.shapes import Node, Shape
+from log_service.http.schema_registry.languages.limits import Budget
+
+MAX_CHANGES = 1_000
+"""So many changes of one pair are kept, and so many are returned. Verdicts count them all."""
+MAX_PATHS_LENGTH = 1 << 20
+"""The length of all paths that are returned. Schemas that refer to each other have long ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two schemas to compare. What the writer's permits, the reader's should permit."""
+
+    writer: Node
+    reader: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The changes of one pair, relative to it. Changes of inner pairs are an outcome themselves."""
+
+    entries: tuple[tuple[str, Union[Change, "Outcome"]], ...] = ()
+    is_compatible: bool = True
+
+
+Steps: TypeAlias = Generator[Pair, Outcome, None]
+"""The comparison of a pair: it asks for pairs, and is told their outcomes."""
+
+Choice: TypeAlias = Generator[Pair, Outcome, bool]
+"""Steps that may decide a comparison, and return whether they have."""
+
+UNCHANGED = Outcome()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundChange:
+    """One change, and the path to it from the roots of both schemas."""
+
+    change: Change
+    path: str
+
+
+class Notebook:
+    """Collects the changes of one pair."""
+
+    __slots__ = ("_compatible", "_entries", "_is_compatible", "budget", "shapes")
+
+    def __init__(self, compatible: frozenset[Change], shapes: ShapeReader, budget: Budget) -> None:
+        self._compatible = compatible
+        self._entries: list[tuple[str, Change | Outcome]] = []
+        self._is_compatible = True
+        self.shapes = shapes
+        self.budget = budget
+
+    def __repr__(self) -> str:
+        return f"<Notebook of {len(self._entries)} changes>"
+
+    def note(self, change: Change, path: str = "") -> None:
+        """Note a change at a path below the pair."""
+        self._add(path, change, is_compatible=change in self._compatible)
+
+    def include(self, outcome: Outcome, path: str = "") -> None:
+        """Note the changes of an inner pair, which is at a path below this one."""
+        if outcome.entries:
+            self._add(path, outcome, is_compatible=outcome.is_compatible)
+
+    def outcome(self) -> Outcome:
+        """Return what was noted."""
+        return Outcome(entries=tuple(self._entries), is_compatible=self._is_compatible)
+
+    def _add(self, path: str, entry: Change | Outcome, *, is_compatible: bool) -> None:
+        if len(self._entries) < MAX_CHANGES or (self._is_compatible and not is_compatible):
+            self._entries.append((path, entry))
+        self._is_compatible &= is_compatible
+
+
+Compare: TypeAlias = Callable[[Notebook, Shape, Shape], Steps]
+Key: TypeAlias = tuple[Shape, Shape]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """A pair whose comparison has begun.
+
+    ``lowest`` is the outermost open pair that was taken as compatible on the way. ``relying`` are
+    outcomes found on the way that rely on pairs which are still open.
+    """
+
+    key: Key
+    notebook: Notebook
+    steps: Steps
+    lowest: int
+    relying: list[Key] = field(default_factory=list)
+
+
+class Comparison:
+    """Compares pairs, with one budget for all of them."""
+
+    __slots__ = ("_budget", "_compare", "_compatible", "_known", "_lowest_of", "_open", "_place_of", "_shapes")
+
+    def __init__(self, compare: Compare, shapes: ShapeReader, compatible: frozenset[Change], budget: Budget) -> None:
+        self._compare = compare
+        self._shapes = shapes
+        self._compatible = compatible
+        self._budget = budget
+        self._known: dict[Key, Outcome] = {}
+        self._lowest_of: dict[Key, int] = {}
+        self._open: list[_Open] = []
+        self._place_of: dict[Key, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self._known)} pairs>"
+
+    def outcome(self, pair: Pair) -> Outcome:
+        """Compare two schemas.
+
+        Raises:
+            InvalidSchemaError: it takes more steps than the budget has.
+        """
+        answer = self._begin(pair)
+        while self._open:
+            current = self._open[-1]
+            try:
+                asked = next(current.steps) if answer is None else current.steps.send(answer)
+            except StopIteration:
+                answer = self._finish()
+            else:
+                answer = self._begin(asked)
+        assert answer is not None, "the first pair has an outcome"
+        return answer
+
+    def _begin(self, pair: Pair) -> Outcome | None:
+        """Return the outcome of a pair, or open it and return None."""
+        self._budget.spend()
+        key = (self._shapes.meant(pair.writer), self._shapes.meant(pair.reader))
+        if (known := self._known.get(key)) is not None:
+            self._rely_on(self._lowest_of.get(key))
+            return known
+        if (place := self._place_of.get(key)) is not None:
+            self._rely_on(place)
+            return UNCHANGED
+        notebook = Notebook(self._compatible, self._shapes, self._budget)
+        place = self._place_of[key] = len(self._open)
+        self._open.append(_Open(key=key, notebook=notebook, steps=self._compare(notebook, *key), lowest=place))
+        return None
+
+    def _rely_on(self, place: int | None) -> None:
+        if place is not None and self._open:
+            current = self._open[-1]
+            current.lowest = min(current.lowest, place)
+
+    def _finish(self) -> Outcome:
+        """Close the innermost pair, and keep its outcome as far as it holds."""
+        closed = self._open.pop()
+        place = self._place_of.pop(closed.key)
+        outcome = self._known[closed.key] = closed.notebook.outcome()
+        if not outcome.is_compatible:
+            for key in closed.relying:
+                self._known.pop(key, None)
+                self._lowest_of.pop(key, None)
+        elif closed.lowest < place:
+            self._lowest_of[closed.key] = closed.lowest
+            self._open[-1].relying += [*closed.relying, closed.key]
+        else:
+            for key in closed.relying:
+                self._lowest_of.pop(key, None)
+        self._rely_on(closed.lowest if closed.lowest < place and outcome.is_compatible else None)
+        return outcome
+
+
+def changes_of(outcome: Outcome, compatible: frozenset[Change], *, all_changes: bool) -> list[FoundChange]:
+    """Return changes in order: the incompatible ones, or all."""
+    found: list[FoundChange] = []
+    length = 0
+    for path, change in _flat(outcome, all_changes=all_changes):
+        if all_changes or change not in compatible:
+            found.append(FoundChange(change=change, path=f"#/{path}"))
+            length += len(path)
+        if len(found) == MAX_CHANGES or length > MAX_PATHS_LENGTH:
+            break
+    return found
+
+
+def _flat(outcome: Outcome, *, all_changes: bool) -> Iterator[tuple[str, Change]]:
+    """Yield changes with their whole paths. Inner outcomes without a wanted change are passed over."""
+    waiting = [("", iter(outcome.entries))]
+    while waiting:
+        path, inner = next(waiting[-1][1], ("", None))
+        if inner is None:
+            waiting.pop()
+        elif isinstance(inner, Change):
+            yield "/".join(part for part in (*(prefix for prefix, _ in waiting), path) if part), inner
+        elif all_changes or not inner.is_compatible:
+            waiting.append((path, iter(inner.entries)))

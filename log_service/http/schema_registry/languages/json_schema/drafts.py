@@ -1,0 +1,100 @@
+"""The drafts of JSON Schema: their names, and the keywords whose values are schemas.
+
+A schema says in ``$schema`` which draft it is of. Without it, or with an unknown one, it is of
+draft 7, as in Confluent's registry.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from log_service.http.schema_registry.languages.json_schema.json_text import Json
+
+_SINGLE_4 = frozenset({"not", "items", "additionalItems", "additionalProperties"})
+_SINGLE_6 = _SINGLE_4 | {"contains", "propertyNames"}
+_SINGLE_7 = _SINGLE_6 | {"if", "then", "else"}
+_SINGLE_2020 = (_SINGLE_7 - {"additionalItems"}) | {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
+_LISTED_4 = frozenset({"allOf", "anyOf", "oneOf", "items"})
+_MAPPED_4 = frozenset({"properties", "patternProperties", "definitions", "dependencies"})
+_MAPPED_2019 = _MAPPED_4 | {"$defs", "dependentSchemas"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """One draft.
+
+    ``single`` are keywords with one schema as their value, ``listed`` those with a list of schemas,
+    and ``mapped`` those with an object of schemas.
+    """
+
+    number: int
+    uris: tuple[str, ...]
+    single: frozenset[str]
+    listed: frozenset[str] = _LISTED_4
+    mapped: frozenset[str] = _MAPPED_4
+    id_keyword: str = "$id"
+    definitions: str = "definitions"
+    reference_keywords: tuple[str, ...] = ("$ref",)
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether keywords beside ``$ref`` count, as they do since 2019-09."""
+        return self.number >= 2019
+
+
+DRAFT_4 = Draft(number=4, uris=("json-schema.org/draft-04/schema", "json-schema.org/schema"), single=_SINGLE_4, id_keyword="id")
+DRAFT_6 = Draft(number=6, uris=("json-schema.org/draft-06/schema",), single=_SINGLE_6)
+DRAFT_7 = Draft(number=7, uris=("json-schema.org/draft-07/schema",), single=_SINGLE_7)
+DRAFT_2019 = Draft(
+    number=2019,
+    uris=("json-schema.org/draft/2019-09/schema",),
+    single=_SINGLE_2020 | {"additionalItems"},
+    mapped=_MAPPED_2019,
+    definitions="$defs",
+    reference_keywords=("$ref", "$recursiveRef"),
+)
+DRAFT_2020 = Draft(
+    number=2020,
+    uris=("json-schema.org/draft/2020-12/schema",),
+    single=_SINGLE_2020,
+    listed=(_LISTED_4 - {"items"}) | {"prefixItems"},
+    mapped=_MAPPED_2019,
+    definitions="$defs",
+    reference_keywords=("$ref", "$dynamicRef"),
+)
+DRAFTS = (DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, DRAFT_2020)
+_BY_URI = {f"{scheme}://{uri}": draft for draft in DRAFTS for uri in draft.uris for scheme in ("http", "https")}
+
+
+def draft_of(schema: Json) -> Draft:
+    """Return the draft that a whole schema is of."""
+    uri = schema.get("$schema") if isinstance(schema, dict) else None
+    return _BY_URI.get(uri.removesuffix("#"), DRAFT_7) if isinstance(uri, str) else DRAFT_7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A schema within a schema, and the way to it."""
+
+    steps: tuple[str, ...]
+    schema: Json = field(repr=False)
+
+
+def children(schema: dict[str, Json], draft: Draft) -> Iterator[Child]:
+    """Yield the schemas right within a schema, also those in definitions.
+
+    A value that is no schema is left out: an object or a boolean is one.
+    """
+    for keyword, value in schema.items():
+        if keyword in draft.single and isinstance(value, dict | bool):
+            yield Child(steps=(keyword,), schema=value)
+        elif keyword in draft.listed and isinstance(value, list):
+            yield from (
+                Child(steps=(keyword, str(index)), schema=item) for index, item in enumerate(value) if isinstance(item, dict | bool)
+            )
+        elif keyword in draft.mapped and isinstance(value, dict):
+            yield from (Child(steps=(keyword, name), schema=item) for name, item in value.items() if isinstance(item, dict | bool))
+
+
+def pointer(steps: tuple[str, ...]) -> str:
+    """Return a JSON pointer, such as ``#/properties/a~1b``."""
+    return "/".join(("#", *(step.replace("~", "~0").replace("/", "~1") for step in steps)))

@@ -1,0 +1,190 @@
+"""Reads JSON text into values within bounds, and prints values as Jackson does.
+
+Jackson is the library with which Confluent's registry prints schemas. Numbers keep their digits:
+``1.0`` stays ``1.0``, and ``1e400`` becomes ``1E+400``. Where a name stands twice in an object, the
+last value counts, at the place of the first. Unlike Confluent's registry, this file refuses NaN and
+text behind the value, because neither is JSON.
+"""
+
+import json
+import re
+from decimal import Decimal
+from typing import NoReturn, TypeAlias
+
+from log_service.http.schema_registry.languages.language import InvalidSchemaError
+from log_service.http.schema_registry.languages.limits import SchemaLimits
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | Decimal | bool | None"
+"""A value of JSON. Numbers with a fraction or an exponent are decimals."""
+
+MAX_DIGITS = 1_000
+"""The digits of one number, as in Jackson."""
+MAX_EXPONENT = 1_000
+"""The largest exponent, either way. Larger ones make a comparison of numbers dear."""
+
+_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]|NaN|Infinity', re.DOTALL)
+"""Strings, brackets, and names of numbers that JSON has not.
+
+An open string reaches to the end of the text, so that each character is read once.
+"""
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def read_json(text: str, limits: SchemaLimits) -> Json:
+    """Return the value of a text.
+
+    Raises:
+        InvalidSchemaError: the text is no JSON, or is over a bound. The message names the line.
+    """
+    _validate_size(text, limits.text_bytes)
+    _validate_structure(text, limits.nesting)
+    try:
+        value: Json = json.loads(text, parse_int=_integer, parse_float=_decimal, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise InvalidSchemaError(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
+    return value
+
+
+def print_json(value: Json, *, is_sorted: bool = False) -> str:
+    """Return compact text. With ``is_sorted`` names are in the order of their UTF-16 code units."""
+    parts: list[str] = []
+    _print(value, parts, is_sorted=is_sorted)
+    return "".join(parts)
+
+
+def validate_unicode(text: str) -> None:
+    """Check that a text has no half of a surrogate pair, because UTF-8 cannot hold one.
+
+    Raises:
+        InvalidSchemaError: it has one.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidSchemaError(f"half of a surrogate pair at character {error.start}: write both halves") from error
+
+
+def value_key(value: Json) -> object:
+    """Return a key that two values share if JSON Schema takes them as equal: 1 and 1.0 are."""
+    match value:
+        case bool():
+            return ("bool", value)
+        case list():
+            return ("list", tuple(value_key(item) for item in value))
+        case dict():
+            return ("object", frozenset((name, value_key(item)) for name, item in value.items()))
+        case _:
+            return value
+
+
+def as_count(value: object) -> int | None:
+    """Return a whole number, None for any other value. 2.0 is a whole number."""
+    match value:
+        case bool():
+            return None
+        case int():
+            return value
+        case Decimal() if value == value.to_integral_value():
+            return int(value)
+        case _:
+            return None
+
+
+def as_number(value: object) -> int | Decimal | None:
+    """Return a number, None for any other value."""
+    return value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
+
+
+def _validate_size(text: str, limit: int) -> None:
+    validate_unicode(text)
+    if (size := len(text.encode())) > limit:
+        raise InvalidSchemaError(f"the schema has {size} bytes, the limit is {limit}")
+
+
+def _validate_structure(text: str, limit: int) -> None:
+    """Refuse deep nesting before the reader of JSON recurses, and names such as NaN."""
+    depth = 0
+    for found in _STRUCTURE.finditer(text):
+        match found[0]:
+            case "{" | "[":
+                depth += 1
+                if depth > limit:
+                    raise InvalidSchemaError(f"{_place(text, found.start())}: nested deeper than {limit} levels")
+            case "}" | "]":
+                depth -= 1
+            case "NaN" | "Infinity":
+                raise InvalidSchemaError(f"{_place(text, found.start())}: {found[0]} is no number in JSON")
+
+
+def _place(text: str, index: int) -> str:
+    line = text.count("\n", 0, index) + 1
+    return f"line {line}, column {index - text.rfind(chr(10), 0, index)}"
+
+
+def _integer(digits: str) -> int:
+    _validate_digits(digits)
+    return int(digits)
+
+
+def _decimal(digits: str) -> Decimal:
+    _validate_digits(digits)
+    mantissa, _, exponent = digits.lower().partition("e")
+    if exponent and (len(exponent) > 6 or abs(int(exponent)) > MAX_EXPONENT):
+        raise InvalidSchemaError(f"the number {mantissa[:20]}e{exponent[:20]} has an exponent beyond {MAX_EXPONENT}")
+    return Decimal(digits)
+
+
+def _validate_digits(digits: str) -> None:
+    if len(digits) > MAX_DIGITS:
+        raise InvalidSchemaError(f"the number {digits[:20]}... has {len(digits)} digits, the limit is {MAX_DIGITS}")
+
+
+def _refuse(name: str) -> NoReturn:
+    raise InvalidSchemaError(f"{name} is no number in JSON")
+
+
+def _print(value: Json, parts: list[str], *, is_sorted: bool) -> None:
+    match value:
+        case str():
+            parts.append(_quoted(value))
+        case dict():
+            separator = "{"
+            for name in sorted(value, key=_utf16) if is_sorted else value:
+                parts.append(f"{separator}{_quoted(name)}:")
+                _print(value[name], parts, is_sorted=is_sorted)
+                separator = ","
+            parts.append("}" if value else "{}")
+        case list():
+            separator = "["
+            for item in value:
+                parts.append(separator)
+                _print(item, parts, is_sorted=is_sorted)
+                separator = ","
+            parts.append("]" if value else "[]")
+        case _:
+            parts.append(_scalar(value))
+
+
+def _scalar(value: float | Decimal | None) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Decimal() if value.is_zero():
+            return str(value.copy_abs())  # Java's decimals have no negative zero
+        case _:
+            return str(value)
+
+
+def _quoted(text: str) -> str:
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _ESCAPES.get(found[0]) or f"\\u{ord(found[0]):04X}"
+
+
+def _utf16(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,62 @@
+"""Pairs the members of two sides, as many as possible: a maximum matching of a bipartite graph.
+
+Whether two members may be paired is asked only where it matters, because the answer may be dear: for
+schemas it is a comparison. Members that are given the likeliest partner first need few questions.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+
+from log_service.http.schema_registry.languages.limits import Budget
+
+LeftAndRight = tuple[int, int]
+Candidates = Callable[[int], Iterable[int]]
+"""Returns the right members that a left member is asked for, in order."""
+
+
+def maximum_matching(
+    left_count: int, right_count: int, candidates: Candidates, budget: Budget
+) -> Generator[LeftAndRight, bool, dict[int, int]]:
+    """Ask for pairs of left and right, and return the left member of each matched right member.
+
+    A left member without a free partner takes that of another, which then looks for a new one
+    (Kuhn's algorithm, without recursion).
+    """
+    left_of: dict[int, int] = {}
+    known: dict[LeftAndRight, bool] = {}
+    for left in range(left_count):
+        if len(left_of) == right_count:
+            break
+        yield from _augment(left, candidates, left_of, known, budget)
+    return left_of
+
+
+def _augment(
+    first: int, candidates: Candidates, left_of: dict[int, int], known: dict[LeftAndRight, bool], budget: Budget
+) -> Generator[LeftAndRight, bool, None]:
+    """Match one more left member, if a chain of changes leads to a free right member."""
+    came_from: dict[int, int] = {}
+    waiting = [first]
+    for left in waiting:
+        for right in candidates(left):
+            budget.spend()
+            if right in came_from:
+                continue
+            if (left, right) not in known:
+                known[left, right] = yield left, right
+            if not known[left, right]:
+                continue
+            came_from[right] = left
+            if right not in left_of:
+                _turn(right, came_from, left_of, first)
+                return
+            waiting.append(left_of[right])
+
+
+def _turn(free: int, came_from: dict[int, int], left_of: dict[int, int], first: int) -> None:
+    """Give each right member on the chain to the left member that reached it."""
+    right_of = {left: right for right, left in left_of.items()}
+    right = free
+    while (left := came_from[right]) != first:
+        left_of[right] = left
+        right = right_of[left]
+    left_of[right] = first

@@ -1,0 +1,41 @@
+"""Which names match a pattern of a schema, in bounded time.
+
+Patterns come from outside, and a search by backtracking may take ages. RE2 takes time in proportion
+to the text, but has no lookaheads and no backreferences, and there are bounds on what it compiles.
+"""
+
+from collections.abc import Collection
+
+from log_service.common.errors import KafkaError
+from log_service.common.regexes import matching, program_size, validate_regex
+from log_service.http.schema_registry.languages.limits import Budget
+
+COMPILE_STEPS = 10
+"""What it takes to compile one character of a pattern, in steps."""
+CLASS_STEPS = 200
+"""What it takes to compile a class of Unicode, which may stand for hundreds of ranges."""
+SEARCHED_PER_STEP = 10_000
+"""So many characters, times the instructions of the pattern, are searched in one step."""
+
+
+def names_that_match(pattern: str, names: Collection[str], budget: Budget) -> Collection[str]:
+    """Return the names in which a pattern is found. One that RE2 cannot read is found in none."""
+    return _found(pattern, names, budget) or ()
+
+
+def names_that_may_match(pattern: str, names: Collection[str], budget: Budget) -> Collection[str]:
+    """Return the names in which a pattern may be found. One that RE2 cannot read is found in all."""
+    found = _found(pattern, names, budget)
+    return names if found is None else found
+
+
+def _found(pattern: str, names: Collection[str], budget: Budget) -> Collection[str] | None:
+    budget.spend(COMPILE_STEPS * len(pattern) + CLASS_STEPS * pattern.lower().count(r"\p"))
+    anywhere = f"(?s:.*)(?:{pattern})(?s:.*)"
+    try:
+        validate_regex(anywhere)
+        size = program_size(anywhere)
+        budget.spend(size * sum(map(len, names)) // SEARCHED_PER_STEP)
+        return matching(anywhere, names)
+    except KafkaError:
+        return None

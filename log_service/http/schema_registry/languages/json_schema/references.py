@@ -1,0 +1,240 @@
+"""Finds the schema that a reference leads to: in the same text, or in a dependency. Fetches nothing.
+
+A reference is found by the name of a dependency, by the ``$id`` of a schema, or by a URI that is
+joined with the one around it. Its fragment is a JSON pointer or the name of an anchor. The
+meta-schemas of the drafts are known without a dependency.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Self
+
+from log_service.http.schema_registry.languages.json_schema.drafts import Child, Draft, children, draft_of, pointer
+from log_service.http.schema_registry.languages.json_schema.json_text import Json
+from log_service.http.schema_registry.languages.json_schema.uris import fragment_of, join, without_fragment
+from log_service.http.schema_registry.languages.language import InvalidSchemaError
+from log_service.http.schema_registry.languages.limits import Budget
+
+_METASCHEMAS = ("http://json-schema.org/draft", "https://json-schema.org/draft")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Document:
+    """One text, with the schemas in it that can be named.
+
+    ``name`` is how the schema refers to it, empty for the schema itself. ``resources`` are schemas
+    by URI. ``anchors`` are schemas by the identity of the resource around them, and their name.
+    """
+
+    schema: Json = field(repr=False)
+    name: str
+    uri: str
+    draft: Draft
+    resources: dict[str, "Place"] = field(default_factory=dict, repr=False)
+    anchors: dict[tuple[int, str], "Place"] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Place:
+    """A schema, and its surroundings that decide where its references lead.
+
+    ``base`` is the URI around it, its own ``$id`` included. ``scope`` is the nearest schema around
+    it with a URI of its own, None where it is one itself.
+    """
+
+    schema: Json = field(repr=False)
+    document: Document
+    base: str
+    steps: tuple[str, ...] = ()
+    scope: "Place | None" = None
+
+    @property
+    def resource(self) -> "Place":
+        """The nearest schema with a URI of its own."""
+        return self.scope or self
+
+    def child(self, *steps: str, schema: Json) -> "Place":
+        """Return a schema within this one."""
+        own_id = _own_id(schema, self.document.draft)
+        uri = without_fragment(own_id) if own_id is not None else ""
+        return Place(
+            schema=schema,
+            document=self.document,
+            base=join(self.base, uri) if uri else self.base,
+            steps=self.steps + steps,
+            scope=None if uri else self.resource,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.document.name}{pointer(self.steps)}"
+
+
+def document(schema: Json, *, name: str, uri: str, budget: Budget) -> Document:
+    """Return a document whose ids and anchors are collected."""
+    made = Document(schema=schema, name=name, uri=uri, draft=draft_of(schema))
+    root = root_of(made)
+    made.resources[uri] = root
+    waiting = [root]
+    while waiting:
+        budget.spend()
+        place = waiting.pop()
+        if isinstance(place.schema, dict):
+            _register(place, place.schema)
+            waiting += [place.child(*child.steps, schema=child.schema) for child in children(place.schema, made.draft)]
+    return made
+
+
+def root_of(document: Document) -> Place:
+    """Return the place of a whole document."""
+    own_id = _own_id(document.schema, document.draft) or ""
+    return Place(schema=document.schema, document=document, base=join(document.uri, without_fragment(own_id)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Documents:
+    """A schema and its dependencies."""
+
+    root: Place
+    documents: tuple[Document, ...] = field(repr=False)
+    resources: dict[str, Place] = field(repr=False)
+    names: dict[str, Place] = field(repr=False)
+
+    @classmethod
+    def of(cls, schema: Json, dependencies: Sequence[tuple[str, Json]], budget: Budget) -> Self:
+        """Collect the ids of a schema, and of dependencies by name."""
+        own = document(schema, name="", uri="", budget=budget)
+        root = root_of(own)
+        others = [document(each, name=name, uri=join(root.base, name.removesuffix("#")), budget=budget) for name, each in dependencies]
+        resources: dict[str, Place] = {}
+        for each in (own, *others):
+            resources = each.resources | resources
+        return cls(root=root, documents=(own, *others), resources=resources, names={each.name: root_of(each) for each in others})
+
+    def resolve(self, place: Place, reference: str) -> Place | None:
+        """Return the schema that a reference leads to, None where it leads to none."""
+        if (named := self.names.get(reference)) is not None:
+            return named
+        if reference.startswith("#"):
+            fragment = fragment_of(reference)
+            return _within(place.resource, fragment) or _within(root_of(place.document), fragment)
+        for uri in (join(place.base, reference), join(place.document.uri, reference), reference):
+            resource = self.resources.get(without_fragment(uri)) or _metaschema(without_fragment(uri))
+            if resource is not None and (found := _within(resource, fragment_of(uri))) is not None:
+                return found
+        return None
+
+
+def references_of(schema: Json, draft: Draft) -> Iterator[tuple[str, str]]:
+    """Yield each reference right in a schema, with its keyword."""
+    if isinstance(schema, dict):
+        for keyword in draft.reference_keywords:
+            if isinstance(text := schema.get(keyword), str):
+                yield keyword, text
+
+
+def validate_references(documents: Documents, budget: Budget) -> None:
+    """Check that each reference leads to a schema, as far as schemas are reached from the root.
+
+    Raises:
+        InvalidSchemaError: a reference leads nowhere, or in a circle. The message names its place.
+    """
+    waiting = [documents.root]
+    seen: set[int] = set()
+    settled: set[int] = set()
+    while waiting:
+        place = waiting.pop()
+        if not isinstance(place.schema, dict) or id(place.schema) in seen:
+            continue
+        budget.spend()
+        seen.add(id(place.schema))
+        draft = place.document.draft
+        for keyword, text in references_of(place.schema, draft):
+            waiting.append(_target(documents, place, keyword, text))
+        if "$ref" in place.schema:
+            _validate_no_circle(documents, place, settled, budget)
+        if draft.is_modern or "$ref" not in place.schema:
+            waiting += [place.child(*child.steps, schema=child.schema) for child in _reached(place.schema, draft)]
+
+
+def _target(documents: Documents, place: Place, keyword: str, text: str) -> Place:
+    if (found := documents.resolve(place, text)) is None:
+        advice = "name it in the references of the schema, because nothing is fetched"
+        raise InvalidSchemaError(f"{place}/{keyword}: the reference {text!r} leads to no schema: {advice}")
+    return found
+
+
+def _reached(schema: dict[str, Json], draft: Draft) -> Iterator[Child]:
+    """Yield the schemas that apply. Definitions of older drafts apply only where one refers to them."""
+    return (child for child in children(schema, draft) if child.steps[0] != "definitions")
+
+
+def _validate_no_circle(documents: Documents, place: Place, settled: set[int], budget: Budget) -> None:
+    """Refuse references that lead only to references, back to where they began."""
+    path: set[int] = set()
+    current: Place | None = place
+    while current is not None and id(current.schema) not in settled:
+        budget.spend()
+        if id(current.schema) in path:
+            raise InvalidSchemaError(f"{place}: the references lead in a circle, and to no schema")
+        path.add(id(current.schema))
+        text = dict(references_of(current.schema, current.document.draft)).get("$ref")
+        current = documents.resolve(current, text) if text is not None else None
+    settled |= path
+
+
+def _own_id(schema: Json, draft: Draft) -> str | None:
+    if not isinstance(schema, dict) or (not draft.is_modern and "$ref" in schema):
+        return None
+    own_id = schema.get(draft.id_keyword)
+    return own_id if isinstance(own_id, str) else None
+
+
+def _register(place: Place, schema: dict[str, Json]) -> None:
+    own_id = _own_id(schema, place.document.draft)
+    names = [fragment_of(own_id)] if own_id is not None and not place.document.draft.is_modern else []
+    if place.scope is None:
+        place.document.resources.setdefault(place.base, place)
+    if place.document.draft.is_modern:
+        names += [name for keyword in ("$anchor", "$dynamicAnchor") if isinstance(name := schema.get(keyword), str)]
+    for name in names:
+        if name and not name.startswith("/"):
+            place.document.anchors.setdefault((id(place.resource.schema), name), place)
+
+
+def _within(resource: Place, fragment: str) -> Place | None:
+    if not fragment:
+        return resource
+    if not fragment.startswith("/"):
+        return resource.document.anchors.get((id(resource.schema), fragment))
+    place = resource
+    for step in fragment[1:].split("/"):
+        found = _step(place.schema, step.replace("~1", "/").replace("~0", "~"))
+        if found is None:
+            return None
+        name, schema = found
+        place = place.child(name, schema=schema)
+    return place if isinstance(place.schema, dict | bool) else None
+
+
+def _step(value: Json, name: str) -> tuple[str, Json] | None:
+    match value:
+        case dict() if name in value:
+            return name, value[name]
+        case list() if name.isascii() and name.isdigit() and len(name) < 10 and int(name) < len(value):
+            return name, value[int(name)]
+        case _:
+            return None
+
+
+def _metaschema(uri: str) -> Place | None:
+    return _known(uri) if uri.startswith(_METASCHEMAS) else None
+
+
+@lru_cache
+def _known(uri: str) -> Place | None:
+    from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to meta-schemas
+
+    if REGISTRY.get(uri) is None:
+        return None
+    return root_of(document(REGISTRY.contents(uri), name=uri, uri=uri, budget=Budget()))

@@ -1,0 +1,132 @@
+"""The language JSON Schema: parses a text, and answers what a registry asks about a schema."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from log_service.http.schema_registry.languages.json_schema.bundle import bundled
+from log_service.http.schema_registry.languages.json_schema.changes import Policy, compatible_changes, message
+from log_service.http.schema_registry.languages.json_schema.comparison import Comparison, FoundChange, Pair, changes_of
+from log_service.http.schema_registry.languages.json_schema.drafts import draft_of
+from log_service.http.schema_registry.languages.json_schema.json_text import Json, print_json, read_json, validate_unicode
+from log_service.http.schema_registry.languages.json_schema.references import Documents, validate_references
+from log_service.http.schema_registry.languages.json_schema.schema_rules import compare_shapes
+from log_service.http.schema_registry.languages.json_schema.shape_reader import ShapeReader
+from log_service.http.schema_registry.languages.json_schema.validity import validate_schema
+from log_service.http.schema_registry.languages.language import Difference, InvalidSchemaError, NamedSchema, SchemaType
+from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, Budget, SchemaLimits
+
+RESOLVED = "resolved"
+"""The form with all dependencies in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """What a sentence calls the two schemas of a comparison."""
+
+    reader: str
+    writer: str
+
+
+BACKWARD_SIDES = Sides(reader="new", writer="old")
+"""A new schema reads what an old one wrote."""
+FORWARD_SIDES = Sides(reader="old", writer="new")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonSchema:
+    """One valid JSON schema with its references."""
+
+    canonical: str
+    documents: Documents = field(repr=False)
+    limits: SchemaLimits = field(default=USUAL_LIMITS, repr=False)
+
+    @property
+    def schema_type(self) -> SchemaType:
+        """The language."""
+        return SchemaType.JSON
+
+    def normalized(self) -> str:
+        """Return the text with all names in order."""
+        return print_json(self.documents.root.schema, is_sorted=True)
+
+    def formatted(self, form: str) -> str:
+        """Return the text in a form: ``resolved`` has the dependencies in it, others are canonical."""
+        if form != RESOLVED:
+            return self.canonical
+        return print_json(bundled(self.documents, Budget(self.limits)))
+
+    def differences(self, writer: Self, *, policy: Policy = Policy.STRICT, sides: Sides = BACKWARD_SIDES) -> list[Difference]:
+        """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
+
+        Raises:
+            InvalidSchemaError: the comparison takes too many steps.
+        """
+        return [
+            Difference(
+                kind=found.change.name,
+                path=found.path,
+                text=message(found.change, found.path, reader=sides.reader, writer=sides.writer),
+            )
+            for found in self.changes(writer, policy=policy, with_compatible=False)
+        ]
+
+    def changes(self, writer: Self, *, policy: Policy = Policy.STRICT, with_compatible: bool = True) -> list[FoundChange]:
+        """Return how this schema differs from ``writer``, also where that does no harm.
+
+        Raises:
+            InvalidSchemaError: the comparison takes too many steps.
+        """
+        shapes = ShapeReader(writer.documents, self.documents)
+        compatible = compatible_changes(policy)
+        comparison = Comparison(compare_shapes, shapes, compatible, Budget(self.limits))
+        outcome = comparison.outcome(Pair(writer=writer.documents.root, reader=self.documents.root))
+        return changes_of(outcome, compatible, all_changes=with_compatible)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonSchemaLanguage:
+    """JSON Schema of the drafts 4, 6, 7, 2019-09 and 2020-12."""
+
+    limits: SchemaLimits = USUAL_LIMITS
+
+    @property
+    def schema_type(self) -> SchemaType:
+        """The name in requests and records."""
+        return SchemaType.JSON
+
+    def parse(self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True) -> JsonSchema:
+        """Return the schema. An old one may be invalid, and may refer to schemas that are not known.
+
+        Raises:
+            InvalidSchemaError: the text is no JSON schema, or is over a bound. The message names
+                the line, or the path inside the schema.
+        """
+        budget = Budget(self.limits)
+        schema = read_json(text, self.limits)
+        if not isinstance(schema, dict | bool):
+            raise InvalidSchemaError("#: a schema is an object, or true or false")
+        canonical = print_json(schema)
+        validate_unicode(canonical)
+        documents = Documents.of(schema, self._read(dependencies, budget), budget)
+        if is_new:
+            validate_schema(schema, draft_of(schema), budget)
+            validate_references(documents, budget)
+        return JsonSchema(canonical=canonical, documents=documents, limits=self.limits)
+
+    def _read(self, dependencies: Sequence[NamedSchema], budget: Budget) -> list[tuple[str, Json]]:
+        if len(dependencies) > self.limits.reference_count:
+            raise InvalidSchemaError(f"{len(dependencies)} references are more than {self.limits.reference_count}")
+        read: list[tuple[str, Json]] = []
+        for each in dependencies:
+            budget.spend(len(each.text) // CHARACTERS_PER_STEP)
+            try:
+                read.append((each.name, read_json(each.text, self.limits)))
+            except InvalidSchemaError as error:
+                raise InvalidSchemaError(f"reference {each.name!r}: {error}") from error
+        return read
+
+
+CHARACTERS_PER_STEP = 100
+"""So many characters of a dependency are read in one step."""
+JSON_SCHEMA = JsonSchemaLanguage()
