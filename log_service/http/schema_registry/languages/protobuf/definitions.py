@@ -1,0 +1,221 @@
+"""What a file defines, with full names and resolved types. The linker builds it from a tree.
+
+Map fields have their entry messages here, and optional fields of proto3 their oneofs, as in
+descriptors. A full name has no leading dot.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from log_service.http.schema_registry.languages.protobuf.features import Features
+from log_service.http.schema_registry.languages.protobuf.source import Source
+from log_service.http.schema_registry.languages.protobuf.tree import (
+    Enum,
+    Extensions,
+    Field,
+    Message,
+    OneOf,
+    ProtoFile,
+    Reserved,
+    Rpc,
+    Service,
+)
+
+SCALARS = frozenset(
+    {
+        "double",
+        "float",
+        "int32",
+        "int64",
+        "uint32",
+        "uint64",
+        "sint32",
+        "sint64",
+        "fixed32",
+        "fixed64",
+        "sfixed32",
+        "sfixed64",
+        "bool",
+        "string",
+        "bytes",
+    }
+)
+
+
+class NameKind(StrEnum):
+    """What a full name stands for, as a sentence names it."""
+
+    PACKAGE = "a package"
+    MESSAGE = "a message"
+    ENUM = "an enum"
+    VALUE = "an enum value"
+    FIELD = "a field"
+    EXTENSION = "an extension"
+    ONEOF = "a oneof"
+    SERVICE = "a service"
+    METHOD = "a method"
+
+
+TYPES = frozenset({NameKind.MESSAGE, NameKind.ENUM})
+SCOPES = TYPES | {NameKind.PACKAGE, NameKind.SERVICE}
+"""Names that have other names inside of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldDefinition:
+    """A field or an extension.
+
+    ``kind`` is a scalar, ``message``, ``group``, ``enum``, or empty if the type is unknown.
+    ``type_name`` is then the type as it is written. ``oneof`` is an index into the message's
+    ``oneofs``.
+    """
+
+    node: Field
+    name: str
+    full_name: str
+    label: str
+    kind: str
+    features: Features
+    type_name: str = ""
+    extendee: str = ""
+    oneof: int | None = None
+    is_optional_of_proto3: bool = False
+
+    @property
+    def number(self) -> int:
+        """The number on the wire."""
+        return self.node.number
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether there may be several values."""
+        return self.label == "repeated"
+
+    @property
+    def scope(self) -> str:
+        """The name of what the field is in."""
+        return scope_of(self.full_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnumDefinition:
+    """An enum. Its values are siblings of it, not children."""
+
+    node: Enum
+    full_name: str
+    features: Features
+
+    @property
+    def scope(self) -> str:
+        """The name of what the enum is in."""
+        return scope_of(self.full_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDefinition:
+    """A message. ``oneofs`` are names: those of the text, then those of optional fields."""
+
+    node: Message
+    full_name: str
+    features: Features
+    fields: tuple[FieldDefinition, ...]
+    oneofs: tuple[str, ...] = ()
+    messages: "tuple[MessageDefinition, ...]" = ()
+    enums: tuple[EnumDefinition, ...] = ()
+    extensions: tuple[FieldDefinition, ...] = ()
+    is_map_entry: bool = False
+
+    @property
+    def scope(self) -> str:
+        """The name of what the message is in."""
+        return scope_of(self.full_name)
+
+    @property
+    def oneof_nodes(self) -> list[OneOf]:
+        """The oneofs of the text."""
+        return [each for each in self.node.body if isinstance(each, OneOf)]
+
+    @property
+    def extension_ranges(self) -> list[Extensions]:
+        """The statements of numbers that others may use."""
+        return [each for each in self.node.body if isinstance(each, Extensions)]
+
+    @property
+    def reserved(self) -> list[Reserved]:
+        """The statements of numbers and names that must not be used."""
+        return [each for each in self.node.body if isinstance(each, Reserved)]
+
+    def fields_by_name(self) -> dict[str, FieldDefinition]:
+        """Return the fields by their names."""
+        return {each.name: each for each in self.fields}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodDefinition:
+    """A method. A type is empty if it is unknown."""
+
+    node: Rpc
+    full_name: str
+    request: str
+    response: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceDefinition:
+    """A service."""
+
+    node: Service
+    full_name: str
+    methods: tuple[MethodDefinition, ...]
+
+    @property
+    def scope(self) -> str:
+        """The name of what the service is in."""
+        return scope_of(self.full_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDefinition:
+    """A linked file. ``imports`` has the imported files that are there, by their paths."""
+
+    path: str
+    source: Source = field(repr=False)
+    node: ProtoFile = field(repr=False)
+    features: Features
+    imports: "Mapping[str, FileDefinition]" = field(repr=False)
+    names: Mapping[str, NameKind] = field(repr=False)
+    messages: tuple[MessageDefinition, ...]
+    enums: tuple[EnumDefinition, ...]
+    extensions: tuple[FieldDefinition, ...]
+    services: tuple[ServiceDefinition, ...]
+
+    def all_messages(self) -> Iterator[MessageDefinition]:
+        """Yield every message, a nested one after the one around it."""
+        waiting = list(reversed(self.messages))
+        while waiting:
+            message = waiting.pop()
+            yield message
+            waiting.extend(reversed(message.messages))
+
+    def all_enums(self) -> Iterator[EnumDefinition]:
+        """Yield every enum."""
+        yield from self.enums
+        for message in self.all_messages():
+            yield from message.enums
+
+    def all_extensions(self) -> Iterator[FieldDefinition]:
+        """Yield every extension."""
+        yield from self.extensions
+        for message in self.all_messages():
+            yield from message.extensions
+
+
+def joined(scope: str, name: str) -> str:
+    """Return the full name of a name in a scope."""
+    return f"{scope}.{name}" if scope else name
+
+
+def scope_of(full_name: str) -> str:
+    """Return the name of what a name is in."""
+    return full_name.rpartition(".")[0]

@@ -1,0 +1,171 @@
+"""The files of one schema, and where their names are found.
+
+A name is searched as protoc does: the first part of it from the innermost scope outward, then the
+rest of it inside of what was found.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from log_service.http.schema_registry.languages.limits import Budget
+from log_service.http.schema_registry.languages.protobuf.definitions import (
+    SCOPES,
+    TYPES,
+    EnumDefinition,
+    FieldDefinition,
+    FileDefinition,
+    MessageDefinition,
+    NameKind,
+    joined,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A name and what it stands for. ``path`` is the file that has it."""
+
+    full_name: str
+    kind: NameKind
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A name that was not found.
+
+    ``tried`` is set if an inner scope has the first part of the name, but not the rest of it.
+    ``path`` is a file that has the name and is not imported.
+    """
+
+    tried: str = ""
+    path: str = ""
+
+
+class Pool:
+    """The linked files, in the order of their dependencies. Names of files that came first win.
+
+    ``base`` has the definitions of options, which hold without an import.
+    """
+
+    def __init__(self, budget: Budget, base: "Pool | None" = None) -> None:
+        self._budget = budget
+        self._base = base
+        self.files: dict[str, FileDefinition] = {}
+        self.names: dict[str, Found] = {}
+        self.package_files: dict[str, set[str]] = {}
+        self.messages: dict[str, MessageDefinition] = {}
+        self.enums: dict[str, EnumDefinition] = {}
+        self.extensions: dict[str, FieldDefinition] = {}
+        self.numbered_extensions: dict[tuple[str, int], FieldDefinition] = {}
+
+    def __repr__(self) -> str:
+        return f"<Pool of {list(self.files)}>"
+
+    def copy(self) -> "Pool":
+        """Return a pool with the same files. What is added to one is not in the other."""
+        other = Pool(self._budget, self._base)
+        other.files = dict(self.files)
+        other.names = dict(self.names)
+        other.package_files = {name: set(paths) for name, paths in self.package_files.items()}
+        other.messages = dict(self.messages)
+        other.enums = dict(self.enums)
+        other.extensions = dict(self.extensions)
+        other.numbered_extensions = dict(self.numbered_extensions)
+        return other
+
+    def add_names(self, path: str, package: str, names: dict[str, NameKind]) -> None:
+        """Make names of a file known, before its types are resolved."""
+        for full_name, kind in names.items():
+            self.names.setdefault(full_name, Found(full_name=full_name, kind=kind, path=path))
+        for name in packages(package):
+            self.package_files.setdefault(name, set()).add(path)
+
+    def add(self, file: FileDefinition) -> None:
+        """Add a linked file."""
+        self.files[file.path] = file
+        for message in file.all_messages():
+            self.messages.setdefault(message.full_name, message)
+        for enum in file.all_enums():
+            self.enums.setdefault(enum.full_name, enum)
+        for extension in file.all_extensions():
+            self.extensions.setdefault(extension.full_name, extension)
+            key = (extension.extendee, extension.number)
+            self.numbered_extensions.setdefault(key, extension)
+
+    def adopt(self, file: FileDefinition) -> None:
+        """Add a file that was linked elsewhere, with what it imports."""
+        if file.path in self.files:
+            return
+        for imported in file.imports.values():
+            self.adopt(imported)
+        self.add_names(file.path, file.node.package, dict(file.names))
+        self.add(file)
+
+    def message(self, full_name: str) -> MessageDefinition | None:
+        """Return a message."""
+        found = self.messages.get(full_name)
+        return self._base.messages.get(full_name) if found is None and self._base else found
+
+    def enum(self, full_name: str) -> EnumDefinition | None:
+        """Return an enum."""
+        found = self.enums.get(full_name)
+        return self._base.enums.get(full_name) if found is None and self._base else found
+
+    def find(self, full_name: str, visible: frozenset[str]) -> Found | None:
+        """Return what a full name stands for in visible files."""
+        found = self.names.get(full_name)
+        if found is not None and found.path in visible:
+            return found
+        if not visible.isdisjoint(self.package_files.get(full_name, ())):
+            return Found(full_name=full_name, kind=NameKind.PACKAGE, path="")
+        return None
+
+    def resolve(
+        self, name: str, scope: str, visible: frozenset[str], *, is_type: bool = False
+    ) -> Found | Missing:
+        """Search a name as it is written. ``is_type`` passes over what is no type."""
+        if name.startswith("."):
+            return self.find(name[1:], visible) or self._missing(name[1:])
+        first, _, rest = name.partition(".")
+        while True:
+            self._budget.spend()
+            found = self.find(joined(scope, first), visible)
+            if found is not None and rest and found.kind in SCOPES:
+                whole = joined(scope, name)
+                return self.find(whole, visible) or self._missing(whole, tried=whole)
+            if found is not None and not rest and (not is_type or found.kind in TYPES):
+                return found
+            if not scope:
+                return self._missing(name)
+            scope = scope.rpartition(".")[0]
+
+    def _missing(self, full_name: str, tried: str = "") -> Missing:
+        hidden = self.names.get(full_name)
+        return Missing(tried=tried, path=hidden.path if hidden else "")
+
+
+def packages(package: str) -> list[str]:
+    """Return a package and those around it."""
+    parts = package.split(".") if package else []
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def visible_files(file: FileDefinition) -> frozenset[str]:
+    """Return the paths whose names a file may use."""
+    return reachable(file.path, file.imports)
+
+
+def reachable(path: str, imports: Mapping[str, FileDefinition]) -> frozenset[str]:
+    """Return a path, what it imports, and what these import publicly."""
+    seen = {path}
+    waiting = list(imports.values())
+    while waiting:
+        file = waiting.pop()
+        if file.path not in seen:
+            seen.add(file.path)
+            waiting += [
+                file.imports[each.path]
+                for each in file.node.imports
+                if each.kind == "public" and each.path in file.imports
+            ]
+    return frozenset(seen)

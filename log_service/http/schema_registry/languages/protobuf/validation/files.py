@@ -1,0 +1,72 @@
+"""Checks a whole file, with all of its options."""
+
+from log_service.http.schema_registry.languages.protobuf.option_encoder import OptionEncoder
+from log_service.http.schema_registry.languages.protobuf.tree import Import
+from log_service.http.schema_registry.languages.protobuf.validation.context import Context
+from log_service.http.schema_registry.languages.protobuf.validation.enums import check_enum
+from log_service.http.schema_registry.languages.protobuf.validation.fields import check_extension
+from log_service.http.schema_registry.languages.protobuf.validation.messages import check_message
+from log_service.http.schema_registry.languages.protobuf.validation.naming import (
+    check_enum_names,
+    check_file_names,
+    check_message_names,
+)
+
+
+def check_file(context: Context, encoder: OptionEncoder) -> None:
+    """Check a file.
+
+    Raises:
+        InvalidSchemaError: a rule is broken.
+    """
+    for each in context.file.node.imports:
+        check_import(context, each)
+    for message in context.file.all_messages():
+        check_message(context, message)
+        check_message_names(context, message)
+    for enum in context.file.all_enums():
+        check_enum(context, enum)
+        check_enum_names(context, enum)
+    for extension in context.file.all_extensions():
+        check_extension(context, extension)
+    check_file_names(context)
+    check_options(context, encoder)
+
+
+def check_import(context: Context, imported: Import) -> None:
+    """Check the path of an import, which is no path of a file system."""
+    parts = imported.path.split("/")
+    context.require(
+        imported.at,
+        f"{imported.path!r} is no path of an import: it has an empty part, a dot or a backslash",
+        that="\\" not in imported.path and not {"", ".", ".."}.intersection(parts),
+    )
+    context.require(
+        imported.at,
+        "edition 2024 has no weak imports",
+        that=imported.kind != "weak" or context.file.node.edition != "2024",
+    )
+
+
+def check_options(context: Context, encoder: OptionEncoder) -> None:
+    """Check that each option is known and has a value of its type."""
+    file = context.file
+    encoder.checked("FileOptions", file.node.options, file.node.package)
+    for message in file.all_messages():
+        encoder.checked("MessageOptions", message.node.options, message.scope)
+        for statement in message.extension_ranges:
+            encoder.checked("ExtensionRangeOptions", statement.options, message.scope)
+        for oneof in message.oneof_nodes:
+            encoder.checked("OneofOptions", oneof.options, message.full_name)
+        for field in message.fields:
+            encoder.checked("FieldOptions", field.node.options, field.scope)
+    for extension in file.all_extensions():
+        encoder.checked("FieldOptions", extension.node.options, extension.scope)
+    for enum in file.all_enums():
+        encoder.checked("EnumOptions", enum.node.options, enum.scope)
+        for value in enum.node.values:
+            encoder.checked("EnumValueOptions", value.options, enum.scope)
+    for service in file.services:
+        encoder.checked("ServiceOptions", service.node.options, service.scope)
+        for method in service.methods:
+            encoder.checked("MethodOptions", method.node.options, service.full_name)
