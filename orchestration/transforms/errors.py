@@ -5,6 +5,10 @@ import re
 MAX_TEXT = 1_500
 UNKNOWN_HEADERS = "name `_headers` cannot be resolved"
 HEADERS_ADVICE = ". A transform is given the headers of records where it is declared with has_headers=True"
+MAX_WHOLE_TEXT = 20_000
+_PLAN = re.compile(r"\s*\bSQLSTATE: \w+.*|;\s*\n['A-Z+].*", re.DOTALL)
+"""The end of Spark's sentences: its code, the place in the statement, and the logical plan."""
+_PYTHON_TRACE = "Traceback (most recent call last):"
 _JAVA_TRACE = re.compile(r"\n+(?:JVM stacktrace:|\s+at |Caused by:|\*\*|Driver stacktrace:).*", re.DOTALL)
 
 
@@ -27,12 +31,34 @@ class NotReadyError(Exception):
 
 
 def described(error: BaseException) -> str:
-    """Return an error's class and its text without Java's stack trace.
+    """Return an error's class and sentence, without logical plans and without stack traces.
 
-    Advice is added where a transform uses headers that it did not ask for.
+    ``whole_text`` has the rest. Advice is added where a transform uses headers that it did not ask
+    for.
     """
-    text = _JAVA_TRACE.sub("", str(error)).strip()
-    if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]}..."
+    text = plain_sentence(_JAVA_TRACE.sub("", str(error)))
+    if _PYTHON_TRACE in text:
+        return _shortened(text.splitlines()[-1].strip())
     advice = HEADERS_ADVICE if UNKNOWN_HEADERS in text else ""
-    return f"{type(error).__name__}: {text}{advice}"
+    return f"{type(error).__name__}: {_shortened(text)}{advice}"
+
+
+def plain_sentence(text: str) -> str:
+    """Return the text of one of Spark's errors up to its code and its logical plan."""
+    return _PLAN.sub("", text).strip()
+
+
+def whole_text(error: BaseException) -> str:
+    """Return the text of the innermost cause of an error, for the log of a run.
+
+    It is empty where the error has no cause, or has its text already.
+    """
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    text = _JAVA_TRACE.sub("", str(cause)).strip()
+    return "" if text in str(error) else text[:MAX_WHOLE_TEXT]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."

@@ -9,7 +9,6 @@ computes.
 Invariant: the rows come from one computation over all other records.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,13 +17,12 @@ import pyarrow as pa
 from orchestration.dead_letters.table import Rejection
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places
 from orchestration.transforms.declarations import MOST_FAILED
-from orchestration.transforms.errors import ExecutionError, TransformError
+from orchestration.transforms.errors import ExecutionError, TransformError, plain_sentence
 
 FAILED_RULE = "transform"
 MAX_SENTENCE = 400
 SHOWN_PLACES = 10
 NOTHING: Places = {}
-_STATE = re.compile(r"\s*\bSQLSTATE: \w+.*", re.DOTALL)
 _TRACEBACK = "Traceback (most recent call last):"
 
 Compute = Callable[[Sequence[OffsetRange], Places], pa.Table]
@@ -50,7 +48,7 @@ def sentence(error: BaseException) -> str:
     Of a Python traceback only the last line stays.
     """
     kind, _, text = str(error).partition(": ")
-    text = _STATE.sub("", text).strip()
+    text = plain_sentence(text)
     if _TRACEBACK in text:
         kind, text = "", text.splitlines()[-1].strip()
     line = f"{kind}: {text.splitlines()[0] if text else ''}" if kind else text

@@ -1,6 +1,6 @@
 """Errors of a run as Dagster Failures.
 
-One sentence says what to do. A Failure forbids retries where a retry cannot help.
+One sentence says what to do, and the log of the run has the rest. A Failure forbids retries where a retry cannot help.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from orchestration.offsets.planning import ProgressError
 from orchestration.settings import SettingsError
 from orchestration.spark.java import JavaError
 from orchestration.spark.session import SparkGoneError
-from orchestration.transforms.errors import NotReadyError, TransformError
+from orchestration.transforms.errors import NotReadyError, TransformError, whole_text
 
 FINAL = (ProgressError, SchemaConflictError, SettingsError, JavaError, NotReadyError, TransformError, TableMissingError, ValueError)
 PASSING = (CommitConflictError, LogServiceError, SparkGoneError)
@@ -34,11 +34,14 @@ class HasSession(Protocol):
 def explained(name: str, spark: HasSession | None, after: str = "Nothing was committed; the next run tries again") -> Iterator[None]:
     """Translate errors of the platform.
 
-    ``after`` tells the user what to expect. Any other error is a bug and keeps its traceback.
+    ``after`` tells the user what to expect. Any other error is a bug and keeps its traceback. The
+    whole text of a cause, such as Spark's with its logical plan, goes into the log of the run.
     """
     try:
         yield
     except FINAL as error:
+        if text := whole_text(error):
+            dg.get_dagster_logger().error("%s: the whole text of the error: %s", name, text)
         raise dg.Failure(description=f"{name}: {error}", allow_retries=False) from error
     except PASSING as error:
         if isinstance(error, SparkGoneError) and spark is not None:
