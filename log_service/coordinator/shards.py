@@ -153,7 +153,7 @@ class _EncodingLog(Generic[R]):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the coordinator cannot store what was asked for: {error}") from error
 
 
-def _unheard(coordinator_log: CoordinatorLog, announcement: object) -> None:
+def _refuse_announcement(coordinator_log: CoordinatorLog, announcement: object) -> None:
     raise AssertionError(f"partition {coordinator_log.partition} announces {announcement!r}, and no one listens")
 
 
@@ -171,7 +171,7 @@ class Shards(Generic[S, R]):
         encode: Callable[[R], tuple[bytes, bytes | None]],
         decode: Callable[[Buffer, Buffer | None], R | None],
         reply_timeout_ms: int | None = None,
-        on_announcement: Callable[[CoordinatorLog, Any], None] = _unheard,
+        on_announcement: Callable[[CoordinatorLog, Any], None] = _refuse_announcement,
         is_about_silence: Callable[[Hashable], bool] = lambda _key: False,
     ) -> None:
         """Create the shards of one coordinator. ``topic`` is the coordinator's topic.
@@ -192,7 +192,7 @@ class Shards(Generic[S, R]):
         self._reply_timeout_ms = reply_timeout_ms
         self._on_announcement = on_announcement
         self._is_about_silence = is_about_silence
-        self._stalls = Stalls(_tell_stall)
+        self._stalls = Stalls(_log_stall)
         self._led: dict[int, _Led[S, R]] = {}
         self._nursery: trio.Nursery | None = None
         self._is_over = False
@@ -371,7 +371,7 @@ class Shards(Generic[S, R]):
                 shard.replay(decoded, ReplayContext(record.offset, *producer))
 
 
-def _tell_stall(late_ms: int) -> None:
+def _log_stall(late_ms: int) -> None:
     text = "This process was stalled for %d ms or more: for %d ms no member of a group is removed for its silence"
     logger.warning(text, late_ms, STALL_GRACE_MS)
 

@@ -255,14 +255,14 @@ class ShareGroupService:
     def _note_deleted(self, to_delete: StatesToDelete, on_reply: OnReply, errors: Mapping[UUID, KafkaError]) -> None:
         names = names_of(to_delete.partitions, self._image())
         gone = [topic_id for topic_id in to_delete.partitions if topic_id not in errors]
-        told = [DeleteShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=names.get(topic_id, "")) for topic_id in gone]
+        deleted = [DeleteShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=names.get(topic_id, "")) for topic_id in gone]
         failed = [
             DeleteShareGroupOffsetsResponseTopic(
                 topic_id=topic_id, topic_name=names.get(topic_id, ""), error_code=error.code, error_message=str(error)
             )
             for topic_id, error in errors.items()
         ]
-        response = DeleteShareGroupOffsetsResponse(responses=[*told, *to_delete.refused, *failed])
+        response = DeleteShareGroupOffsetsResponse(responses=[*deleted, *to_delete.refused, *failed])
         if not gone:
             on_reply(response)
             return

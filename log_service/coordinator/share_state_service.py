@@ -162,12 +162,12 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
     def _timed(self, on_reply: OnReply, times: LatencyMeter) -> OnReply:
         began_ns = self._clock.monotonic_ns()
 
-        def tell(reply: Any) -> None:
+        def timed(reply: Any) -> None:
             if not isinstance(reply, StateRefusal):
                 times.note(self._clock.monotonic_ns() - began_ns)
             on_reply(reply)
 
-        return tell
+        return timed
 
 
 def coordinator_key(key: ShareKey) -> str:

@@ -175,7 +175,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             shard.handle_written_markers(news, decision)
             decision.reply(token, None)
 
-        self._shards.ask(written.owner.partition, decide, _unheard, _unheard)
+        self._shards.ask(written.owner.partition, decide, _ignore, _ignore)
         self._shards.fire_if_due(written.owner.partition, completion_timer(transactional_id))
         shard = self._shards.shard(written.owner.partition)
         if shard is not None and not shard.owed(transactional_id):
@@ -196,9 +196,9 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         elif not 0 < request.transaction_timeout_ms <= self._config.max_timeout_ms:
             on_reply(refuse(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)))
         else:
-            told = _telling(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_INIT_VERSION)
+            reply = _with_known_code(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_INIT_VERSION)
             decide = _decides(TransactionCoordinatorShard.handle_init_producer_id, request, client)
-            self._ask_patiently(transactional_id, decide, told, refuse)
+            self._ask_patiently(transactional_id, decide, reply, refuse)
 
     def add_offsets(self, request: AddOffsetsToTxnRequest, where: TopicPartition, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with AddOffsetsToTxnResponse.
@@ -221,9 +221,9 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         if not request.transactional_id:
             on_reply(refuse(KafkaError(ErrorCode.INVALID_REQUEST)))
             return
-        told = _telling(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_VERSION)
+        reply = _with_known_code(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_VERSION)
         decide = _decides(TransactionCoordinatorShard.handle_end_txn, request, client)
-        self._ask_patiently(request.transactional_id, decide, told, refuse)
+        self._ask_patiently(request.transactional_id, decide, reply, refuse)
 
     # Partitions of transactions
 
@@ -243,8 +243,8 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             return
         results = Gathering(len(request.transactions), lambda found: on_reply(AddPartitionsToTxnResponse(results_by_transaction=found)))
         for index, each in enumerate(request.transactions):
-            told = partial(_tell_of_transaction, each.transactional_id, results.part(index))
-            self._add_or_verify(each, told, is_there)
+            reply = partial(_reply_for_transaction, each.transactional_id, results.part(index))
+            self._add_or_verify(each, reply, is_there)
 
     def _add_of_one(
         self, request: AddPartitionsToTxnRequest, api_version: int, on_reply: OnReply, is_there: Callable[[TopicPartition], bool]
@@ -362,7 +362,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         configuration, as for a client's request.
         """
         waits_ms = self._config.end_patience_ms if patience_ms is None else patience_ms
-        self._waiting.ask(transactional_id, lambda hear: self._ask(transactional_id, decide, hear, refuse), on_reply, waits_ms)
+        self._waiting.ask(transactional_id, lambda on_outcome: self._ask(transactional_id, decide, on_outcome, refuse), on_reply, waits_ms)
 
     def _is_ending_soon(self, transactional_id: str) -> bool:
         """Whether a transaction began to end only recently. Its markers are then being written."""
@@ -371,7 +371,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         return known is not None and known.is_ending and self._clock.wall_ms() - known.last_update_ms < self._config.end_patience_ms
 
 
-def _unheard(_outcome: object) -> None:
+def _ignore(_outcome: object) -> None:
     """Ignore a response that no caller waits for."""
 
 
@@ -388,14 +388,14 @@ def _known_code(code: ErrorCode, *, is_fencing_known: bool) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED and not is_fencing_known else code
 
 
-def _telling(on_reply: OnReply, *, is_fencing_known: bool) -> OnReply:
+def _with_known_code(on_reply: OnReply, *, is_fencing_known: bool) -> OnReply:
     """Wrap ``on_reply``. An error code that the request's version does not know is replaced."""
 
-    def tell(response: Any) -> None:
+    def reply(response: Any) -> None:
         response.error_code = _known_code(ErrorCode.of(response.error_code), is_fencing_known=is_fencing_known)
         on_reply(response)
 
-    return tell
+    return reply
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> tuple[TopicPartition, ...]:
@@ -413,7 +413,7 @@ def _missing(partitions: Sequence[TopicPartition], is_there: Callable[[TopicPart
     return {where: ErrorCode.OPERATION_NOT_ATTEMPTED if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for where, found in there.items()}
 
 
-def _tell_of_transaction(transactional_id: str, tell: OnReply, codes: Codes) -> None:
+def _reply_for_transaction(transactional_id: str, tell: OnReply, codes: Codes) -> None:
     tell(AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=_by_topic(codes)))
 
 

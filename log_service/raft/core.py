@@ -89,10 +89,10 @@ class RaftCore:
         ``endpoints`` are the listeners of this node. Without any, its voter entry is not changed.
         """
         self._stored = state
-        self._told_leader: tuple[NodeId, LeaderEpoch] | None = None
+        self._reported_leader: tuple[NodeId, LeaderEpoch] | None = None
         self._settled_leader: Leader | None = None
-        self._judged_voters: VoterEntry | None = None
-        self._told_directory: UUID | None = None
+        self._checked_voters: VoterEntry | None = None
+        self._reported_directory: UUID | None = None
         self._replica = Replica(
             own=own,
             config=config,
@@ -332,17 +332,17 @@ class RaftCore:
         that, a new directory may read entries of former voters.
         """
         replica, latest = self._replica, self.history.latest
-        if latest is self._judged_voters:
+        if latest is self._checked_voters:
             return
         role = replica.role
         if not is_start and not (isinstance(role, Follower) and UNKNOWN_OFFSET < role.leader_high_watermark <= replica.log.end_offset):
             return
-        self._judged_voters = latest
+        self._checked_voters = latest
         named = latest.voters.get(self.own.node_id)
         if named is None or named.matches(self.own):
-            self._told_directory = None
-        elif named.directory_id != self._told_directory:
-            self._told_directory = replica.effects.voting_directory = named.directory_id
+            self._reported_directory = None
+        elif named.directory_id != self._reported_directory:
+            self._reported_directory = replica.effects.voting_directory = named.directory_id
 
     # Restarts
 
@@ -388,5 +388,5 @@ class RaftCore:
         is_unsettled = isinstance(replica.role, Leader) and replica.role.high_watermark == UNKNOWN_OFFSET
         self._settled_leader = replica.role if isinstance(replica.role, Leader) and not is_unsettled else None
         leader = (NO_LEADER if is_unsettled or isinstance(replica.role, Resigned) else state.leader_id, replica.epoch)
-        if leader != self._told_leader:
-            self._told_leader = replica.effects.leader = leader
+        if leader != self._reported_leader:
+            self._reported_leader = replica.effects.leader = leader

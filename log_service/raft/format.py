@@ -150,13 +150,13 @@ def _check_formatted(owners: Mapping[Path, MetaProperties | None], config: NodeC
     known = [properties for properties in owners.values() if properties is not None]
     is_static_voter = config.is_controller and bool(config.quorum.voters)
     if owners[config.metadata_log_dir] is None and (is_static_voter or (config.cluster_id is None and not known)):
-        told = f"{config.metadata_log_dir} is not formatted, and this node is one of several: run `tidelog storage format --cluster-id ID"
+        advice = f"{config.metadata_log_dir} is not formatted, and this node is one of several: run `tidelog storage format --cluster-id ID"
         if config.is_controller and not config.quorum.voters:
             raise StorageError(
-                f"{told} --no-initial-controllers --config FILE` where it joins a cluster, with that one's id; with --standalone or "
+                f"{advice} --no-initial-controllers --config FILE` where it joins a cluster, with that one's id; with --standalone or "
                 "--initial-controllers in its place the node begins one"
             )
-        raise StorageError(f"{told} --config FILE` on each node, with one id for all")
+        raise StorageError(f"{advice} --config FILE` on each node, with one id for all")
 
 
 def random_id(new_bits: Callable[[int], int]) -> UUID:

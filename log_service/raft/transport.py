@@ -39,7 +39,7 @@ class RpcTransport:
         self._own_name = own_name
         self._refusing_ids: set[NodeId] = set()
         self._destinations: dict[NodeId, Destination] = {}
-        self._told: dict[Destination, None] = {}
+        self._logged: dict[Destination, None] = {}
 
     def __repr__(self) -> str:
         return f"<RpcTransport {list(self._destinations.values())}>"
@@ -67,7 +67,7 @@ class RpcTransport:
             response = await channel.request(request, response_class(request.SCHEMA.key))
             is_done = True
             self._refusing_ids.discard(peer.node_id)
-            self._tell_of_refusal(destination, request, getattr(response, "error_code", ErrorCode.NONE))
+            self._log_refusal(destination, request, getattr(response, "error_code", ErrorCode.NONE))
         except ProtocolError as error:
             is_done = True  # nothing was sent
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{destination}: {error}") from error
@@ -81,14 +81,14 @@ class RpcTransport:
                 channel.close()
         return response
 
-    def _tell_of_refusal(self, destination: "Destination", request: WireMessage, code: int) -> None:
+    def _log_refusal(self, destination: "Destination", request: WireMessage, code: int) -> None:
         """Log, once for each address, an error that no later attempt can resolve.
 
         The quorum would retry forever without success.
         """
-        if code not in {ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED} or destination in self._told:
+        if code not in {ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED} or destination in self._logged:
             return
-        self._told[destination] = None
+        self._logged[destination] = None
         if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             text = "The controller at %s:%d refuses this node, which comes as %s: %s"
             logger.error(text, destination.host, destination.port, self._own_name(), NODE_ADVICE)

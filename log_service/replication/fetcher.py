@@ -263,7 +263,7 @@ class Fetcher:
                 self._news = trio.Event()
                 self._resume_paused()
                 self._hold_back_throttled()
-                self._tell_stale()
+                self._warn_of_stale()
                 if self._active and self._resume_ms <= self._clock.monotonic_ms():
                     await self._fetch()
                 else:
@@ -289,7 +289,7 @@ class Fetcher:
                 self._rest(key)
                 self._paused[key] = now_ms + THROTTLED_PAUSE_MS
 
-    def _tell_stale(self) -> None:
+    def _warn_of_stale(self) -> None:
         """Warn once about each partition that waits too long for metadata of a later epoch."""
         if self._stale:
             now_ms = self._clock.monotonic_ms()
@@ -367,10 +367,10 @@ class Fetcher:
         session = self._session
         asked = self._active if session.is_full else self._changed
         wishes = [(key, self._wish(followed)) for key in asked if (followed := self._active.get(key)) is not None]
-        told = session.next(wishes, self._gone)
+        session_request = session.next(wishes, self._gone)
         self._changed.clear()
         self._gone.clear()
-        return self._message(told)
+        return self._message(session_request)
 
     @staticmethod
     def _wish(followed: Followed) -> Wish:
@@ -380,10 +380,10 @@ class Fetcher:
         followed.wish = wish = Wish(log.log_end_offset, log.latest_leader_epoch, partition.leader_epoch, log.log_start_offset)
         return wish
 
-    def _message(self, told: SessionRequest) -> FetchRequest:
+    def _message(self, session_request: SessionRequest) -> FetchRequest:
         config = self._config
         topics: dict[object, FetchTopic] = {}
-        for (topic_id, index), wish in told.named:
+        for (topic_id, index), wish in session_request.named:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
@@ -397,13 +397,13 @@ class Fetcher:
                     partition_max_bytes=config.partition_max_bytes,
                 )
             )
-        forgotten = following.by_topic(told.forgotten)
+        forgotten = following.by_topic(session_request.forgotten)
         request = FetchRequest(
             max_wait_ms=config.max_wait_ms,
             min_bytes=config.min_bytes,
             max_bytes=config.response_max_bytes,
-            session_id=told.session_id,
-            session_epoch=told.session_epoch,
+            session_id=session_request.session_id,
+            session_epoch=session_request.session_epoch,
             topics=list(topics.values()),
             forgotten_topics_data=[ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in forgotten.items()],
         )
@@ -428,14 +428,14 @@ class Fetcher:
         taken_bytes = 0
         is_all_taken = True
         for topic in response.responses:
-            for told in topic.partitions:
-                followed = self._active.get((topic.topic_id, told.partition_index))
+            for result in topic.partitions:
+                followed = self._active.get((topic.topic_id, result.partition_index))
                 is_as_asked = followed is not None and _is_as_asked(followed)
-                is_all_taken = is_all_taken and is_as_asked and told.diverging_epoch is None
+                is_all_taken = is_all_taken and is_as_asked and result.diverging_epoch is None
                 if followed is None or not is_as_asked:
                     continue
-                taken_bytes += len(told.records or b"")
-                self._take_one(followed, told, unsynced, lost)
+                taken_bytes += len(result.records or b"")
+                self._take_one(followed, result, unsynced, lost)
                 if taken_bytes >= APPENDED_PER_TURN_BYTES:
                     taken_bytes = 0
                     await trio.lowlevel.checkpoint()
@@ -446,36 +446,36 @@ class Fetcher:
         if unsynced:
             await self._sync(unsynced)
 
-    def _take_one(self, followed: Followed, told: PartitionData, unsynced: list[Followed], lost: list[Followed]) -> None:
-        if told.error_code:
-            self._take_error(followed, told.error_code, lost)
+    def _take_one(self, followed: Followed, result: PartitionData, unsynced: list[Followed], lost: list[Followed]) -> None:
+        if result.error_code:
+            self._take_error(followed, result.error_code, lost)
             return
         followed.failure_count = 0
         self._changed[_key(followed.partition)] = None
         try:
-            if told.diverging_epoch is not None:
-                truncate_where_parted(followed.partition, (told.diverging_epoch.epoch, told.diverging_epoch.end_offset))
-            elif self._append(followed, told):
+            if result.diverging_epoch is not None:
+                truncate_where_parted(followed.partition, (result.diverging_epoch.epoch, result.diverging_epoch.end_offset))
+            elif self._append(followed, result):
                 unsynced.append(followed)
-            followed.lag = max(0, told.high_watermark - followed.partition.state.log_end_offset)
+            followed.lag = max(0, result.high_watermark - followed.partition.state.log_end_offset)
             followed.is_lagging = followed.lag > 0
         except KafkaError as error:
             self._take_failure(followed, error)
 
-    def _append(self, followed: Followed, told: PartitionData) -> bool:
+    def _append(self, followed: Followed, result: PartitionData) -> bool:
         """Append the records of a response.
 
         Return whether they must be synced before the leader may count them.
         """
         partition = followed.partition
-        records: Buffer = told.records or b""  # type: ignore[assignment]  # what was received is no slice of a file
+        records: Buffer = result.records or b""  # type: ignore[assignment]  # what was received is no slice of a file
         throttle = self._throttle()
         if throttle is not None and records and throttle.covers(partition.topic_partition):
             throttle.note(len(records), self._clock.monotonic_ms())
-        if drop_what_may_have_parted(followed, told.log_start_offset):
+        if drop_what_may_have_parted(followed, result.log_start_offset):
             self._on_safe(partition)
         must_sync = bool(records) and partition.append_as_follower(records).must_sync
-        if partition.follow_leader(told.high_watermark, told.log_start_offset):
+        if partition.follow_leader(result.high_watermark, result.log_start_offset):
             self._on_safe(partition)
         return must_sync
 
@@ -550,11 +550,11 @@ class Fetcher:
         topic = list_offsets.ListOffsetsTopic(name=partition.topic_partition.topic, partitions=[wanted])
         request = list_offsets.ListOffsetsRequest(replica_id=self._node_id, topics=[topic])
         response = await connection.request(request, list_offsets.ListOffsetsResponse)
-        told = response.topics[0].partitions[0] if response.topics and response.topics[0].partitions else None
-        if told is None or told.error_code:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else ErrorCode.of(told.error_code)
+        result = response.topics[0].partitions[0] if response.topics and response.topics[0].partitions else None
+        if result is None or result.error_code:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if result is None else ErrorCode.of(result.error_code)
             raise KafkaError(code, f"broker {self.leader_id} does not tell its offsets: {code.name}")
-        return told.offset
+        return result.offset
 
 
 def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int]) -> None:

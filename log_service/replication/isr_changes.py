@@ -145,12 +145,12 @@ class IsrChanges:
         """
         refused: dict[ErrorCode, list[TopicPartition]] = {}
         for topic in response.topics:
-            for told in topic.partitions:
-                found = sent.pop((topic.topic_id, told.partition_index), None)
+            for result in topic.partitions:
+                found = sent.pop((topic.topic_id, result.partition_index), None)
                 if found is not None:
-                    self._take_result(*found, told)
-                    if told.error_code:
-                        refused.setdefault(ErrorCode.of(told.error_code), []).append(found[0].topic_partition)
+                    self._take_result(*found, result)
+                    if result.error_code:
+                        refused.setdefault(ErrorCode.of(result.error_code), []).append(found[0].topic_partition)
         for code, partitions in refused.items():
             text = "The controller refuses the in-sync replicas of %d partition%s, as %s: %s"
             self._quiet.info(code, text, len(partitions), "s" * (len(partitions) > 1), partitions[0], code.name)
@@ -158,10 +158,10 @@ class IsrChanges:
             self._waiting[partition] = None
         return not self._waiting
 
-    def _take_result(self, partition: Partition, proposal: IsrProposal, told: ResponsePartitionData) -> None:
+    def _take_result(self, partition: Partition, proposal: IsrProposal, result: ResponsePartitionData) -> None:
         now_ms, state = self._clock.monotonic_ms(), partition.state
-        if told.error_code:
-            code = ErrorCode.of(told.error_code)
+        if result.error_code:
+            code = ErrorCode.of(result.error_code)
             self.refused_count += 1
             change = state.refuse_isr(proposal, code, now_ms)
         else:
@@ -169,7 +169,7 @@ class IsrChanges:
             # has the new ISR by then.
             self.shrink_count += not proposal.is_expansion
             self.expand_count += proposal.is_expansion
-            change = state.accept_isr(proposal, tuple(told.isr), told.leader_epoch, told.partition_epoch, now_ms)
+            change = state.accept_isr(proposal, tuple(result.isr), result.leader_epoch, result.partition_epoch, now_ms)
         if Change.MUST_RESEND in change:
             self._waiting[partition] = None
         elif change:

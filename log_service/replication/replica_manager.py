@@ -356,12 +356,12 @@ class ReplicaManager:
         if change is not Change.NOTHING:
             is_led = change is Change.LED  # ``in`` would cost a call of the enum
             if not is_led and Change.LOST in change:
-                self._tell(lambda listener: listener.on_lost(partition))
+                self._notify(lambda listener: listener.on_lost(partition))
             if is_led or Change.LED in change:
-                self._tell(lambda listener: listener.on_led(partition))
+                self._notify(lambda listener: listener.on_led(partition))
             self.announce((partition,))
 
-    def _tell(self, event: Callable[[ReplicaListener], None]) -> None:
+    def _notify(self, event: Callable[[ReplicaListener], None]) -> None:
         for listener in self._listeners:
             try:
                 event(listener)
@@ -519,8 +519,8 @@ class ReplicaManager:
         """Stop serving a partition, and notify listeners and waiting requests."""
         change = self._forget(partition)
         if Change.LOST in change:
-            self._tell(lambda listener: listener.on_lost(partition))
-        self._tell(lambda listener: listener.on_deleted(partition))
+            self._notify(lambda listener: listener.on_lost(partition))
+        self._notify(lambda listener: listener.on_deleted(partition))
         self.announce((partition,))
 
     def _forget(self, partition: Partition) -> Change:
@@ -582,7 +582,7 @@ class ReplicaManager:
         self.partitions_by_id[(topic.topic_id, index)] = partition
         if self._logs.futures.unfinished:
             self.moves.resume(partition, self._nursery)
-        self._tell(lambda listener: listener.on_opened(partition))
+        self._notify(lambda listener: listener.on_opened(partition))
         return partition
 
     def _may_fetch_anew(self, topic_partition: TopicPartition, registration: PartitionRegistration) -> bool:
@@ -631,7 +631,7 @@ class ReplicaManager:
 
     def _moved(self, partition: Partition) -> None:
         self._settle(partition)
-        self._tell(lambda listener: listener.on_moved(partition))
+        self._notify(lambda listener: listener.on_moved(partition))
 
 
 def assigned_directory(registration: PartitionRegistration, node_id: NodeId) -> UUID | None:

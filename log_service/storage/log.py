@@ -103,7 +103,7 @@ class Log:
         self._clean_end_offset = clean_end_offset
         self._sure_end_offset = log_end_offset
         """A lower bound of the end that recovery finds. A cut may leave no batch up to the end."""
-        self._told_hole = -1
+        self._logged_hole = -1
 
     def __repr__(self) -> str:
         return (
@@ -237,8 +237,8 @@ class Log:
             found.file_slice.release()
         last_offset = found.segment_base_offset - 1
         text = f"{self.directory} has no segment for offsets {offset} to {last_offset}: restore it, or read on behind them"
-        if self._told_hole != offset:
-            self._told_hole = offset
+        if self._logged_hole != offset:
+            self._logged_hole = offset
             logger.error("%s", text)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 

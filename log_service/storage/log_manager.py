@@ -203,7 +203,7 @@ class LogManager:
         self.lost = {log.topic_partition: log for log in lost}
         faults = [*(log.fault for log in lost), *(fault for each in loaded for fault in file_faults(each))]
         if faults:
-            logger.error("%s", _told(faults))
+            logger.error("%s", _faults_text(faults))
         return bool(faults)
 
     def _extents(self) -> dict[Path, dict[TopicPartition, Extent]]:
@@ -667,7 +667,7 @@ def _epoch_of_all(epochs: Sequence[int | None]) -> int:
     return UNKNOWN_BROKER_EPOCH if first is None or any(epoch != first for epoch in epochs) else first
 
 
-def _told(faults: Sequence[str]) -> str:
+def _faults_text(faults: Sequence[str]) -> str:
     """Return one log line for all faults that a start found."""
     more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
     return (

@@ -149,7 +149,7 @@ class RunningLogs:
                 error = self._append(_extent_line(topic_partition, extent))
             else:
                 error = None
-        self._tell(error)
+        self._report(error)
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Remove a log from the list, because its files are about to be removed."""
@@ -157,7 +157,7 @@ class RunningLogs:
         with self._guard:
             if self._listed.extents.pop(topic_partition, None) is not None:
                 error = self._append(_line([topic_partition.topic, topic_partition.partition]))
-        self._tell(error)
+        self._report(error)
 
     def note_checkpoint(self, name: str) -> None:
         """Add a written checkpoint to the list."""
@@ -166,7 +166,7 @@ class RunningLogs:
             if name not in self._listed.checkpoints:
                 self._listed.checkpoints.add(name)
                 error = self._append(_line([name]))
-        self._tell(error)
+        self._report(error)
 
     def _append(self, line: bytes) -> OSError | None:
         if self._file is None:
@@ -183,7 +183,7 @@ class RunningLogs:
             return error
         return None
 
-    def _tell(self, error: OSError | None) -> None:
+    def _report(self, error: OSError | None) -> None:
         """Report a failure without holding the guard, because the callback may remove files."""
         if error is not None:
             self._on_failed(error)

@@ -185,12 +185,12 @@ class MarkerQueue:
             owed = self._owed.get(key)
             if owed is None or owed.markers is not entry.markers:
                 continue
-            told = {where: codes.get((entry.markers.producer_id, where)) for where in entry.partitions}
-            if any(code in OWNED_ELSEWHERE for code in told.values()):
+            results = {where: codes.get((entry.markers.producer_id, where)) for where in entry.partitions}
+            if any(code in OWNED_ELSEWHERE for code in results.values()):
                 given_up.append(entry.markers.transactional_id)
                 del self._owed[key]
                 continue
-            done = tuple(where for where, code in told.items() if code is ErrorCode.NONE or code in WITHOUT_MARKER)
+            done = tuple(where for where, code in results.items() if code is ErrorCode.NONE or code in WITHOUT_MARKER)
             owed.waiting.update(where for where in entry.partitions if where not in done)
             is_retrying = is_retrying or len(done) < len(entry.partitions)
             if done:

@@ -46,10 +46,10 @@ class TransactionState(IntEnum):
     @property
     def told(self) -> str:
         """The state's name for admin clients."""
-        return _TOLD[self]
+        return _NAMES[self]
 
 
-_TOLD = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState}
+_NAMES = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState}
 
 _EMPTY, _ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT, _COMPLETE_COMMIT, _COMPLETE_ABORT = (TransactionState(number) for number in range(6))
 

@@ -68,7 +68,7 @@ class WaitingRequests:
             self._ask_until(deadline_ms, transactional_id, waiting.ask, waiting.on_reply)
 
     def _ask_until(self, deadline_ms: int, transactional_id: str, ask: Ask, on_reply: OnReply) -> None:
-        def hear(outcome: Any) -> None:
+        def on_outcome(outcome: Any) -> None:
             is_refused = _code_of(outcome) is ErrorCode.CONCURRENT_TRANSACTIONS
             if is_refused and self._clock.monotonic_ms() < deadline_ms and self._is_ending_soon(transactional_id):
                 waiting = _Waiting(ask, on_reply, self._timers.schedule(deadline_ms, lambda: self._give_up(transactional_id, waiting)))
@@ -77,7 +77,7 @@ class WaitingRequests:
             else:
                 on_reply(outcome)
 
-        ask(hear)
+        ask(on_outcome)
 
     def _give_up(self, transactional_id: str, waiting: _Waiting) -> None:
         """Send a request for the last time, because its patience is over."""

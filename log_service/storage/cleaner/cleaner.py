@@ -83,11 +83,11 @@ class Cleaner:
         self._given_up: dict[TopicPartition, tuple[Log, str]] = {}
         self._unreadable: WeakKeyDictionary[Log, UnreadableBatches] = WeakKeyDictionary()
         self._retry_ms: dict[TopicPartition, int] = {}
-        self._asked: dict[TopicPartition, _Asked] = {}
+        self._requested: dict[TopicPartition, _Requested] = {}
         self._wake = trio.Event()
 
     def __repr__(self) -> str:
-        return f"<Cleaner running={sorted(self._running)} asked={len(self._asked)} uncleanable={len(self.uncleanable)}>"
+        return f"<Cleaner running={sorted(self._running)} requested={len(self._requested)} uncleanable={len(self.uncleanable)}>"
 
     def reconfigure(self, config: CleanerConfig) -> None:
         """Apply ``config`` from the next pass on."""
@@ -125,12 +125,12 @@ class Cleaner:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, "nothing is compacted while log.cleaner.enable is false or log.cleaner.threads is 0"
             )
-        asked = {key: self._asked.setdefault(key, _Asked()) for key in wanted if self._compacted_log(key) is not None}
+        requests = {key: self._requested.setdefault(key, _Requested()) for key in wanted if self._compacted_log(key) is not None}
         self._wake.set()
         with trio.move_on_after(timeout_ms / 1000):
-            for one in asked.values():
+            for one in requests.values():
                 await one.done.wait()
-        return {key: one.outcome if one.done.is_set() else None for key, one in asked.items()}
+        return {key: one.outcome if one.done.is_set() else None for key, one in requests.items()}
 
     @property
     def _is_enabled(self) -> bool:
@@ -155,7 +155,7 @@ class Cleaner:
                 is_full = is_full or self._now_ms() >= full_look_ms
                 while (log := await self._next_log(is_full=is_full)) is not None:
                     self._running.add(log.topic_partition)
-                    nursery.start_soon(self._clean_and_tell, log)
+                    nursery.start_soon(self._clean_and_report, log)
                 if is_full and not self._running:
                     full_look_ms, is_full = self._now_ms() + self.config.backoff_ms, False
 
@@ -175,13 +175,13 @@ class Cleaner:
         """
         if not self._is_enabled or len(self._running) >= self.config.thread_count:
             return None
-        for key, asked in list(self._asked.items()):
+        for key, request in list(self._requested.items()):
             if key not in self._running:
                 log = self._compacted_log(key)
                 if log is not None:
                     return log
-                del self._asked[key]
-                asked.done.set()
+                del self._requested[key]
+                request.done.set()
         return await self._dirtiest(is_full=is_full)
 
     async def _dirtiest(self, *, is_full: bool) -> Log | None:
@@ -206,7 +206,7 @@ class Cleaner:
             self.looked_ms, self.max_dirty_ratio = self._now_ms(), dirtiest_ratio
         return found
 
-    async def _clean_and_tell(self, log: Log) -> None:
+    async def _clean_and_report(self, log: Log) -> None:
         key = log.topic_partition
         outcome = CompactionOutcome()
         try:
@@ -215,10 +215,10 @@ class Cleaner:
                 self.last_outcome = outcome
         finally:
             self._running.discard(key)
-            asked = self._asked.pop(key, None)
-            if asked is not None:
-                asked.outcome = outcome
-                asked.done.set()
+            request = self._requested.pop(key, None)
+            if request is not None:
+                request.outcome = outcome
+                request.done.set()
             self._wake.set()
 
     async def _clean(self, log: Log) -> CompactionOutcome:
@@ -297,7 +297,7 @@ def _held_back(log: Log) -> str | None:
     return f"nothing from offset {open_offset} on is: a transaction is open there; it will be once that has ended"
 
 
-class _Asked:
+class _Requested:
     """A request to clean a partition now, and its outcome."""
 
     def __init__(self) -> None:

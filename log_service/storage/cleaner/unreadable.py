@@ -24,13 +24,13 @@ class UnreadableBatches:
     """The batches of one log for which a warning was logged, by base offset."""
 
     topic_partition: TopicPartition
-    _told: set[int] = field(default_factory=set)
+    _logged: set[int] = field(default_factory=set)
 
     def tell(self, header: BatchHeader, error: KafkaError) -> None:
         """Log that a batch is skipped, unless this was logged before."""
-        if header.base_offset in self._told or len(self._told) == MAX_TOLD_BATCHES:
+        if header.base_offset in self._logged or len(self._logged) == MAX_TOLD_BATCHES:
             return
-        self._told.add(header.base_offset)
+        self._logged.add(header.base_offset)
         logger.warning(
             "%s: compaction keeps the batch at offsets %d to %d as it is, because its records cannot be read: %s",
             self.topic_partition,

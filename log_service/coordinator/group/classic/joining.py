@@ -40,7 +40,7 @@ ANNOUNCED_RECORDS = 8
 """The bound of all members' metadata under all protocols, as a multiple of the largest record."""
 
 
-_TOLD_WITHOUT_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR})
+_ERRORS_WITHOUT_MEMBER_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR})
 """Errors whose response holds no member id."""
 
 
@@ -65,7 +65,7 @@ class Joining:
         """Respond at once, or keep the request open until the join phase ends."""
         error = self._validate_joiner(group, request)
         if error is not ErrorCode.NONE:
-            member_id = "" if error in _TOLD_WITHOUT_ID else request.member_id
+            member_id = "" if error in _ERRORS_WITHOUT_MEMBER_ID else request.member_id
             decision.reply(context.reply_to, refused(member_id, error))
             return
         decision.stage(group)

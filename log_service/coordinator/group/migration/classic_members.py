@@ -84,11 +84,11 @@ class ClassicMembers:
         if not request.member_id and request.group_instance_id is None and context.api_version >= FIRST_JOIN_VERSION_WITH_REQUIRED_ID:
             decision.reply(context.reply_to, refused(member_id, ErrorCode.MEMBER_ID_REQUIRED))
             return
-        said = self._subscription_of(request)
+        subscription = self._subscription_of(request)
         member, replaced_id = self._find(group, member_id, request, decision)
-        updated = replace(member, subscription=_updated(member.subscription, request, said, context))
+        updated = replace(member, subscription=_updated(member.subscription, request, subscription, context))
         beat = Beat(group=group, member=member, updated=updated, replaced_id=replaced_id)
-        owned = owned_partitions_of(said, self._image())
+        owned = owned_partitions_of(subscription, self._image())
         instance_id = request.group_instance_id
         holder = None if instance_id is None else group.static_member(instance_id)
         if holder is not None and self._migration.may_downgrade_by_replacing(group, holder):
@@ -273,15 +273,17 @@ def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:
     return known(group.static_member(instance_id), leaver.member_id, group)
 
 
-def _updated(old: Subscription, request: JoinGroupRequest, said: ConsumerProtocolSubscription, context: RequestContext) -> Subscription:
+def _updated(
+    old: Subscription, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, context: RequestContext
+) -> Subscription:
     """Return a member's subscription after a join. A classic member has no regular expression."""
     return replace(
         old,
         instance_id=old.instance_id if request.group_instance_id is None else request.group_instance_id,
-        rack_id=said.rack_id or old.rack_id,
+        rack_id=subscription.rack_id or old.rack_id,
         client_id=context.client_id,
         client_host=context.client_host,
-        topics=tuple(sorted(set(said.topics))),
+        topics=tuple(sorted(set(subscription.topics))),
         regex="",
         rebalance_timeout_ms=rebalance_timeout_of(request),
         classic=ClassicMetadata(session_timeout_ms=request.session_timeout_ms, protocols=protocols_of(request)),

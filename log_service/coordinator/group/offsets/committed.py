@@ -123,11 +123,11 @@ class OffsetStore:
         """Decide on every partition of a commit. The caller has validated the sender."""
         response = OffsetCommitResponse()
         for topic in request.topics:
-            told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+            topic_response = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             for partition in topic.partitions:
                 error = self._commit_one(request, topic, partition, decision)
-                told.partitions.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
-            response.topics.append(told)
+                topic_response.partitions.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+            response.topics.append(topic_response)
         return response
 
     def _commit_one(
@@ -163,11 +163,11 @@ class OffsetStore:
         """
         response = TxnOffsetCommitResponse()
         for topic in request.topics:
-            told = TxnOffsetCommitResponseTopic(name=topic.name)
+            topic_response = TxnOffsetCommitResponseTopic(name=topic.name)
             for partition in topic.partitions:
                 metadata, index = partition.committed_metadata or "", partition.partition_index
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE if self._is_too_large(metadata) else ErrorCode.NONE
-                told.partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+                topic_response.partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
                 if error is ErrorCode.NONE:
                     committed = CommittedOffset(
                         offset=partition.committed_offset,
@@ -176,7 +176,7 @@ class OffsetStore:
                         commit_timestamp_ms=decision.wall_ms,
                     )
                     decision.append(OffsetRecord(group_id=request.group_id, topic=topic.name, partition=index, committed=committed))
-            response.topics.append(told)
+            response.topics.append(topic_response)
         return response
 
     def fetch(self, request: OffsetFetchRequestGroup, *, is_stable_required: bool = False) -> OffsetFetchResponseGroup:
@@ -223,8 +223,8 @@ class OffsetStore:
             if error is ErrorCode.NONE:
                 wanted = [TopicPartition(topic.name, partition.partition_index) for partition in topic.partitions]
                 self.forget(request.group_id, wanted, decision)
-            told = [OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions]
-            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=told))
+            results = [OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions]
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=results))
         return response
 
     def expired(self, group_id: str, is_in_use: IsInUse, *, wall_ms: int, since_ms: int | None) -> list[TopicPartition]:

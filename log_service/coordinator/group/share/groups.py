@@ -220,13 +220,13 @@ class ShareGroups:
         group = self._found(request.group_id, is_made=True)
         _validate_empty(group)
         start_offsets: dict[UUID, dict[int, int]] = {}
-        told = [self._altered(topic, start_offsets) for topic in request.topics]
-        names = {topic.topic_id: topic.topic_name for topic in told}
+        topics = [self._altered(topic, start_offsets) for topic in request.topics]
+        names = {topic.topic_id: topic.topic_name for topic in topics}
         initializing = {topic_id: StateTopic(name=names[topic_id], partitions=frozenset(each)) for topic_id, each in start_offsets.items()}
         if initializing:
             self._heartbeats.store_states(group.group_id, share_states.with_initializing(group.known_states, initializing), decision)
         to_initialize = StatesToInitialize(group_id=group.group_id, state_epoch=group.epoch.epoch, start_offsets=start_offsets)
-        decision.reply(context.reply_to, OffsetsToAlter(to_initialize=to_initialize, topics=told))
+        decision.reply(context.reply_to, OffsetsToAlter(to_initialize=to_initialize, topics=topics))
 
     def _altered(
         self, wanted: AlterShareGroupOffsetsRequestTopic, start_offsets: dict[UUID, dict[int, int]]
@@ -236,9 +236,9 @@ class ShareGroups:
         Add its offsets to ``start_offsets``.
         """
         topic = self._image().topics.by_name.get(wanted.topic_name)
-        told = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
+        response = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
         if topic is not None:
-            told.topic_id = topic.topic_id
+            response.topic_id = topic.topic_id
         for each in wanted.partitions:
             part = AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index)
             if topic is None or each.partition_index not in topic.partitions:
@@ -246,8 +246,8 @@ class ShareGroups:
                 part.error_message = f"partition {each.partition_index} of topic {wanted.topic_name} does not exist"
             else:
                 start_offsets.setdefault(topic.topic_id, {})[each.partition_index] = each.start_offset
-            told.partitions.append(part)
-        return told
+            response.partitions.append(part)
+        return response
 
     def handle_delete_offsets(self, request: DeleteShareGroupOffsetsRequest, context: RequestContext, decision: GroupDecision) -> None:
         """Handle DeleteShareGroupOffsets 0: reply with ``StatesToDelete``.

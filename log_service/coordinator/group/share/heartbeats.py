@@ -130,7 +130,7 @@ class ShareHeartbeats:
         )
         is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
         if is_full or current.partitions != member.current.partitions:
-            response.assignment = _told(current.partitions)
+            response.assignment = _response_assignment(current.partitions)
         decision.reply(context.reply_to, response)
 
     def _find(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
@@ -366,5 +366,5 @@ def _states_to_initialize(group_id: str, state_epoch: int, topics: Mapping[UUID,
     return StatesToInitialize(group_id=group_id, state_epoch=state_epoch, start_offsets=offsets)
 
 
-def _told(partitions: Partitions) -> Assignment:
+def _response_assignment(partitions: Partitions) -> Assignment:
     return Assignment(topic_partitions=[TopicPartitions(topic_id=each, partitions=indexes) for each, indexes in in_order(partitions)])

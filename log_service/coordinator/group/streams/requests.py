@@ -155,10 +155,10 @@ def validate_tasks(owned: Tasks | None, subtopologies: Mapping[str, ConfiguredSu
 
 def tell_assignment(current: TaskAssignment, response: StreamsGroupHeartbeatResponse) -> None:
     """Set a member's tasks in a response, without tasks that the member has yet to revoke."""
-    response.active_tasks = _told(without_epochs(current.assigned.active))
-    response.standby_tasks = _told(current.assigned.standby)
-    response.warmup_tasks = _told(current.assigned.warmup)
+    response.active_tasks = _response_task_ids(without_epochs(current.assigned.active))
+    response.standby_tasks = _response_task_ids(current.assigned.standby)
+    response.warmup_tasks = _response_task_ids(current.assigned.warmup)
 
 
-def _told(tasks: TaskSet) -> list[ResponseTaskIds]:
+def _response_task_ids(tasks: TaskSet) -> list[ResponseTaskIds]:
     return [ResponseTaskIds(subtopology_id=each, partitions=partitions) for each, partitions in in_order(tasks)]
