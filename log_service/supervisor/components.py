@@ -1,5 +1,6 @@
-"""The components of an installation: the broker, the mirror, the registry, and those that packages
-register under ``tidelog.services``.
+"""The components of an installation: broker, mirror, registry, and those of other packages.
+
+Packages register theirs under ``tidelog.services``.
 
 Decides how the broker of ``tidelog up`` is configured, and that a project with a ``mirror.properties`` has a mirror. Knows nothing of the
 other components: their entry points make them. Without the platform extra there are none.

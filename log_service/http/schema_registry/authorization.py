@@ -1,8 +1,8 @@
 """Decides by the cluster's ACLs what a principal may do with a subject.
 
 A subject maps to a topic: ``orders-value`` and ``orders-key`` to ``orders``, any other name to the
-topic of that name. Whoever may write a topic registers its schemas, and whoever may describe it
-reads them. Settings of a context or of the whole registry are the cluster's.
+topic of that name. WRITE on the topic allows to register its schemas, and DESCRIBE to read them.
+Settings of a context or of the whole registry are the cluster's.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ SUFFIXES = ("-key", "-value")
 
 
 class Need(Enum):
-    """What a request wants to do, with the operation of the ACL that allows it."""
+    """The kinds of requests, each with the operation that an ACL has to allow."""
 
     NOTHING = None
     READ = AclOperation.DESCRIBE

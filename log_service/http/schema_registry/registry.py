@@ -140,7 +140,7 @@ class Registry:
         return decide()
 
     async def write(self, decide: Callable[[], Decision[T]], content: SchemaContent | None = None) -> T:
-        """Decide a change over the newest state, write it, and return its answer.
+        """Decide a change over the newest state, write it, and return its result.
 
         It goes on when its client leaves, so that the writer knows what became of the records.
 
@@ -158,7 +158,7 @@ class Registry:
                 except (SchemasLogError, KafkaError) as error:
                     self.is_writer = self.is_writer and not isinstance(error, Superseded)
                     raise store_failure(error) from error
-        return decision.answer
+        return decision.result
 
     async def keep_highest_ids(self) -> None:
         """Write the highest ids again, because a new writer's first record replaces the last ones.
@@ -166,7 +166,7 @@ class Registry:
         Raises:
             RegistryError: the topic cannot be written.
         """
-        await self.write(lambda: Decision(records=(noop_record(self.state.highest_ids),), answer=None))
+        await self.write(lambda: Decision(records=(noop_record(self.state.highest_ids),), result=None))
 
     async def _append(self, decision: Decision[T]) -> None:
         lines = self.state.encoded(list(decision.records))

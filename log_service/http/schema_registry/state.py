@@ -1,4 +1,4 @@
-"""What the records of the topic add up to. ``replay`` is the only way to change it.
+"""The state that the records of the topic build. ``replay`` alone changes it.
 
 A version that is soft-deleted keeps its id, because consumers may still have its records. Ids
 belong to a context. Invariants: an id has one content for ever, and ``highest_ids`` only grows.

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class CompatibilityLevel(StrEnum):
-    """Which earlier versions a new one is compared with, and in which direction."""
+    """The earlier versions that a new one is compared with, and the direction."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -52,7 +52,7 @@ class CompatibilityLevel(StrEnum):
 
 
 class Mode(StrEnum):
-    """What may be changed under a subject."""
+    """The changes that are allowed under a subject."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"

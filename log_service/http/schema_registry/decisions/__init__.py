@@ -1,7 +1,7 @@
 """Decisions of the registry, as plain functions over its state.
 
-A decision that changes something returns the records to write and the answer for the client. The
-caller writes them, reads them back, and only then answers.
+A decision that changes something returns the records to write and a result for the client. The
+caller writes them and reads them back, and only then responds.
 
 - ``decision``: the value that a changing decision returns.
 - ``compatibility``: compares a schema with earlier versions of its subject.

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[T]):
-    """Records to write as one batch, and the answer once they are read back."""
+    """Records to write as one batch, and the result for the client."""
 
     records: tuple[RegistryRecord, ...] = ()
-    answer: T
+    result: T

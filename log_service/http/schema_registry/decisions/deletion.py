@@ -37,7 +37,7 @@ def delete_version(state: RegistryState, subject: str, version: int, *, is_perma
     if is_permanent:
         if not found.is_deleted:
             raise errors.version_not_soft_deleted(subject, found.version)
-        return Decision(records=(*_removal([found]), noop_record(state.highest_ids)), answer=found.version)
+        return Decision(records=(*_removal([found]), noop_record(state.highest_ids)), result=found.version)
     stored = StoredSchema(
         subject=subject,
         version=found.version,
@@ -47,7 +47,7 @@ def delete_version(state: RegistryState, subject: str, version: int, *, is_perma
     )
     is_last = state.versions(subject) == [found]
     scope = _scope_removal(state, subject) if is_last else []
-    return Decision(records=(schema_record(stored), *scope), answer=found.version)
+    return Decision(records=(schema_record(stored), *scope), result=found.version)
 
 
 def delete_subject(state: RegistryState, subject: str, *, is_permanent: bool) -> Decision[list[int]]:
@@ -71,10 +71,10 @@ def delete_subject(state: RegistryState, subject: str, *, is_permanent: bool) ->
     numbers = [each.version for each in versions]
     if not is_permanent:
         records = [delete_subject_record(subject, numbers[-1]), *_scope_removal(state, subject)]
-        return Decision(records=tuple(records), answer=numbers)
+        return Decision(records=tuple(records), result=numbers)
     if live:
         raise errors.subject_not_soft_deleted(subject)
-    return Decision(records=(*_removal(versions), noop_record(state.highest_ids)), answer=numbers)
+    return Decision(records=(*_removal(versions), noop_record(state.highest_ids)), result=numbers)
 
 
 def delete_context(state: RegistryState, context: str) -> Decision[None]:
@@ -87,7 +87,7 @@ def delete_context(state: RegistryState, context: str) -> Decision[None]:
     if state.has_subjects(scope, is_deleted_included=True) or context == DEFAULT_CONTEXT:
         raise errors.context_not_empty(context)
     records = [*_scope_removal(state, scope), context_record(context, is_removed=True)]
-    return Decision(records=tuple(records), answer=None)
+    return Decision(records=tuple(records), result=None)
 
 
 def check_writable(state: RegistryState, subject: str) -> None:

@@ -72,7 +72,7 @@ def register(state: RegistryState, parser: SchemaParser, wanted: Registration) -
     )
     known = _known_version(parser, live, content, wanted)
     if known is not None:
-        return Decision(answer=known)
+        return Decision(result=known)
     if not mode.is_importing and not wanted.is_forced:
         parsed = parser.parse(content, subject, is_new=False)
         reasons = incompatibilities(parser, settings, content, parsed, live)
@@ -167,7 +167,7 @@ def _registered(state: RegistryState, subject: str, version: int, schema_id: int
     ]
     stored = StoredSchema(subject=subject, version=version, schema_id=schema_id, content=content)
     answer = RegisteredSchema(subject=subject, version=version, schema_id=schema_id, content=content, guid=guid_of(content))
-    return Decision(records=(*records, schema_record(stored)), answer=answer)
+    return Decision(records=(*records, schema_record(stored)), result=answer)
 
 
 def _merged(default: Metadata | None, own: Metadata | None, override: Metadata | None) -> Metadata | None:

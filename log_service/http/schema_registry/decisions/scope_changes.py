@@ -23,7 +23,7 @@ def change_settings(state: RegistryState, scope: str, wanted: Settings) -> Decis
     """
     check_writable(state, scope)
     own = state.own_settings(scope) or Settings()
-    return Decision(records=(settings_record(scope, wanted.over(own)),), answer=wanted)
+    return Decision(records=(settings_record(scope, wanted.over(own)),), result=wanted)
 
 
 def remove_settings(state: RegistryState, scope: str) -> Decision[Settings]:
@@ -36,7 +36,7 @@ def remove_settings(state: RegistryState, scope: str) -> Decision[Settings]:
     if own is None and scope:
         raise errors.subject_not_found(scope)
     check_writable(state, scope)
-    return Decision(records=(settings_record(scope, None),), answer=own or state.settings(scope))
+    return Decision(records=(settings_record(scope, None),), result=own or state.settings(scope))
 
 
 def change_mode(state: RegistryState, scope: str, mode: Mode, *, is_forced: bool) -> Decision[Mode]:
@@ -52,7 +52,7 @@ def change_mode(state: RegistryState, scope: str, mode: Mode, *, is_forced: bool
         if state.has_subjects(scope, is_deleted_included=False):
             raise errors.not_permitted("Cannot import since found existing subjects")
         records = _cleared(state, scope)
-    return Decision(records=(*records, mode_record(scope, mode)), answer=mode)
+    return Decision(records=(*records, mode_record(scope, mode)), result=mode)
 
 
 def remove_mode(state: RegistryState, scope: str, *, is_recursive: bool) -> Decision[Mode]:
@@ -68,7 +68,7 @@ def remove_mode(state: RegistryState, scope: str, *, is_recursive: bool) -> Deci
         raise errors.subject_not_found(scope)
     inner = [each for each in sorted(state.subjects_in(scope)) if each != scope] if is_recursive else []
     scopes = [scope, *(each for each in inner if state.own_mode(each) is not None)]
-    return Decision(records=tuple(mode_record(each, None) for each in scopes), answer=own)
+    return Decision(records=tuple(mode_record(each, None) for each in scopes), result=own)
 
 
 def _cleared(state: RegistryState, scope: str) -> list[RegistryRecord]:

@@ -3,6 +3,7 @@
 - ``language``: the protocol that each language implements, and its values.
 - ``limits``: bounds on the size, nesting and work of a schema, so that hostile text stays cheap.
 - ``avro``, ``json_schema``, ``protobuf``: the languages. They do not import each other.
+- ``known``: finds the language of a schema's type.
 
 All of it is plain functions over values. Nothing here reads a file, a clock or a network.
 """

@@ -1,6 +1,6 @@
 """Pairs the members of two sides, as many as possible: a maximum matching of a bipartite graph.
 
-Whether two members may be paired is asked only where it matters, because the answer may be dear: for
+Whether two members may be paired is asked only where it matters, because the result may be dear: for
 schemas it is a comparison. Members that are given the likeliest partner first need few questions.
 """
 

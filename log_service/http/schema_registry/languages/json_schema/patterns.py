@@ -1,4 +1,4 @@
-"""Which names match a pattern of a schema, in bounded time.
+"""Match names with the patterns of a schema, in bounded time.
 
 Patterns come from outside, and a search by backtracking may take ages. RE2 takes time in proportion
 to the text, but has no lookaheads and no backreferences, and there are bounds on what it compiles.

@@ -22,7 +22,7 @@ RESOLVED = "resolved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """What a sentence calls the two schemas of a comparison."""
+    """The names of the two schemas of a comparison in a sentence."""
 
     reader: str
     writer: str

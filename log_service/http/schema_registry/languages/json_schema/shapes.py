@@ -1,4 +1,4 @@
-"""What a schema says, in parts that two schemas can be compared by.
+"""The parts of a schema by which two schemas are compared.
 
 A shape is of one kind, such as a string or an object. A schema that says several things is the
 product of several shapes. The kinds, and which keywords belong to one, are those of the library
@@ -18,7 +18,7 @@ Number: TypeAlias = int | Decimal
 
 
 class Kind(Enum):
-    """What a shape is of. Two shapes of different kinds are different types."""
+    """The kinds of shapes. Two shapes of different kinds are different types."""
 
     ANYTHING = auto()
     """An object without a keyword that counts."""
@@ -48,7 +48,7 @@ class Criterion(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strings:
-    """Which strings are valid."""
+    """The strings that are valid."""
 
     min_length: int | None
     max_length: int | None
@@ -57,7 +57,7 @@ class Strings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """Which numbers are valid."""
+    """The numbers that are valid."""
 
     minimum: Number | None
     maximum: Number | None
@@ -69,7 +69,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
-    """Which objects are valid. ``unevaluated`` is None, too, where any value is valid for it."""
+    """The objects that are valid. ``unevaluated`` is None, too, where any value is valid for it."""
 
     properties: Mapping[str, Place]
     required: frozenset[str]
@@ -95,7 +95,7 @@ class Objects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrays:
-    """Which arrays are valid. ``unevaluated`` is None, too, where any value is valid for it."""
+    """The arrays that are valid. ``unevaluated`` is None, too, where any value is valid for it."""
 
     every_item: Place | None
     items: tuple[Place, ...]
@@ -155,7 +155,7 @@ Body: TypeAlias = Strings | Numbers | Objects | Arrays | Combined | Values | Neg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """What a schema says beside its type. None stands for nothing."""
+    """The keywords of a schema beside its type. None stands for nothing."""
 
     own_id: str | None = None
     title: str | None = None

@@ -1,4 +1,4 @@
-"""What a file defines, with full names and resolved types. The linker builds it from a tree.
+"""The definitions of a file, with full names and resolved types. The linker builds it from a tree.
 
 Map fields have their entry messages here, and optional fields of proto3 their oneofs, as in
 descriptors. A full name has no leading dot.
@@ -44,7 +44,7 @@ SCALARS = frozenset(
 
 
 class NameKind(StrEnum):
-    """What a full name stands for, as a sentence names it."""
+    """The kinds of definitions, as a sentence names them."""
 
     PACKAGE = "a package"
     MESSAGE = "a message"

@@ -120,9 +120,7 @@ class Pool:
             return Found(full_name=full_name, kind=NameKind.PACKAGE, path="")
         return None
 
-    def resolve(
-        self, name: str, scope: str, visible: frozenset[str], *, is_type: bool = False
-    ) -> Found | Missing:
+    def resolve(self, name: str, scope: str, visible: frozenset[str], *, is_type: bool = False) -> Found | Missing:
         """Search a name as it is written. ``is_type`` passes over what is no type."""
         if name.startswith("."):
             return self.find(name[1:], visible) or self._missing(name[1:])
@@ -163,9 +161,5 @@ def reachable(path: str, imports: Mapping[str, FileDefinition]) -> frozenset[str
         file = waiting.pop()
         if file.path not in seen:
             seen.add(file.path)
-            waiting += [
-                file.imports[each.path]
-                for each in file.node.imports
-                if each.kind == "public" and each.path in file.imports
-            ]
+            waiting += [file.imports[each.path] for each in file.node.imports if each.kind == "public" and each.path in file.imports]
     return frozenset(seen)

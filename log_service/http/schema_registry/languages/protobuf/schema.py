@@ -72,9 +72,7 @@ class ProtobufSchema:
         return descriptor_of(self.file, self.pool, self.limits, name)
 
 
-def parse_schema(
-    text: str, dependencies: Sequence[NamedSchema], limits: SchemaLimits, *, is_new: bool
-) -> ProtobufSchema:
+def parse_schema(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLimits, *, is_new: bool) -> ProtobufSchema:
     """Return a schema.
 
     Raises:
@@ -101,23 +99,17 @@ def check_size(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLim
     except UnicodeEncodeError as error:
         raise InvalidSchemaError("the text has half of a surrogate pair") from error
     if size > limits.text_bytes:
-        raise InvalidSchemaError(
-            f"the schema with its references is longer than {limits.text_bytes} bytes"
-        )
+        raise InvalidSchemaError(f"the schema with its references is longer than {limits.text_bytes} bytes")
 
 
-def add_dependency(
-    dependency: NamedSchema, pool: Pool, limits: SchemaLimits, budget: Budget
-) -> None:
+def add_dependency(dependency: NamedSchema, pool: Pool, limits: SchemaLimits, budget: Budget) -> None:
     """Add a file that is referred to. It was checked when it was registered."""
     if dependency.name not in pool.files:
         source = Source(path=dependency.name, text=dependency.text)
         add_file(source, pool, limits, budget, is_strict=False)
 
 
-def add_file(
-    source: Source, pool: Pool, limits: SchemaLimits, budget: Budget, *, is_strict: bool
-) -> FileDefinition:
+def add_file(source: Source, pool: Pool, limits: SchemaLimits, budget: Budget, *, is_strict: bool) -> FileDefinition:
     """Parse and link a file, with the well-known files that it imports."""
     if not is_serialized(source.text):
         tree = parse_text(source, limits, budget)
@@ -151,8 +143,6 @@ def encoder_of(file: FileDefinition, pool: Pool, budget: Budget) -> OptionEncode
     return OptionEncoder(pool, visible_files(file), file.source, budget)
 
 
-def descriptor_of(
-    file: FileDefinition, pool: Pool, limits: SchemaLimits, name: str
-) -> FileDescriptorProto:
+def descriptor_of(file: FileDefinition, pool: Pool, limits: SchemaLimits, name: str) -> FileDescriptorProto:
     """Return the descriptor of a file."""
     return DescriptorWriter(file, encoder_of(file, pool, Budget(limits))).file(name)

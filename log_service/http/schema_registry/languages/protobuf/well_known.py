@@ -97,8 +97,7 @@ GOOGLE_TYPES = {
         int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }""",
 }
 TEXTS = CONFLUENT_TEXTS | {
-    f"google/type/{name}.proto": f'syntax = "proto3"; package google.type; {body}'
-    for name, body in GOOGLE_TYPES.items()
+    f"google/type/{name}.proto": f'syntax = "proto3"; package google.type; {body}' for name, body in GOOGLE_TYPES.items()
 }
 
 

@@ -41,8 +41,7 @@ def check_numbers(context: Context, enum: EnumDefinition) -> None:
         has_aliases = has_aliases or other is not value
         context.require(
             value.at,
-            f"{value.name} and {other.name} are both {value.number}: if this is meant, set"
-            " option allow_alias = true",
+            f"{value.name} and {other.name} are both {value.number}: if this is meant, set option allow_alias = true",
             that=other is value or may_have_aliases,
         )
     context.require(
@@ -63,9 +62,7 @@ def check_reserved(context: Context, enum: EnumDefinition) -> None:
             f"number {value.number} of {owner} is reserved",
             that=taken.holder_of(value.number) is None,
         )
-        context.require(
-            value.at, f"the name {value.name} is reserved", that=value.name not in names
-        )
+        context.require(value.at, f"the name {value.name} is reserved", that=value.name not in names)
 
 
 def check_json_names(context: Context, enum: EnumDefinition) -> None:
@@ -73,9 +70,7 @@ def check_json_names(context: Context, enum: EnumDefinition) -> None:
 
     Generated code may drop all three. Where JSON is done by best effort, it is no error.
     """
-    if enum.features.json_format != "ALLOW" or has_flag(
-        enum.node.options, "deprecated_legacy_json_field_conflicts"
-    ):
+    if enum.features.json_format != "ALLOW" or has_flag(enum.node.options, "deprecated_legacy_json_field_conflicts"):
         return
     prefix = enum.node.name.replace("_", "").lower()
     seen: dict[str, EnumValue] = {}
@@ -83,8 +78,7 @@ def check_json_names(context: Context, enum: EnumDefinition) -> None:
         other = seen.setdefault(pascal_case(without_prefix(value.name, prefix)), value)
         context.require(
             value.at,
-            f"{value.name} and {other.name} are one name without case, underscores and the"
-            f" prefix {enum.node.name}",
+            f"{value.name} and {other.name} are one name without case, underscores and the prefix {enum.node.name}",
             that=other.number == value.number,
         )
 

@@ -135,9 +135,7 @@ def check_type(context: Context, field: FieldDefinition) -> None:
     """Check the type of a field."""
     node = field.node
     if node.group:
-        context.require(
-            node.at, "only proto2 has groups: use a nested message", that=context.is_proto2
-        )
+        context.require(node.at, "only proto2 has groups: use a nested message", that=context.is_proto2)
         context.require(
             node.group.at,
             "the name of a group begins with a capital letter",
@@ -176,9 +174,7 @@ def check_default(context: Context, field: FieldDefinition) -> None:
         context.require(
             name.at,
             "json_name is UTF-8 without a zero byte, and not in brackets",
-            that=b"\0" not in name.data
-            and is_utf8(name.data)
-            and not (name.data[:1] == b"[" and name.data[-1:] == b"]"),
+            that=b"\0" not in name.data and is_utf8(name.data) and not (name.data[:1] == b"[" and name.data[-1:] == b"]"),
         )
     default = field.node.default
     if default is None:

@@ -15,9 +15,7 @@ UPPER = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z][A-Z0-9]*)*")
 PACKAGE = re.compile(rf"{LOWER.pattern}(?:\.{LOWER.pattern})*")
 
 
-def check_name(
-    context: Context, features: Features, pattern: re.Pattern[str], name: str, at: int
-) -> None:
+def check_name(context: Context, features: Features, pattern: re.Pattern[str], name: str, at: int) -> None:
     """Check one name.
 
     Raises:
@@ -26,9 +24,7 @@ def check_name(
     if features.enforce_naming_style == "STYLE_LEGACY":
         return
     style = {TITLE: "TitleCase", UPPER: "UPPER_SNAKE_CASE"}.get(pattern, "lower_snake_case")
-    context.require(
-        at, f"the name {name} is not in {style}", that=pattern.fullmatch(name) is not None
-    )
+    context.require(at, f"the name {name} is not in {style}", that=pattern.fullmatch(name) is not None)
 
 
 def check_message_names(context: Context, message: MessageDefinition) -> None:
