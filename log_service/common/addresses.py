@@ -40,3 +40,9 @@ def network_of(text: str) -> str:
     if isinstance(address, IPv6Address):
         return str(ip_network((int(address), IPV6_NETWORK_BITS), strict=False).network_address)
     return text if address is None else str(address)
+
+
+def is_loopback(text: str) -> bool:
+    """Return whether an address is reachable from this machine only."""
+    address = parse_address(text)
+    return address is not None and address.is_loopback

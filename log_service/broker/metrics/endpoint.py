@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import trio
 
+from log_service.common.addresses import is_loopback
 from log_service.common.env import Connection, Listener, Network
 from log_service.metrics.exposition import CONTENT_TYPE
 from log_service.metrics.http_page import (
@@ -134,11 +135,6 @@ class MetricsEndpoint:
             await trio.lowlevel.checkpoint()
         if request.is_chunked:
             await connection.send_gathered([LAST_CHUNK])
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether an address is reachable from this machine only."""
-    return host == "::1" or host.startswith("127.")
 
 
 async def _receive(connection: Connection) -> PageRequest | Refusal | None:

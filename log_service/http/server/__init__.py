@@ -1,4 +1,23 @@
 """One HTTP/1.1 server (RFC 9112) on trio, for every service of this package.
 
+The rooms, from the bottom up:
+
 - ``values``: requests, responses, and the error that ends a request.
+- ``limits``: the bounds and deadlines of a server.
+- ``negotiation``: the choice of media types by ``Accept`` and ``Content-Type``.
+- ``routes``: the table of a service's routes, and the search in it.
+- ``service``: a service as the server sees it.
+- ``heads``: h11's events as values, and values as h11's events.
+- ``state``: the counters that all connections of a server share.
+- ``connection``: one connection, its requests in order, and their deadlines.
+- ``server``: a listener, who may connect, and how it stops.
+
+The connection code is ours, over h11, for these reasons:
+
+- It uses the project's own network, so simulations, TLS contexts and principals of certificates
+  are those of the broker. Hypercorn opens its own sockets, and ASGI hides certificates.
+- A request of the registry's size takes about 110 us of CPU, so a core serves about 9,000 a second.
+  Hypercorn's worker takes 300 us, and adds six dependencies.
+- Over httptools it takes about 50 us. But h11 also knows what may be sent when, and how a body is
+  framed. With httptools that would be our code, and the parser is C that reads a stranger's bytes.
 """

@@ -1,16 +1,16 @@
 """Requests and responses as values. Services handle the first and return the second.
 
-A request comes with its whole body, because routes bound its size. A response has its whole body,
-or makes it piece by piece. Header names are in lower case.
+A request comes with its whole body, because routes bound its size. Only a route that streams gets
+``pieces`` instead. A response has its whole body, or makes it piece by piece. Header names are in
+lower case.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-EMPTY: Mapping[str, str] = MappingProxyType({})
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of a client without a login."""
+PLAIN_TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,17 +19,20 @@ class HttpRequest:
 
     ``path`` is as the client sent it, percent-encoded and without the query. ``path_values`` has
     the decoded values of the route's placeholders. ``query`` has decoded pairs in their order.
-    ``principal`` is Kafka's text, such as ``User:ann``. ``peer`` is the client's address.
+    A header that came several times has its values joined by commas. ``principal`` is Kafka's
+    text, such as ``User:ann``. ``peer`` is the client's address. ``pieces`` is the body of a route
+    that streams, and is read once.
     """
 
     method: str
     path: str
     query: tuple[tuple[str, str], ...] = ()
-    headers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    path_values: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    path_values: Mapping[str, str] = field(default_factory=dict)
     principal: str = ANONYMOUS
     peer: str = ""
+    pieces: AsyncIterator[bytes] | None = None
 
     def query_value(self, name: str) -> str | None:
         """Return the first value of a query parameter, or None without one."""
@@ -38,7 +41,11 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """One response. ``body`` is bytes, or an iterator of pieces that are sent as chunks."""
+    """One response. ``body`` is bytes, or an iterator of pieces that are sent as chunks.
+
+    The server asks the iterator for a piece once the piece before was sent. It closes the iterator
+    when the client leaves.
+    """
 
     status: int = 200
     body: bytes | AsyncIterator[bytes] = b""
@@ -46,7 +53,7 @@ class HttpResponse:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class HttpError(Exception):
     """A refused request. The service decides how its body looks.
 
@@ -62,3 +69,9 @@ class HttpError(Exception):
 
 
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+
+def plain_error(error: HttpError) -> HttpResponse:
+    """Return the response to a refused request as a line of plain text."""
+    body = f"{error.text}\n".encode()
+    return HttpResponse(status=error.status, body=body, content_type=PLAIN_TEXT, headers=error.headers)

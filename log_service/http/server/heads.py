@@ -1,0 +1,131 @@
+"""Heads of requests and responses: h11's events become values, and values become h11's events.
+
+h11 refuses most broken heads: lengths that contradict each other, codings other than chunked,
+blanks in names, a missing or second Host. This module refuses the rest that two programs could
+read in two ways, and everything beyond the bounds. Nothing here waits.
+"""
+
+from collections.abc import Collection, Mapping
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+import h11
+
+from log_service.http.server.limits import HttpLimits
+from log_service.http.server.values import HttpError, HttpResponse
+from log_service.metrics.http_page import is_local_name
+
+VERSIONS = (b"1.1", b"1.0")
+REASONS = {status.value: status.phrase.encode("ascii") for status in HTTPStatus}
+WITHOUT_BODY = frozenset({204, 304})
+SCHEMES = ("http://", "https://")
+
+
+class Target(NamedTuple):
+    """The parts of a request's target, still encoded. ``host`` is empty in the usual form."""
+
+    host: str
+    path: str
+    query: str
+
+
+class RequestHead(NamedTuple):
+    """The head of a request within the bounds. Its fields are those of ``HttpRequest``."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...]
+    headers: Mapping[str, str]
+
+    @property
+    def declared_bytes(self) -> int:
+        """Return the declared length of the body, 0 without one."""
+        return int(self.headers.get("content-length", "0"))
+
+
+def head_of(event: h11.Request, limits: HttpLimits) -> RequestHead:
+    """Return the head in one of h11's events.
+
+    Raises:
+        HttpError: the head is beyond a bound, or could be read in two ways.
+    """
+    if event.http_version not in VERSIONS:
+        raise HttpError(505, "this server speaks HTTP/1.1")
+    if len(event.target) > limits.max_target_bytes:
+        raise HttpError(414, f"a target has at most {limits.max_target_bytes} bytes")
+    headers = _headers(event, limits)
+    is_coded = "transfer-encoding" in headers
+    if is_coded and ("content-length" in headers or event.http_version == b"1.0"):
+        raise HttpError(400, "Transfer-Encoding stands beside Content-Length or HTTP/1.0")
+    method = event.method.decode("ascii")
+    host, path, query = parse_target(event.target.decode("ascii"), method)
+    if host:
+        headers["host"] = host
+    pairs = _pairs(query, limits.max_query_pair_count) if query else ()
+    return RequestHead(method, path, pairs, headers)
+
+
+def parse_target(text: str, method: str) -> Target:
+    """Return the parts of a target (RFC 9112, 3.2).
+
+    Raises:
+        HttpError: it is neither a path, nor an address with a path, nor the star of OPTIONS.
+    """
+    host = ""
+    if text.lower().startswith(SCHEMES):
+        host, slash, rest = text.partition("://")[2].partition("/")
+        text = slash + rest or "/"
+    if not text.startswith("/") and not (text == "*" and method == "OPTIONS"):
+        raise HttpError(400, "the target of a request is a path")
+    path, _, query = text.partition("?")
+    return Target(host, path, query)
+
+
+def require_local(headers: Mapping[str, str], host_names: Collection[str]) -> None:
+    """Refuse a request by a name that somebody's DNS may point here (DNS rebinding).
+
+    Raises:
+        HttpError: the host is no address, not localhost, and none of ``host_names``.
+    """
+    host = headers.get("host", "").lower()
+    if not is_local_name(host) and host.partition(":")[0] not in host_names:
+        raise HttpError(421, "requests to a loopback address have an address or localhost as Host")
+
+
+def response_event(response: HttpResponse, date: str, *, is_last: bool) -> h11.Response:
+    """Return the head of a response. ``is_last`` says that the connection ends after it.
+
+    Raises:
+        h11.LocalProtocolError: the status or a header of the response is none.
+    """
+    headers = [("date", date), ("x-content-type-options", "nosniff"), *response.headers]
+    if response.content_type:
+        headers.append(("content-type", response.content_type))
+    if isinstance(response.body, bytes) and response.status not in WITHOUT_BODY:
+        headers.append(("content-length", str(len(response.body))))
+    if is_last:
+        headers.append(("connection", "close"))
+    return h11.Response(status_code=response.status, headers=headers, reason=REASONS.get(response.status, b""))
+
+
+def _headers(event: h11.Request, limits: HttpLimits) -> dict[str, str]:
+    found: dict[str, str] = {}
+    size_bytes = len(event.target)
+    for name, value in event.headers:
+        key, text = name.decode("ascii"), value.decode("latin-1")
+        size_bytes += len(key) + len(text)
+        separator = "; " if key == "cookie" else ", "
+        found[key] = f"{found[key]}{separator}{text}" if key in found else text
+    if len(event.headers) > limits.max_header_count or size_bytes > limits.max_head_bytes:
+        bounds = f"{limits.max_header_count} headers and {limits.max_head_bytes} bytes"
+        raise HttpError(431, f"a request has at most {bounds}")
+    return found
+
+
+def _pairs(query: str, max_count: int) -> tuple[tuple[str, str], ...]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=max_count)
+    except ValueError as error:
+        raise HttpError(400, f"a query is UTF-8 and has at most {max_count} pairs") from error
+    return tuple(pairs)

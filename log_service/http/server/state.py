@@ -1,0 +1,74 @@
+"""Counters that all connections of one server share, and the bounds on them.
+
+Invariant: every counted request and byte is given back once.
+"""
+
+import logging
+from email.utils import formatdate
+
+from log_service.common.addresses import is_loopback
+from log_service.common.env import Clock
+from log_service.common.quiet_log import QuietLogger
+from log_service.http.server.limits import HttpLimits
+from log_service.http.server.service import HttpService
+from log_service.http.server.values import HttpError
+
+LOG_WINDOW_MS = 60_000
+MAX_LINES_PER_WINDOW = 20
+"""Maximum for each kind of log line that clients can provoke."""
+
+logger = logging.getLogger(__name__)
+
+
+class ServerState:
+    """The state of one server. ``is_stopping`` is set once and never cleared."""
+
+    def __init__(self, clock: Clock, service: HttpService, limits: HttpLimits, host: str) -> None:
+        self.clock = clock
+        self.service = service
+        self.limits = limits
+        self.is_loopback = is_loopback(host)
+        self.is_stopping = False
+        self.open_request_count = 0
+        self.buffered_body_bytes = 0
+        self.log = QuietLogger(logger, clock.monotonic_ms, LOG_WINDOW_MS, MAX_LINES_PER_WINDOW)
+        self._date = 0, ""
+
+    def __repr__(self) -> str:
+        return f"<ServerState open_requests={self.open_request_count}>"
+
+    def date(self) -> str:
+        """Return the current time for the header ``Date``."""
+        now_s = self.clock.wall_ms() // 1_000
+        if now_s != self._date[0]:
+            self._date = now_s, formatdate(now_s, usegmt=True)
+        return self._date[1]
+
+    def open_request(self) -> None:
+        """Count a request whose response is not complete.
+
+        Raises:
+            HttpError: there are too many.
+        """
+        if self.open_request_count >= self.limits.max_open_request_count:
+            raise self.busy("the server has too many requests at once")
+        self.open_request_count += 1
+
+    def hold_body(self, size_bytes: int) -> None:
+        """Count bytes of a body in memory.
+
+        Raises:
+            HttpError: there are too many.
+        """
+        if self.buffered_body_bytes + size_bytes > self.limits.max_buffered_body_bytes:
+            raise self.busy("the server has too many bodies in memory")
+        self.buffered_body_bytes += size_bytes
+
+    def close_request(self, body_bytes: int) -> None:
+        """Give back a counted request and the bytes of its body."""
+        self.open_request_count -= 1
+        self.buffered_body_bytes -= body_bytes
+
+    def busy(self, text: str) -> HttpError:
+        """Return the refusal of a request that may be sent again a little later."""
+        return HttpError(503, text, (("retry-after", str(self.limits.retry_after_s)),))
