@@ -6,6 +6,8 @@ import pytest
 
 from log_service.client import BlockingAdmin, ConfigError, ConfigResource, NewTopic
 from log_service.http.schema_registry.log.errors import RecordsTooLarge, Superseded
+from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.unreadable_batches import garble
 from tests.integration.client_clusters import CLUSTERS, ClusterPool, run
 from tests.integration.http.schema_logs import TIMEOUT_MS, open_log
 
@@ -150,3 +152,52 @@ def test_a_topic_that_was_created_anew_begins_anew(bootstrap: str, topic: str, c
 
     run(main)
     assert "created anew" in caplog.text
+
+
+def test_a_batch_that_cannot_be_read_is_skipped_and_named(broker: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """All other records are read, and the warning names the offset."""
+
+    async def write() -> int:
+        async with open_log(broker.bootstrap, topic) as log:
+            await log.take_over(TIMEOUT_MS)
+            await log.put(b"a")
+            broken = await log.put(b"b")
+            await log.put(b"c")
+            return broken
+
+    broken = run(write)
+    broker.stop()
+    garble(broker.directory / "data" / f"{topic}-0" / f"{0:020d}.log", broken)
+    broker.start()
+
+    async def read() -> None:
+        async with open_log(broker.bootstrap, topic) as log:
+            assert log.seen.keys == [b"a", b"c"]
+            await log.take_over(TIMEOUT_MS)
+            await log.put(b"d")
+            await log.read_to_end(TIMEOUT_MS)
+            assert log.seen.keys == [b"a", b"c", b"d"]
+
+    run(read)
+    assert f"offsets {broken} to {broken} are skipped" in caplog.text
+
+
+def test_a_broken_batch_at_the_end_keeps_no_reader_waiting(broker: BrokerProcess, topic: str) -> None:
+    """The end of the log is reached, although no record stands there."""
+
+    async def write() -> int:
+        async with open_log(broker.bootstrap, topic) as log:
+            await log.take_over(TIMEOUT_MS)
+            return await log.put(b"a")
+
+    last = run(write)
+    broker.stop()
+    garble(broker.directory / "data" / f"{topic}-0" / f"{0:020d}.log", last)
+    broker.start()
+
+    async def read() -> None:
+        async with open_log(broker.bootstrap, topic) as log:
+            assert log.seen.keys == []
+            assert log.position == last + 1
+
+    run(read)

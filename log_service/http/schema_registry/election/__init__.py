@@ -9,5 +9,6 @@ The rooms, from the bottom up:
 - ``protocol``: what members tell and are told, its bytes, and the choice of the leader.
 - ``elector``: one member of the group. It publishes who leads.
 
-Leadership alone allows no write. The brokers refuse a former leader's batches, as ``log`` says.
+Leadership alone allows no write. The brokers refuse a former leader's batches, as ``log`` says. A
+registry's user needs READ on the group.
 """

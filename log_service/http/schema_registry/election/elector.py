@@ -81,7 +81,11 @@ class Leadership:
 
 
 class Elector:
-    """A member of the group. ``client`` is open. ``fault`` says why there is no leader, if known."""
+    """A member of the group. ``fault`` says why there is no leader, if it is known.
+
+    ``client`` is open. No other member may use it, because a coordinator responds to the requests
+    of one connection in order, and a join takes long.
+    """
 
     def __init__(self, settings: ElectionSettings, client: HasCluster) -> None:
         self._settings = settings

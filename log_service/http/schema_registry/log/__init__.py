@@ -10,4 +10,6 @@ The rooms, from the bottom up:
 - ``schemas_log``: both together, as the registry uses them.
 
 Nothing here knows the format of records, except for the key of the record that a new writer writes.
+A registry's user needs READ and WRITE on the topic (CREATE on the cluster if it is missing), and
+WRITE on the transactional id ``tidelog-schema-registry-<topic>``.
 """
