@@ -150,11 +150,11 @@ class _EncodingLog(Generic[R]):
         try:
             return [self.encode(record) for record in records]
         except ProtocolError as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the coordinator cannot store what was asked for: {error}") from error
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the coordinator cannot store the request: {error}") from error
 
 
 def _refuse_announcement(coordinator_log: CoordinatorLog, announcement: object) -> None:
-    raise AssertionError(f"partition {coordinator_log.partition} announces {announcement!r}, and no one listens")
+    raise AssertionError(f"partition {coordinator_log.partition} announces {announcement!r}, but has no listener")
 
 
 class Shards(Generic[S, R]):
@@ -305,7 +305,7 @@ class Shards(Generic[S, R]):
             loaded = await self._run_in_pool(lambda: self._replay_log(led))
         except (OSError, TidelogError):
             if not led.is_dropped:  # a dropped load may fail because a follower truncates the log under it
-                logger.exception("coordinator shard %d could not be loaded: clients have to wait until it is led anew", partition)
+                logger.exception("coordinator shard %d could not be loaded: its clients wait until the partition is led again", partition)
                 self.resign(partition)
             return
         if led.is_dropped:

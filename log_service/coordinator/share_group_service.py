@@ -147,7 +147,7 @@ class ShareGroupService:
 
     def _note_initialized(self, to_initialize: StatesToInitialize, errors: Errors, on_noted: Callable[[KafkaError | None], None]) -> None:
         def refuse(error: KafkaError) -> KafkaError:
-            logger.info("Share group %r did not hear of states that are initialized: %s", to_initialize.group_id, error)
+            logger.info("Share group %r could not store which of its states are initialized: %s", to_initialize.group_id, error)
             return error
 
         failed = {topic_id: frozenset(each) for topic_id, each in errors.items()}

@@ -134,7 +134,7 @@ def _read_owners(files: Files, config: NodeConfig) -> Mapping[Path, MetaProperti
             is_there = _has_metadata_log(files, config.metadata_log_dir)
         if not is_there:
             missing = config.metadata_log_dir / METADATA_DIRECTORY
-            raise StorageError(f"{missing} is not there, and nothing tells whether it has to be: {failure}") from failure
+            raise StorageError(f"{missing} does not exist, and it is unknown whether it should: {failure}") from failure
     return owners
 
 

@@ -302,7 +302,7 @@ def take_versions(replica: Replica, node_id: NodeId, response: KRaftVersionRespo
         return True
     latest = replica.history.latest
     if response is None or response.error is not ErrorCode.NONE:
-        end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the new voter does not say which versions it supports")
+        end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the new voter did not return the versions that it supports")
         return False
     voter = replace(pending.voter, min_kraft_version=response.min_kraft_version, max_kraft_version=response.max_kraft_version)
     if not voter_changes.supports(voter, latest.kraft_version):

@@ -73,7 +73,7 @@ def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry
     if refusal := _check_voter(voter, listener_name):
         return refusal
     if voter.min_kraft_version < 0 or voter.max_kraft_version < voter.min_kraft_version:
-        return Refusal(ErrorCode.INVALID_REQUEST, "the range of kraft.version is none")
+        return Refusal(ErrorCode.INVALID_REQUEST, "the range of kraft.version is empty or negative")
     known = _voters_to_update(leader, latest)
     if isinstance(known, Refusal):
         return known

@@ -296,9 +296,7 @@ class Fetcher:
             for key in [key for key, until_ms in self._stale.items() if until_ms <= now_ms]:
                 del self._stale[key]
                 where = self._followed[key].partition.topic_partition
-                text = (
-                    "%s has waited %d s for the metadata of a later leader epoch, which broker %s has: it is not fetched until that comes"
-                )
+                text = "%s has waited %d s for the metadata of a later leader epoch, which broker %s has: it is not fetched until then"
                 logger.warning(text, where, STALE_TOLD_AFTER_MS // 1_000, self.leader_id)
 
     async def _wait_for_news(self) -> None:
@@ -332,7 +330,7 @@ class Fetcher:
     async def _connect(self) -> RpcConnection:
         where = self._find_leader()
         if where is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the metadata does not say where broker {self.leader_id} listens")
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the metadata has no listener of broker {self.leader_id} for other brokers")
         destination = Destination(host=where[0], port=where[1], purpose=f"replica fetch {self.index}.{self._connection_count}")
         if self._destination not in (None, destination):
             self._give_up_connection()
@@ -501,7 +499,7 @@ class Fetcher:
         else:
             self._pause(followed, Step.PAUSE)
             where = followed.partition.topic_partition
-            self._quiet.warning(where, "What broker %s sent of %s cannot be appended: %s", self.leader_id, where, error)
+            self._quiet.warning(where, "The records that broker %s sent of %s cannot be appended: %s", self.leader_id, where, error)
 
     async def _sync(self, unsynced: list[Followed]) -> None:
         """Sync the appended records before the next request acknowledges them to the leader."""
@@ -553,7 +551,7 @@ class Fetcher:
         result = response.topics[0].partitions[0] if response.topics and response.topics[0].partitions else None
         if result is None or result.error_code:
             code = ErrorCode.UNKNOWN_SERVER_ERROR if result is None else ErrorCode.of(result.error_code)
-            raise KafkaError(code, f"broker {self.leader_id} does not tell its offsets: {code.name}")
+            raise KafkaError(code, f"broker {self.leader_id} does not return its offsets: {code.name}")
         return result.offset
 
 

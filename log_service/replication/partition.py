@@ -613,7 +613,7 @@ class Partition:
 
     def _check_end_known(self) -> None:
         if not self.is_end_known:
-            text = f"what {self.topic_partition} held when its leader epoch began is safe up to {self.high_watermark} so far"
+            text = f"the high watermark {self.high_watermark} of {self.topic_partition} has not reached the start of its leader epoch yet"
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
 
     def _epoch_at(self, log: Log, offset: int) -> int:

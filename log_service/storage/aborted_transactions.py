@@ -147,7 +147,7 @@ def load_aborted_transactions(files: Files, segments: Segments, indexed: Collect
 
 def _rebuild(files: Files, segments: Segments, damaged: Segment) -> AbortedTransactions:
     path = damaged.path(TXN_INDEX_SUFFIX)
-    logger.warning("%s is damaged; the log itself is searched for aborted transactions", path)
+    logger.warning("%s is damaged; aborted transactions are read from the log itself", path)
     try:
         found = AbortedTransactions(_search(segments))
     except KafkaError as error:

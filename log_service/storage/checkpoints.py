@@ -35,7 +35,7 @@ def parse_lines(path: Path, content: bytes) -> list[list[str]]:
         lines = content.decode("utf-8").splitlines()
         version, count = lines[0].strip(), int(lines[1])
     except (IndexError, ValueError) as error:
-        text = f"{path} is not a checkpoint ({error}): restore it, or remove it to have what it says found out again"
+        text = f"{path} is not a checkpoint ({error}): restore it, or remove it so that its content is determined again"
         raise StorageError(text) from error
     entries = [line.split() for line in lines[2:] if line.strip()]
     if version != _VERSION or count != len(entries):

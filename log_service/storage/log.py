@@ -236,7 +236,7 @@ class Log:
         if found.file_slice is not None:
             found.file_slice.release()
         last_offset = found.segment_base_offset - 1
-        text = f"{self.directory} has no segment for offsets {offset} to {last_offset}: restore it, or read on behind them"
+        text = f"{self.directory} has no segment for offsets {offset} to {last_offset}: restore it, or continue to read after them"
         if self._logged_hole != offset:
             self._logged_hole = offset
             logger.error("%s", text)

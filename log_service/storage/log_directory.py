@@ -190,7 +190,7 @@ class LogDirectory:
 
     def refused(self) -> KafkaError:
         """Return the error for the client while ``append_refusal`` is set."""
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not take this now")
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not accept this now")
 
 
 def is_failing_device(error: BaseException | None) -> TypeGuard[OSError]:

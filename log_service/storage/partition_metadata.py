@@ -59,7 +59,7 @@ def read_topic_id(files: Files, directory: Path) -> TopicId | None:
     try:
         return TopicId(parse_uuid(spelled.decode()))
     except ValueError as error:
-        text = f"{path} is damaged: it has to say `version: 0` and `topic_id: <id>`"
+        text = f"{path} is damaged: it must contain `version: 0` and `topic_id: <id>`"
         raise StorageError(text) from error
 
 

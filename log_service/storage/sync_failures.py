@@ -25,7 +25,7 @@ def note_failed_sync(files: Files, directory: Path) -> None:
     try:
         files.open(directory / MARKER_FILE).close()
     except OSError as error:
-        logger.error("%s: that a sync failed could not be noted: %s", directory, error)
+        logger.error("%s: the marker of a failed sync could not be written: %s", directory, error)
 
 
 def has_failed_sync(names: Collection[str]) -> bool:

@@ -156,7 +156,7 @@ class Upkeep:
     async def _rebuild_doubted(self) -> None:
         while self._doubted:
             segment = next(iter(self._doubted))
-            logger.warning("%s: its indexes are missing or damaged, and are built again", segment.path())
+            logger.warning("%s: its indexes are missing or damaged and are rebuilt", segment.path())
             try:
                 await self._files.run_in_pool(segment.doubt_indexes)
             except (KafkaError, OSError) as error:

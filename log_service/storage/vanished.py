@@ -37,7 +37,7 @@ async def restore_vanished(files: Files, logs: Iterable[Log]) -> None:
     vanished = await files.run_in_pool(lambda: [(log, segment) for log, segment in held if _has_vanished(segment)])
     for log, segment in vanished:
         if _is_due(log, segment):
-            logger.error("%s vanished while it was in use: it is written once more from what is open", segment.path())
+            logger.error("%s vanished while it was in use: it is written again from the open file", segment.path())
             try:
                 await _restore(log, segment)
             except KafkaError as error:

@@ -226,6 +226,6 @@ _STORED_STATES = {state.value: state for state in RecordState if state is not Re
 def _loaded(stored: StateBatch, expected: int) -> InFlightBatch:
     state = _STORED_STATES.get(stored.delivery_state)
     if state is None or stored.first_offset < expected or stored.last_offset < stored.first_offset:
-        text = f"the stored state of offsets {stored.first_offset} to {stored.last_offset} makes no sense: state {stored.delivery_state}, "
+        text = f"the stored state of offsets {stored.first_offset} to {stored.last_offset} is invalid: state {stored.delivery_state}, "
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{text}where a batch from {expected} on was expected")
     return InFlightBatch(stored.first_offset, stored.last_offset, Delivery(state=state, delivery_count=stored.delivery_count))

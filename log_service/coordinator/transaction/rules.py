@@ -294,7 +294,7 @@ def wrong_state(known: Transaction, *, is_commit: bool) -> KafkaError:
 
 
 def _unknown(producer: Producer) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {producer.producer_id} is not that of the transactional id")
+    return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the transactional id has another producer id than {producer.producer_id}")
 
 
 def _known(known: Transaction | None, producer: Producer) -> Transaction:

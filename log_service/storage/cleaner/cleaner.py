@@ -279,7 +279,7 @@ class Cleaner:
             logger.warning("%s: the offset up to which it is compacted could not be written: %s", log.topic_partition, error)
 
     def _put_off(self, key: TopicPartition, reason: str) -> str:
-        logger.info("%s was not compacted, later again: %s", key, reason)
+        logger.info("%s was not compacted and is tried again later: %s", key, reason)
         self._retry_ms[key] = self._now_ms() + min(self.config.backoff_ms, _OWN_TOPICS_INTERVAL_MS)
         return reason
 
@@ -294,7 +294,7 @@ def _held_back(log: Log) -> str | None:
     open_offset = log.producer_state.first_open_offset
     if open_offset is None or open_offset >= log.segments.active.base_offset:
         return None
-    return f"nothing from offset {open_offset} on is: a transaction is open there; it will be once that has ended"
+    return f"nothing from offset {open_offset} on can be compacted until the transaction that is open there has ended"
 
 
 class _Requested:

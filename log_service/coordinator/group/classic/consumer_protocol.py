@@ -60,7 +60,7 @@ def assignment_of(assignment: bytes, image: MetadataImage) -> Partitions:
         return {}
     message, _ = decode(ConsumerProtocolAssignment, _known_version(assignment), assignment, _VERSION.size)
     if message.user_data:
-        raise ProtocolError("the assignment holds data of an assignor of its own")
+        raise ProtocolError("the assignment holds user data of a custom assignor")
     return _by_topic_id(message.assigned_partitions, image)
 
 

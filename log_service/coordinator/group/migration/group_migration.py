@@ -94,7 +94,7 @@ class GroupMigration:
         try:
             records = upgrade_records(group, self._image(), self._steps.hash_of)
         except ProtocolError as error:
-            text = f"Cannot upgrade classic group {group.group_id} to a consumer group: what its members say cannot be taken over, {error}."
+            text = f"Cannot upgrade classic group {group.group_id} to a consumer group: the data of a member is invalid: {error}."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
         decision.append(GenerationRecord(group_id=group.group_id, generation=None))
         decision.records.extend(records)

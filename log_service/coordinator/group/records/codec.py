@@ -42,7 +42,7 @@ def validate_size(record: GroupRecord, max_bytes: int) -> None:
     """
     size_bytes = sum(len(part) for part in encode(record) if part is not None)
     if size_bytes > max_bytes:
-        text = f"What the member says has {size_bytes} bytes, and one record of group {record.group_id} may have {max_bytes}."
+        text = f"The record of the member has {size_bytes} bytes. A record of group {record.group_id} may have at most {max_bytes}."
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
