@@ -1,10 +1,14 @@
-"""Questions about a cluster, and changes to it.
+"""Asks a cluster about its state and changes it.
 
-- ``admin``: the public class, one method per question. ``values``: what goes in and comes out.
-- ``topics``: topics and configuration. ``cluster``: log directories, leaders, reassignments, quorum, features. ``groups``: groups and their
-  offsets. ``share_groups``: share groups and where they begin. ``streams_groups``: groups of Kafka Streams. ``transactions``, ``quotas``:
-  those of a cluster.
+- ``admin``: the public class, with one method per question. ``values``: the arguments and results.
+- ``topics``: topics and configuration. ``cluster``: log directories, leaders, reassignments, the
+  quorum and features.
+- ``groups``: groups and their offsets. ``share_groups``: share groups and the start offsets of
+  their queues. ``streams_groups``: groups of Kafka Streams. ``transactions`` and ``quotas``: the
+  transactions and quotas of a cluster.
 - ``access``: SCRAM users, ACLs and delegation tokens.
-- ``offsets``: where logs begin and end. ``maintenance``: retention and compaction on request, tidelog's own.
-- ``fan_out``: one question to several brokers, and one error for all items that failed.
+- ``offsets``: the first and last offsets of logs. ``maintenance``: retention and compaction on
+  request, which only tidelog's brokers know.
+- ``fan_out``: sends one question to several brokers, and raises one error for all items that
+  failed.
 """

@@ -1,9 +1,10 @@
 """Administers access: SCRAM users (KIP-554), ACLs (KIP-11, KIP-290) and delegation tokens (KIP-48).
 
-Each function turns a question into requests and the responses into values. Kinds and operations have Kafka's words in lower case, with
-``_`` between them. A password never leaves this process: the broker is sent what PBKDF2 makes of it.
+Each function turns a question into requests and the responses into values. Resource types and
+operations have Kafka's names in lower case, with ``_`` between words. A password never leaves this
+process. The broker receives only the salted hash that PBKDF2 computes from the password.
 
-Invariant: no ``repr`` shows a password or the HMAC of a token, which is as good as a password.
+Invariant: no ``repr`` shows a password or the HMAC of a token. The HMAC is as good as a password.
 """
 
 import base64
@@ -59,12 +60,15 @@ OPERATIONS: Final = MappingProxyType({"any": 1, "all": 2, **{operation.name.lowe
 PATTERN_TYPES: Final = MappingProxyType({"any": 1, "match": 2, "literal": 3, "prefixed": 4})
 PERMISSIONS: Final = MappingProxyType({"any": 1, "deny": 2, "allow": 3})
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The one name of the one resource of the type ``cluster``."""
+"""The name of the only resource of the type ``cluster``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramUser:
-    """A user with a new password, for one mechanism. ``salt`` is random where it is not given."""
+    """A user with a new password for one mechanism.
+
+    ``salt`` None means a random salt.
+    """
 
     name: str
     password: SecretText | str = field(repr=False)
@@ -77,8 +81,7 @@ class ScramUser:
 class AclBinding:
     """One ACL.
 
-    ``principal`` (``User:alice``) may, or must not, perform an operation on the resources of a
-    pattern.
+    It allows or denies a principal (``User:alice``) an operation on the resources of a pattern.
     """
 
     resource_type: str
@@ -98,9 +101,9 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """Selects ACLs: those that agree with every given field.
+    """Selects the ACLs that agree with every given field.
 
-    ``pattern_type`` match means all that bear on the name.
+    ``pattern_type`` ``match`` selects all ACLs that apply to a resource of that name.
     """
 
     resource_type: str = "any"
@@ -118,7 +121,7 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTokenDescription:
-    """A delegation token; its HMAC is its password. Times are milliseconds since 1970."""
+    """A delegation token, whose HMAC is its password. Times are in milliseconds since 1970."""
 
     token_id: str
     owner: str
@@ -130,7 +133,10 @@ class DelegationTokenDescription:
     max_timestamp_ms: int
 
     def jaas_config(self) -> SecretText:
-        """Return the ``sasl.jaas.config`` of a client that logs in with the token (SCRAM-SHA-256 or -512)."""
+        """Return the ``sasl.jaas.config`` of a client that logs in with the token.
+
+        The client's mechanism is SCRAM-SHA-256 or SCRAM-SHA-512.
+        """
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
         password = base64.b64encode(self.hmac.reveal()).decode()
         return SecretText(f'{module} required username="{self.token_id}" password="{password}" tokenauth="true";')
@@ -140,7 +146,7 @@ class DelegationTokenDescription:
 
 
 async def set_scram_users(cluster: ClusterMetadata, users: Sequence[ScramUser], rng: Random, timeout_ms: int) -> None:
-    """Create users or give them new passwords; see ``Admin.set_scram_users``."""
+    """Create users, or give them new passwords; see ``Admin.set_scram_users``."""
     upsertions = [await trio.to_thread.run_sync(partial(_upsertion, user, random_text(rng.getrandbits).encode())) for user in users]
     await _alter_users(cluster, AlterUserScramCredentialsRequest(upsertions=upsertions), timeout_ms)
 
@@ -180,7 +186,10 @@ async def describe_scram_users(cluster: ClusterMetadata, names: Sequence[str] | 
 
 
 def _upsertion(user: ScramUser, random_salt: bytes) -> ScramCredentialUpsertion:
-    """Salt a password: milliseconds of work."""
+    """Return the request for one user, with the salted password.
+
+    This takes milliseconds of CPU time.
+    """
     password = SecretText(user.password) if isinstance(user.password, str) else user.password
     if not user.name or not password.reveal():
         raise ConfigError(f"a user has a name and a password, and neither is empty: {user.name!r}")
@@ -354,7 +363,7 @@ async def renew_delegation_token(cluster: ClusterMetadata, hmac: SecretBytes, pe
 
 
 async def expire_delegation_token(cluster: ClusterMetadata, hmac: SecretBytes, period_ms: int, timeout_ms: int) -> int:
-    """Let a token expire; see ``Admin.expire_delegation_token``."""
+    """Set when a token expires; see ``Admin.expire_delegation_token``."""
     request = ExpireDelegationTokenRequest(hmac=hmac.reveal(), expiry_time_period_ms=period_ms)
 
     async def attempt() -> int:
@@ -396,10 +405,10 @@ def _described(token: DescribedDelegationToken) -> DelegationTokenDescription:
 
 
 def principal_parts(principal: str) -> tuple[str, str]:
-    """Return type and name of ``User:alice``.
+    """Return the type and the name of a principal such as ``User:alice``.
 
     Raises:
-        KafkaError: INVALID_REQUEST, there is no colon in it.
+        KafkaError: INVALID_REQUEST, the type, the colon or the name is missing.
     """
     kind, colon, name = principal.partition(":")
     if not colon or not kind or not name:

@@ -1,7 +1,8 @@
-"""The admin: topics, configuration, offsets and groups of a cluster, one method per question.
+"""The admin describes and changes a cluster: topics, configuration, offsets, groups and more.
 
-Each method hands its question to the module of this package that knows how to ask it. Every method takes ``timeout_ms`` (default
-``default_api_timeout_ms``), which bounds the call with all its retries.
+Each method passes its question to the module of this package that sends the requests. Every method
+takes ``timeout_ms`` (default ``default_api_timeout_ms``). It limits the whole call, with all its
+retries.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -62,10 +63,12 @@ from log_service.security.outgoing import outgoing_security
 
 
 class Admin:
-    """Administers a cluster; ``async with`` opens and closes it. Settings are those of ``AdminConfig``, as keywords.
+    """Administers a cluster. ``async with`` opens and closes it.
 
-    Methods that take several items raise ``ItemsFailed`` (a ``KafkaError``) when some of them failed: it carries the errors by item, and
-    what became of the others. A cluster that cannot be reached is a ``KafkaError`` NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
+    The keywords are the settings of ``AdminConfig``. A method that takes several items raises
+    ``ItemsFailed`` (a ``KafkaError``) if some of them failed. The error carries the errors by item,
+    and the results of the other items. If the cluster cannot be reached, a method raises
+    ``KafkaError`` NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], *, env: Env | None = None, **settings: Any) -> None:
@@ -101,34 +104,47 @@ class Admin:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, is_validated_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, TopicId]:
-        """Create topics and return their ids once every partition has a leader. TOPIC_ALREADY_EXISTS where one is there."""
+        """Create topics, and return their ids once every partition has a leader.
+
+        The error is TOPIC_ALREADY_EXISTS if a topic exists.
+        """
         wanted = arguments.all_of(NewTopic, topics, "topics to create")
         return await topics_and_configs.create_topics(self.cluster, wanted, self._limit(timeout_ms), is_validated_only=is_validated_only)
 
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> None:
-        """Delete topics with all their records. UNKNOWN_TOPIC_OR_PARTITION where there is none."""
+        """Delete topics with all their records.
+
+        The error is UNKNOWN_TOPIC_OR_PARTITION if a topic does not exist.
+        """
         await topics_and_configs.delete_topics(self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms))
 
     async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
-        """Give each topic that many partitions, and return once the new ones have leaders. INVALID_PARTITIONS where it has as many."""
+        """Raise each topic's number of partitions to the given count.
+
+        Returns once the new partitions have leaders. The error is INVALID_PARTITIONS if a topic has
+        as many partitions already, or more.
+        """
         await topics_and_configs.create_partitions(self.cluster, counts, self._limit(timeout_ms))
 
     async def list_topics(self, *, is_internal_included: bool = False, timeout_ms: int | None = None) -> list[TopicListing]:
-        """Return all topics, by name."""
+        """Return all topics, sorted by name."""
         return await topics_and_configs.list_topics(self.cluster, self._limit(timeout_ms), is_internal_included=is_internal_included)
 
     async def describe_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, TopicDescription]:
-        """Return topics with their partitions, leaders and replicas, as of now. UNKNOWN_TOPIC_OR_PARTITION where there is none."""
+        """Return the current partitions, leaders and replicas of topics.
+
+        The error is UNKNOWN_TOPIC_OR_PARTITION if a topic does not exist.
+        """
         return await topics_and_configs.describe_topics(self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms))
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
-        """Return the cluster's id, brokers and controller, and whether it is tidelog."""
+        """Return the cluster's id, brokers and controller, and whether it is a tidelog cluster."""
         return await topics_and_configs.describe_cluster(self.cluster, self._limit(timeout_ms))
 
     async def describe_configs(
         self, resources: Sequence[ConfigResource], *, timeout_ms: int | None = None
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Return every configuration key of topics and brokers, with where its value comes from."""
+        """Return every configuration key of topics and brokers, with the source of each value."""
         wanted = arguments.all_of(ConfigResource, resources, "resources")
         return await topics_and_configs.describe_configs(self.cluster, wanted, self._limit(timeout_ms))
 
@@ -139,39 +155,45 @@ class Admin:
         is_validated_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Set single keys, reset those whose value is None, append to lists or take from them.
+        """Change single configuration keys; all other keys keep their values (KIP-339).
 
-        All others stay (KIP-339).
+        A string sets a key, and None resets it. A ``ConfigChange`` adds to a list or removes from
+        it.
         """
         arguments.all_of(ConfigResource, changes, "resources")
         await topics_and_configs.alter_configs(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
 
     async def apply_retention(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[RetentionResult]:
-        """Let the brokers apply retention now (None: to all topics) and return what each partition lost.
+        """Make the brokers apply retention now, and return what each partition lost.
+
+        ``topics`` None means all topics.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves.
+            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog. Its brokers clean by
+                themselves.
         """
         return await maintenance.apply_retention(
             self.cluster, None if topics is None else arguments.names(topics, "topics"), self._limit(timeout_ms)
         )
 
     async def apply_compaction(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[CompactionResult]:
-        """Have the brokers compact now as each topic's configuration asks, and return the figures.
-        None means all compacted topics.
+        """Make the brokers compact now as each topic's configuration asks, and return the figures.
+
+        ``topics`` None means all compacted topics.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves; POLICY_VIOLATION, the cleaner is
-                disabled. ItemsFailed: INVALID_CONFIG, a topic that was named is not compacted.
+            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog. Its brokers clean by
+                themselves. POLICY_VIOLATION, the cleaner is disabled.
+            ItemsFailed: INVALID_CONFIG, a topic that was named is not compacted.
         """
         return await maintenance.apply_compaction(
             self.cluster, None if topics is None else arguments.names(topics, "topics"), self._limit(timeout_ms)
         )
 
     async def list_config_resources(self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None) -> list[ConfigResource]:
-        """Return the resources that have configuration, or may have it.
+        """Return the resources that have configuration, or may have it (KIP-1142).
 
-        ``types`` leaves the others out (KIP-1142).
+        If ``types`` are given, only resources of these types are returned.
         """
         return await cluster.list_config_resources(self.cluster, types, self._limit(timeout_ms))
 
@@ -180,10 +202,11 @@ class Admin:
     async def describe_client_quotas(
         self, match: Mapping[str, str | None] | None = None, *, is_strict: bool = False, timeout_ms: int | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Return the quotas that are set, by whom they are for and by their keys (KIP-546).
+        """Return the quotas that are set, by entity and key (KIP-546).
 
-        ``match`` asks for entities with parts of these types (``user``, ``client-id``, ``ip``): of that name, the default where it is
-        empty, any where it is None. ``is_strict`` leaves out those with parts of other types.
+        ``match`` maps entity types (``user``, ``client-id``, ``ip``) to names, and selects entities
+        that have all these types. An empty name matches the default, and None matches any name.
+        ``is_strict`` leaves out entities that have other types as well.
         """
         return await quotas.describe_client_quotas(self.cluster, match or {}, self._limit(timeout_ms), is_strict=is_strict)
 
@@ -194,7 +217,10 @@ class Admin:
         is_validated_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Set quotas, and remove those whose value is None; all others stay (KIP-546). INVALID_REQUEST where one cannot be."""
+        """Set quotas, and remove those whose value is None; all others stay (KIP-546).
+
+        The error is INVALID_REQUEST if a quota is not valid.
+        """
         await quotas.alter_client_quotas(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
 
     # Log directories, leaders, replicas
@@ -204,15 +230,15 @@ class Admin:
     ) -> dict[int, dict[str, LogDirDescription]]:
         """Return log directories by broker and path, with the sizes of their replicas (KIP-113).
 
-        None means all brokers.
+        ``node_ids`` None means all brokers.
         """
         return await cluster.describe_log_dirs(self.cluster, node_ids, self._limit(timeout_ms))
 
     async def alter_replica_log_dirs(self, targets: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None) -> None:
-        """Begin to move replicas to other log directories of their brokers. ``describe_log_dirs``
-        shows the progress.
+        """Begin to move replicas to other log directories of their brokers.
 
-        LOG_DIR_NOT_FOUND where a broker has no such directory.
+        ``describe_log_dirs`` shows the progress. The error is LOG_DIR_NOT_FOUND if a broker has no
+        such directory.
         """
         await cluster.alter_replica_log_dirs(self.cluster, targets, self._limit(timeout_ms))
 
@@ -223,21 +249,23 @@ class Admin:
         *,
         timeout_ms: int | None = None,
     ) -> set[TopicPartition]:
-        """Elect leaders, and return the partitions that got one (KIP-460). None means all that need
-        one.
+        """Elect leaders, and return the partitions that got a new leader (KIP-460).
 
-        ELECTION_NOT_NEEDED where the leader is right; PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE where none can lead.
+        ``partitions`` None means all partitions that need an election. The error is
+        ELECTION_NOT_NEEDED if a partition has the right leader. It is
+        PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica can lead.
         """
         return await cluster.elect_leaders(self.cluster, partitions, election_type, self._limit(timeout_ms))
 
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, is_factor_kept: bool = False, timeout_ms: int | None = None
     ) -> None:
-        """Begin to move partitions to those brokers, the preferred leader first. None takes a move
-        back (KIP-455).
+        """Begin to move partitions to the given brokers, the preferred leader first (KIP-455).
 
-        INVALID_REPLICA_ASSIGNMENT where a broker is not there; NO_REASSIGNMENT_IN_PROGRESS; with ``is_factor_kept``
-        INVALID_REPLICATION_FACTOR where the number of replicas would change (KIP-860).
+        None cancels the move of a partition. The error is INVALID_REPLICA_ASSIGNMENT if a broker is
+        unknown, and NO_REASSIGNMENT_IN_PROGRESS if there is no move to cancel. With
+        ``is_factor_kept`` it is INVALID_REPLICATION_FACTOR if the number of replicas would change
+        (KIP-860).
         """
         limit_ms = self._limit(timeout_ms)
         await cluster.alter_partition_reassignments(self.cluster, targets, limit_ms, is_factor_kept=is_factor_kept)
@@ -245,52 +273,74 @@ class Admin:
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Return the moves that are under way, of all partitions or of some."""
+        """Return the moves that are in progress, of the given partitions or of all."""
         return await cluster.list_partition_reassignments(self.cluster, partitions, self._limit(timeout_ms))
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
-        """Return the idempotent and transactional producers that each partition remembers (KIP-664)."""
+        """Return the producers that each partition remembers (KIP-664).
+
+        They are idempotent or transactional.
+        """
         return await cluster.describe_producers(self.cluster, partitions, self._limit(timeout_ms))
 
     # Quorum, features, brokers
 
     async def describe_brokers(self, *, timeout_ms: int | None = None) -> tuple[BrokerDescription, ...]:
-        """Return all registered brokers, fenced ones too, by their ids (KIP-1073)."""
+        """Return all registered brokers by their ids, fenced brokers too (KIP-1073)."""
         return await cluster.describe_brokers(self.cluster, self._limit(timeout_ms))
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """Return the leader of the metadata quorum and how far its voters and observers are (KIP-595)."""
+        """Return the leader of the metadata quorum, and the progress of all its members (KIP-595).
+
+        Members are voters and observers.
+        """
         return await cluster.describe_metadata_quorum(self.cluster, self._limit(timeout_ms))
 
     async def describe_features(self, node_id: int | None = None, *, timeout_ms: int | None = None) -> FeatureDescription:
-        """Return the levels that a broker (None: any) keeps, and those of the cluster (KIP-584)."""
+        """Return the feature levels that a broker supports, and those of the cluster (KIP-584).
+
+        ``node_id`` None means any broker.
+        """
         return await cluster.describe_features(self.cluster, node_id, self._limit(timeout_ms))
 
     async def describe_api_versions(self, node_id: int | None = None, *, timeout_ms: int | None = None) -> dict[str, tuple[int, int]]:
-        """Return the first and last version of each API that a broker (None: any) speaks, by the API's name."""
+        """Return the first and last version of each API that a broker supports, by the API's name.
+
+        ``node_id`` None means any broker.
+        """
         return await cluster.describe_api_versions(self.cluster, node_id, self._limit(timeout_ms))
 
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, is_validated_only: bool = False, timeout_ms: int | None = None
     ) -> None:
-        """Change the cluster's feature levels, all or none. INVALID_UPDATE_VERSION where one cannot be."""
+        """Change the cluster's feature levels, all or none.
+
+        The error is INVALID_UPDATE_VERSION if a level cannot be set.
+        """
         await cluster.update_features(self.cluster, updates, self._limit(timeout_ms), is_validated_only=is_validated_only)
 
     async def unregister_broker(self, node_id: int, *, timeout_ms: int | None = None) -> None:
-        """Have the cluster forget a broker that is gone for good. BROKER_ID_NOT_REGISTERED where it does not know it."""
+        """Remove the registration of a broker that is gone for good.
+
+        The error is BROKER_ID_NOT_REGISTERED if no broker has this id.
+        """
         await cluster.unregister_broker(self.cluster, node_id, self._limit(timeout_ms))
 
     async def add_raft_voter(self, voter: RaftVoter, *, timeout_ms: int | None = None) -> None:
-        """Make a controller that follows the metadata log a voter (KIP-853).
+        """Make a controller a voter that so far only follows the metadata log (KIP-853).
 
-        Errors are DUPLICATE_VOTER, and REQUEST_TIMED_OUT where it does not follow.
+        The error is DUPLICATE_VOTER if it is a voter already, and REQUEST_TIMED_OUT if it does not
+        follow the log.
         """
         await cluster.add_raft_voter(self.cluster, voter, self._limit(timeout_ms))
 
     async def remove_raft_voter(self, node_id: int, directory_id: UUID) -> None:
-        """Take a voter out of the metadata quorum (KIP-853). VOTER_NOT_FOUND where there is none, and for the last one."""
+        """Remove a voter from the metadata quorum (KIP-853).
+
+        The error is VOTER_NOT_FOUND if there is no such voter, or if it is the last one.
+        """
         await cluster.remove_raft_voter(self.cluster, node_id, directory_id)
 
     # Offsets
@@ -298,22 +348,26 @@ class Admin:
     async def list_offsets(
         self, specs: Mapping[TopicPartition, OffsetSpec], *, isolation_level: str = "read_uncommitted", timeout_ms: int | None = None
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return the offset that each spec asks for: earliest, latest, of a time, of the highest timestamp."""
+        """Return the offset that each spec asks for, for example the latest offset."""
         arguments.partitions(specs)
         return await offsets.list_offsets(self.cluster, specs, arguments.isolation_of(isolation_level), self._limit(timeout_ms))
 
     async def describe_offsets(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> dict[TopicPartition, PartitionOffsets]:
-        """Return topic id, log start, high watermark and last stable offset of every partition of the topics."""
+        """Return the first and last offsets of all partitions of the topics.
+
+        They are log start, high watermark and last stable offset, together with the topic's id.
+        """
         return await offsets.describe_offsets(self.cluster, arguments.names(topics, "topics"), self._limit(timeout_ms))
 
     async def wait_for_records(
         self, positions: Mapping[TopicPartition, int], timeout_ms: int, *, isolation_level: str = "read_committed"
     ) -> set[TopicPartition]:
-        """Return the partitions that have something at or above their offset, as soon as one has.
-        The set is empty after ``timeout_ms``.
+        """Return the partitions that have records at or above their offset, as soon as one has.
 
-        A partition whose offset is out of range (below the log start, above the end) counts too: the caller has to look at it.
-        One that the cluster refuses for good, e.g. the right to read it, is left out for as long as there is another to wait for.
+        The set is empty after ``timeout_ms``. A partition whose offset is out of range counts as
+        ready, since the caller has to act on it. A partition that the cluster refuses for good, for
+        example because the client may not read it, is left out while there are other partitions to
+        wait for.
 
         Raises:
             ItemsFailed: TOPIC_AUTHORIZATION_FAILED and others, all partitions are refused.
@@ -323,9 +377,9 @@ class Admin:
     async def offsets_for_leader_epoch(
         self, epochs: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, EpochEnd]:
-        """Return the end of each leader epoch.
+        """Return the end offset of each leader epoch.
 
-        An end below what was read in it means that the log was truncated (KIP-320).
+        If the end is below an offset that was read in the epoch, the log was truncated (KIP-320).
         """
         arguments.partitions(epochs)
         return await offsets.offsets_for_leader_epoch(self.cluster, epochs, self._limit(timeout_ms))
@@ -333,7 +387,7 @@ class Admin:
     async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
         """Delete the records below each offset, and return the new log start offsets.
 
-        -1 means all that are replicated.
+        Offset -1 deletes all replicated records.
         """
         arguments.partitions(before)
         return await offsets.delete_records(self.cluster, before, self._limit(timeout_ms))
@@ -343,21 +397,27 @@ class Admin:
     async def list_groups(
         self, *, states: Collection[str] = (), types: Collection[str] = (), timeout_ms: int | None = None
     ) -> list[GroupListing]:
-        """Return the groups of all brokers, by id. ``states`` and ``types`` leave the others out.
+        """Return the groups of all brokers, sorted by id.
 
-        Types are classic, consumer, share and streams (KIP-848, KIP-932); UNSUPPORTED_VERSION where the brokers are too old for a filter.
+        ``states`` and ``types`` select groups. Types are classic, consumer, share and streams
+        (KIP-848, KIP-932). The error is UNSUPPORTED_VERSION if the brokers are too old for a
+        filter.
         """
         return await groups.list_groups(self.cluster, self._limit(timeout_ms), list(states), list(types))
 
     async def describe_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, GroupDescription]:
-        """Return classic groups with their members and assignments.
+        """Return groups of every type but share, with their members and assignments.
 
-        One that does not exist has state ``Dead``.
+        A group that does not exist has state ``Dead``.
         """
         return await groups.describe_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
 
     async def delete_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> None:
-        """Delete groups with their offsets. NON_EMPTY_GROUP where one has members, GROUP_ID_NOT_FOUND where there is none."""
+        """Delete groups with their offsets.
+
+        The error is NON_EMPTY_GROUP if a group has members, and GROUP_ID_NOT_FOUND if it does not
+        exist.
+        """
         await groups.delete_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
 
     async def list_group_offsets(
@@ -368,18 +428,27 @@ class Admin:
         is_stable_required: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets (None: all of them); partitions without one are left out."""
+        """Return a group's committed offsets. ``partitions`` None means all of them.
+
+        Partitions without a committed offset are left out.
+        """
         limit_ms = self._limit(timeout_ms)
         return await groups.list_group_offsets(self.cluster, group_id, partitions, limit_ms, is_stable_required=is_stable_required)
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], *, timeout_ms: int | None = None
     ) -> None:
-        """Set a group's committed offsets. UNKNOWN_MEMBER_ID while it has members."""
+        """Set a group's committed offsets.
+
+        The error is UNKNOWN_MEMBER_ID while the group has members.
+        """
         await groups.alter_group_offsets(self.cluster, group_id, offsets, self._limit(timeout_ms))
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None) -> None:
-        """Take a group's committed offsets back (KIP-496). GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic."""
+        """Delete a group's committed offsets (KIP-496).
+
+        The error is GROUP_SUBSCRIBED_TO_TOPIC if members of the group read the topic.
+        """
         await groups.delete_group_offsets(self.cluster, group_id, partitions, self._limit(timeout_ms))
 
     # Share groups
@@ -387,7 +456,7 @@ class Admin:
     async def describe_share_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, ShareGroupDescription]:
         """Return share groups with their members and assignments (KIP-932).
 
-        One that does not exist has state ``Dead``.
+        A group that does not exist has state ``Dead``.
         """
         return await share_groups.describe_share_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
 
@@ -396,7 +465,7 @@ class Admin:
     ) -> dict[TopicPartition, ShareGroupOffset]:
         """Return the position and the lag of a queue by partition.
 
-        None means all topics that it was ever subscribed to.
+        ``topics`` None means all topics that the group was ever subscribed to.
         """
         named = None if topics is None else arguments.names(topics, "topics")
         return await share_groups.list_share_group_offsets(self.cluster, group_id, named, self._limit(timeout_ms))
@@ -404,13 +473,19 @@ class Admin:
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> None:
-        """Let a queue go on at these offsets; what it knew of records there is forgotten. NON_EMPTY_GROUP while it has members."""
+        """Set the start offsets of a queue, which discards the states of its records.
+
+        The error is NON_EMPTY_GROUP while the group has members.
+        """
         arguments.partitions(offsets)
         wanted = {where: arguments.offset(offset) for where, offset in offsets.items()}
         await share_groups.alter_share_group_offsets(self.cluster, group_id, wanted, self._limit(timeout_ms))
 
     async def delete_share_group_offsets(self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        """Forget where a queue goes on in whole topics. NON_EMPTY_GROUP while it has members."""
+        """Delete the start offsets of a queue in whole topics.
+
+        The error is NON_EMPTY_GROUP while the group has members.
+        """
         named = arguments.names(topics, "topics")
         await share_groups.delete_share_group_offsets(self.cluster, group_id, named, self._limit(timeout_ms))
 
@@ -425,11 +500,12 @@ class Admin:
         transactional_id_pattern: str | None = None,
         timeout_ms: int | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all coordinators, by id (KIP-664). Filters leave the
-        others out.
+        """Return the transactional ids of all coordinators, sorted by id (KIP-664).
 
-        ``transactional_id_pattern`` is a regular expression as the brokers read it, for the whole id (KIP-1152). INVALID_REQUEST
-        where there is no such state, INVALID_REGULAR_EXPRESSION, UNSUPPORTED_VERSION where the brokers are too old for a filter.
+        The arguments are filters. ``transactional_id_pattern`` is a regular expression in the
+        brokers' syntax that must match the whole id (KIP-1152). The error is INVALID_REQUEST if a
+        state is unknown, INVALID_REGULAR_EXPRESSION if the pattern is not valid, and
+        UNSUPPORTED_VERSION if the brokers are too old for a filter.
         """
         wanted = open_transactions.Filters(
             states=tuple(states),
@@ -445,7 +521,8 @@ class Admin:
         """Return the state of transactional ids, with the partitions of open transactions
         (KIP-664).
 
-        TRANSACTIONAL_ID_NOT_FOUND where there is none, or none any more (transactional.id.expiration.ms).
+        The error is TRANSACTIONAL_ID_NOT_FOUND if an id never existed or has expired
+        (``transactional.id.expiration.ms``).
         """
         ids = arguments.names(transactional_ids, "transactional ids")
         return await open_transactions.describe_transactions(self.cluster, ids, self._limit(timeout_ms))
@@ -453,74 +530,105 @@ class Admin:
     async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition] | None = None, *, open_longer_than_ms: int = 900_000, timeout_ms: int | None = None
     ) -> list[HangingTransaction]:
-        """Return open transactions that no coordinator will end, by partition (KIP-664). By default
-        all partitions of the cluster are searched.
+        """Return the open transactions that no coordinator will end, by partition (KIP-664).
 
-        Younger ones than ``open_longer_than_ms`` are left out: take at least the brokers' ``transaction.max.timeout.ms``.
-        ``abort_transaction`` ends one.
+        ``partitions`` None searches all partitions of the cluster. Transactions younger than
+        ``open_longer_than_ms`` are left out. Choose at least the brokers'
+        ``transaction.max.timeout.ms``. ``abort_transaction`` ends a transaction.
         """
         named = None if partitions is None else arguments.partitions(partitions)
         return await open_transactions.find_hanging(self.cluster, named, open_longer_than_ms, self._limit(timeout_ms))
 
     async def abort_transaction(self, transaction: HangingTransaction, *, timeout_ms: int | None = None) -> None:
-        """Write the marker that aborts an open transaction of one partition, past its coordinator (KIP-664).
+        """Write an abort marker for an open transaction into one partition, without its coordinator
+        (KIP-664).
 
-        Only for what ``find_hanging_transactions`` returns: the producer of a transaction that is alive would lose records without a word.
-        TRANSACTION_COORDINATOR_FENCED, INVALID_PRODUCER_EPOCH where its coordinator or its producer went on meanwhile.
+        Use it only for transactions that ``find_hanging_transactions`` returned. The producer of a
+        live transaction would lose records without an error. The error is
+        TRANSACTION_COORDINATOR_FENCED or INVALID_PRODUCER_EPOCH if the coordinator or the producer
+        has a newer epoch now.
         """
         await open_transactions.abort_transaction(self.cluster, transaction, self._limit(timeout_ms))
 
     # Who gets in, and who may do what
 
     async def set_scram_users(self, users: Sequence[ScramUser], *, timeout_ms: int | None = None) -> None:
-        """Create users, or give them new passwords (KIP-554). The password itself is not sent. UNACCEPTABLE_CREDENTIAL and others."""
+        """Create users, or give them new passwords (KIP-554).
+
+        The password itself is not sent. Errors are UNACCEPTABLE_CREDENTIAL and others.
+        """
         wanted = arguments.all_of(ScramUser, users, "users")
         await access.set_scram_users(self.cluster, wanted, self._env.rng, self._limit(timeout_ms))
 
     async def remove_scram_users(self, users: Iterable[tuple[str, str]], *, timeout_ms: int | None = None) -> None:
-        """Remove passwords by (user, mechanism), as in ``("alice", "SCRAM-SHA-512")``. RESOURCE_NOT_FOUND where there is none."""
+        """Remove passwords by user and mechanism, for example ``("alice", "SCRAM-SHA-512")``.
+
+        The error is RESOURCE_NOT_FOUND if a user has no password for the mechanism.
+        """
         await access.remove_scram_users(self.cluster, users, self._limit(timeout_ms))
 
     async def describe_scram_users(self, names: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> dict[str, dict[str, int]]:
-        """Return the iterations of users (None: of all) by mechanism. RESOURCE_NOT_FOUND where one has no password."""
+        """Return the iterations of users by mechanism. ``names`` None means all users.
+
+        The error is RESOURCE_NOT_FOUND if a user has no password.
+        """
         named = None if names is None else arguments.names(names, "users")
         return await access.describe_scram_users(self.cluster, named, self._limit(timeout_ms))
 
     async def create_acls(self, bindings: Sequence[AclBinding], *, timeout_ms: int | None = None) -> None:
-        """Create ACLs; those that are there already stay. SECURITY_DISABLED where the cluster has no authorizer."""
+        """Create ACLs. ACLs that exist already stay.
+
+        The error is SECURITY_DISABLED if the cluster has no authorizer.
+        """
         await access.create_acls(self.cluster, arguments.all_of(AclBinding, bindings, "ACLs"), self._limit(timeout_ms))
 
     async def describe_acls(self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None) -> list[AclBinding]:
-        """Return the ACLs that a filter means, None: all. SECURITY_DISABLED where the cluster has no authorizer."""
+        """Return the ACLs that a filter selects. ``wanted`` None means all ACLs.
+
+        The error is SECURITY_DISABLED if the cluster has no authorizer.
+        """
         return await access.describe_acls(self.cluster, wanted or AclFilter(), self._limit(timeout_ms))
 
     async def delete_acls(self, filters: Sequence[AclFilter], *, timeout_ms: int | None = None) -> list[AclBinding]:
-        """Delete the ACLs that any of the filters means, and return them. SECURITY_DISABLED where the cluster has no authorizer."""
+        """Delete the ACLs that any of the filters selects, and return them.
+
+        The error is SECURITY_DISABLED if the cluster has no authorizer.
+        """
         return await access.delete_acls(self.cluster, arguments.all_of(AclFilter, filters, "filters"), self._limit(timeout_ms))
 
     async def create_delegation_token(
         self, *, owner: str | None = None, renewers: Sequence[str] = (), max_lifetime_ms: int = -1, timeout_ms: int | None = None
     ) -> DelegationTokenDescription:
-        """Create a token that logs in as its owner (None: this client's user) until it expires (KIP-48).
+        """Create a token that logs in as its owner until the token expires (KIP-48).
 
-        DELEGATION_TOKEN_AUTH_DISABLED where the cluster has no secret for them, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED over a
-        connection that has no login of its own.
+        ``owner`` None means this client's user. The error is DELEGATION_TOKEN_AUTH_DISABLED if the
+        cluster has no secret for tokens. It is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED if the
+        connection has no login of its own.
         """
         named = arguments.names(renewers, "renewers")
         return await access.create_delegation_token(self.cluster, owner, named, max_lifetime_ms, self._limit(timeout_ms))
 
     async def renew_delegation_token(self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None) -> int:
-        """Let a token hold longer, and return when it expires then, in milliseconds since 1970. DELEGATION_TOKEN_EXPIRED and others."""
+        """Extend the life of a token, and return its new expiry time in milliseconds since 1970.
+
+        Errors are DELEGATION_TOKEN_EXPIRED and others.
+        """
         return await access.renew_delegation_token(self.cluster, hmac, period_ms, self._limit(timeout_ms))
 
     async def expire_delegation_token(self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None) -> int:
-        """Let a token expire ``period_ms`` from now, at once where that is negative, and return when that is."""
+        """Make a token expire ``period_ms`` from now, and return the expiry time.
+
+        If ``period_ms`` is negative, the token expires at once.
+        """
         return await access.expire_delegation_token(self.cluster, hmac, period_ms, self._limit(timeout_ms))
 
     async def describe_delegation_tokens(
         self, owners: Sequence[str] | None = None, *, timeout_ms: int | None = None
     ) -> list[DelegationTokenDescription]:
-        """Return the tokens of owners (None: of all) that this client's user may see, with their secrets."""
+        """Return the tokens that this client's user may see, with their secrets.
+
+        ``owners`` None means the tokens of all owners.
+        """
         named = None if owners is None else arguments.names(owners, "owners")
         return await access.describe_delegation_tokens(self.cluster, named, self._limit(timeout_ms))
 

@@ -1,7 +1,8 @@
-"""Administer the cluster itself: log directories, leaders, the quorum, features, producers, voters.
+"""Administers the cluster: log directories, leaders, the quorum, features, producers and voters.
 
-Each function turns a question into requests and the responses into values. ``ClusterMetadata.retry`` tries again after a retriable error.
-An election is asked for once, because its retriable errors are its results.
+Each function turns a question into requests and the responses into values.
+``ClusterMetadata.retry`` tries again after a retriable error. An election is requested only once,
+because its retriable errors are its results.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -188,7 +189,7 @@ def _reassignable(number: int, replicas: Sequence[int] | None) -> alter_reassign
 async def list_partition_reassignments(
     cluster: ClusterMetadata, partitions: Iterable[TopicPartition] | None, timeout_ms: int
 ) -> dict[TopicPartition, Reassignment]:
-    """Return the reassignments that are under way; see ``Admin.list_partition_reassignments``."""
+    """Return the reassignments in progress; see ``Admin.list_partition_reassignments``."""
     asked = None
     if partitions is not None:
         asked = [
@@ -279,7 +280,7 @@ async def describe_brokers(cluster: ClusterMetadata, timeout_ms: int) -> tuple[B
 
 
 async def describe_metadata_quorum(cluster: ClusterMetadata, timeout_ms: int) -> QuorumDescription:
-    """Describe the metadata quorum."""
+    """Describe the metadata quorum; see ``Admin.describe_metadata_quorum``."""
     partition = quorum.RequestPartitionData(partition_index=0)
     request = quorum.DescribeQuorumRequest(topics=[quorum.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])])
 
@@ -328,7 +329,7 @@ async def describe_features(cluster: ClusterMetadata, node_id: int | None, timeo
 
 
 async def describe_api_versions(cluster: ClusterMetadata, node_id: int | None, timeout_ms: int) -> dict[str, tuple[int, int]]:
-    """Return the versions of each API that a broker speaks; see ``Admin.describe_api_versions``."""
+    """Return the API versions that a broker supports; see ``Admin.describe_api_versions``."""
 
     async def attempt() -> dict[str, tuple[int, int]]:
         connection = await (cluster.any_node() if node_id is None else cluster.node(node_id))
@@ -363,7 +364,7 @@ async def update_features(
 
 
 async def unregister_broker(cluster: ClusterMetadata, node_id: int, timeout_ms: int) -> None:
-    """Forget a broker; see ``Admin.unregister_broker``."""
+    """Remove a broker's registration; see ``Admin.unregister_broker``."""
 
     async def attempt() -> None:
         request = UnregisterBrokerRequest(broker_id=node_id)
@@ -374,7 +375,7 @@ async def unregister_broker(cluster: ClusterMetadata, node_id: int, timeout_ms: 
 
 
 async def list_config_resources(cluster: ClusterMetadata, types: Iterable[ResourceType], timeout_ms: int) -> list[ConfigResource]:
-    """Return what has configuration; see ``Admin.list_config_resources``."""
+    """Return the resources with configuration; see ``Admin.list_config_resources``."""
     request = ListConfigResourcesRequest(resource_types=[int(resource_type) for resource_type in types])
 
     async def attempt() -> list[ConfigResource]:

@@ -1,7 +1,7 @@
-"""One question to several brokers: the requests leave together, and the responses become one result.
+"""Sends one question to several brokers at once, and merges the responses into one result.
 
-An item that failed does not hide the others: ``Collected`` keeps results and errors by item, and raises ``ItemsFailed`` with both. Knows no
-API.
+An item that failed does not hide the others. ``Collected`` keeps results and errors by item, and
+raises ``ItemsFailed`` with both. This module knows no API.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 async def gather(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Run all calls at once and return their results in order.
+    """Run all calls at once, and return their results in the order of the calls.
 
     Raises:
-        KafkaError: the first that was raised, after all calls have ended.
+        KafkaError: the error of the first failed call, after all calls have ended.
     """
     pending = list(calls)
     if len(pending) == 1:
@@ -52,10 +52,12 @@ class Collected:
         self._unsettled: KafkaError | None = None
 
     def note(self, item: object, code: int, text: str | None, what: str = "") -> bool:
-        """Remember an error code of an item (``what`` goes before it in the text); whether it was one.
+        """Record the error code of an item, and return whether the code is an error.
+
+        ``what`` goes before the item in the error's text.
 
         Raises:
-            KafkaError: a retriable error: the whole call is to be tried again.
+            KafkaError: the error is retriable. The whole call must be tried again.
         """
         if code == ErrorCode.NONE:
             return False
@@ -67,7 +69,10 @@ class Collected:
         return True
 
     def settle(self, item: object, code: int, text: str | None, what: str = "") -> bool:
-        """Note an item's outcome; whether it is settled, one way or the other. What may pass is kept for ``raise_unsettled``."""
+        """Record the outcome of an item, and return whether the outcome is final.
+
+        A retriable error is not final. ``raise_unsettled`` raises it.
+        """
         try:
             self.note(item, code, text, what)
         except KafkaError as error:
@@ -76,7 +81,9 @@ class Collected:
         return True
 
     def raise_unsettled(self) -> None:
-        """Ask for another try if an item needs one; those that are settled must not be sent again.
+        """Raise the error of an item that must be tried again, if there is one.
+
+        Items with a final outcome must not be sent again.
 
         Raises:
             KafkaError: the first retriable error of an item since the last call.
@@ -86,7 +93,7 @@ class Collected:
             raise unsettled
 
     def finish(self, results: Mapping[K, V]) -> dict[K, V]:
-        """Return the results.
+        """Return ``results``, unless an item failed.
 
         Raises:
             ItemsFailed: some items failed.
@@ -97,11 +104,15 @@ class Collected:
 
 
 TERMINAL_FOR_ADMIN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.ELECTION_NOT_NEEDED})
-"""Retriable for a producer that may be early; for a question about that very topic they are its result."""
+"""Retriable errors that are final for the admin.
+
+A producer may be early and tries again. A question about the same topic has the error as its
+result.
+"""
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return partition numbers by topic, in the order given."""
+    """Return partition numbers by topic, in the order of ``partitions``."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)

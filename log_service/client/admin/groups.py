@@ -1,7 +1,8 @@
-"""Administration of groups: listing, describing, deleting, and their committed offsets.
+"""Administers groups: lists, describes and deletes them, and reads and sets committed offsets.
 
-A list is asked of every broker, everything else of the group's coordinator. Responses of different versions become the same value. Offsets
-are asked for by the topic's name, never by its id. A consumer commits by id where the broker takes ids.
+The list of groups comes from every broker, everything else from the group's coordinator. Responses
+of different versions become the same value. Requests for offsets name topics by name, never by id.
+A consumer commits by topic id if the broker supports ids.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -52,11 +53,17 @@ FIRST_OFFSET_FETCH_VERSION_WITH_GROUPS = 8
 FIRST_OFFSET_FETCH_VERSION_WITH_STABLE = 7
 NO_OFFSET = -1
 DEAD = "Dead"
-"""Errors of DescribeGroups for a missing group or a group of another protocol (KIP-1043)."""
+"""The state of a group that does not exist.
+
+DescribeGroups also reports it for a group of another protocol (KIP-1043).
+"""
 MOVED = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 )
-"""After these the coordinator is looked for again: one that says nothing may be alive for its own kernel alone."""
+"""After these errors the coordinator is looked up again.
+
+A broker that does not respond may be alive only at the level of TCP.
+"""
 
 
 async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequence[str], types: Sequence[str]) -> list[GroupListing]:
@@ -80,7 +87,7 @@ async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequenc
 
 
 async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int) -> dict[str, GroupDescription]:
-    """Describe groups of every kind but share groups. See ``Admin.describe_groups``."""
+    """Describe groups of every type but share; see ``Admin.describe_groups``."""
 
     async def ask(group_id: str) -> GroupDescription:
         connection = await cluster.coordinator(group_id, "")
@@ -147,7 +154,7 @@ async def fetch_offsets(
     Partitions without a committed offset are left out.
 
     Raises:
-        KafkaError: the coordinator's error, of the group or of a partition.
+        KafkaError: the error that the coordinator returned for the group or for a partition.
     """
     version = min(connection.version_of(ApiKey.OFFSET_FETCH), LAST_OFFSET_VERSION_WITH_NAMES)
     request = OffsetFetchRequest(require_stable=is_stable_required and version >= FIRST_OFFSET_FETCH_VERSION_WITH_STABLE)
@@ -222,7 +229,11 @@ def commit_request(
     group_instance_id: str | None = None,
     topic_ids: Mapping[str, TopicId] = MappingProxyType({}),
 ) -> OffsetCommitRequest:
-    """Return a commit; without a generation it is one from outside the group. Versions after 9 name topics by ``topic_ids``."""
+    """Return a request to commit offsets.
+
+    Without a generation the request comes from outside the group. Versions after 9 name topics by
+    ``topic_ids``.
+    """
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation_id,
@@ -240,10 +251,10 @@ def commit_request(
 
 
 def as_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets with their metadata; a plain number has none.
+    """Return offsets as ``OffsetAndMetadata``. A plain number gets no metadata.
 
     Raises:
-        TypeError, ValueError: there can be no such partition or offset.
+        TypeError, ValueError: a partition or an offset is not valid.
     """
     return {each: _as_offset(offset) for each, offset in arguments.by_partition(offsets, "offsets").items()}
 
@@ -257,10 +268,9 @@ def _as_offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
 
 
 async def with_coordinator(cluster: ClusterMetadata, key: str, ask: Callable[[], Awaitable[T]], *, key_type: int = GROUP_KEY_TYPE) -> T:
-    """Call ``ask``.
+    """Call ``ask``, and forget the coordinator if the error says that it has moved.
 
-    Forget the coordinator when the error says that it moved, so that the next try looks for it.
-    Raises what it raises.
+    The next attempt then looks the coordinator up. All errors of ``ask`` are raised.
     """
     try:
         return await ask()
@@ -280,7 +290,10 @@ def _commit_partition(number: int, offset: OffsetAndMetadata) -> OffsetCommitReq
 
 
 def node_of(cluster: ClusterMetadata, connection: RpcConnection) -> Node:
-    """Return the broker at the other end of a connection; its id is -1 where the view does not name it."""
+    """Return the broker at the other end of a connection.
+
+    Its id is -1 if the client's view of the cluster does not contain the address.
+    """
     address = connection.destination
     for node in cluster.view.nodes.values():
         if (node.host, node.port) == (address.host, address.port):

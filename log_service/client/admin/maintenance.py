@@ -1,7 +1,8 @@
-"""Asking tidelog's brokers to apply retention or compaction now, and what that did to each partition.
+"""Asks tidelog's brokers to apply retention or compaction now, and returns the results.
 
-Every broker is asked for the partitions that it leads. Other brokers have no such request: they clean by themselves, and the call fails
-with UNSUPPORTED_VERSION, as it does on a tidelog that is too old.
+Each broker works on the partitions that it leads. Brokers other than tidelog's have no such
+request, since they clean by themselves. The call then fails with UNSUPPORTED_VERSION. It fails in
+the same way if a tidelog broker is too old.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ APPLY_RETENTION = 0
 APPLY_COMPACTION = 1
 RETENTION_LEVEL = 1
 COMPACTION_LEVEL = 2
-"""Levels of the feature by which tidelog's brokers are known."""
+"""Levels of the feature by which tidelog's brokers are recognized."""
 
 _RESPONSE_MARGIN_MS = 2_000
 
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 
 async def apply_retention(cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int) -> list[RetentionResult]:
-    """Let every broker apply retention now; see ``Admin.apply_retention``."""
+    """Make every broker apply retention now; see ``Admin.apply_retention``."""
     request = MaintenanceRequest(operation=APPLY_RETENTION, topics=None if topics is None else list(topics))
 
     def read(result: MaintenanceResult) -> RetentionResult:
@@ -45,7 +46,7 @@ async def apply_retention(cluster: ClusterMetadata, topics: Sequence[str] | None
 
 
 async def apply_compaction(cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int) -> list[CompactionResult]:
-    """Let every broker compact now what is due; see ``Admin.apply_compaction``."""
+    """Make every broker compact now what is due; see ``Admin.apply_compaction``."""
     request = MaintenanceRequest(
         operation=APPLY_COMPACTION,
         topics=None if topics is None else list(topics),
@@ -85,7 +86,10 @@ async def _ask_all(
     level: int,
     purpose: str,
 ) -> list[T]:
-    """Send ``request`` to every broker and return what ``read`` makes of each partition's result."""
+    """Send ``request`` to every broker, and return the results of all partitions.
+
+    ``read`` converts each result.
+    """
 
     async def ask(node_id: int) -> list[T]:
         connection = await cluster.node(node_id)
@@ -118,5 +122,5 @@ def _require(level: int | None, wanted: int, purpose: str) -> None:
 
 
 def _item_of(result: MaintenanceResult) -> TopicPartition | str:
-    """Return the partition that a result is about; without one it is about its topic."""
+    """Return the partition of a result, or its topic if the result is about the whole topic."""
     return TopicPartition(result.topic, result.partition) if result.partition >= 0 else result.topic

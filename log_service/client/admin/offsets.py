@@ -1,8 +1,8 @@
-"""Answers questions about offsets. They concern a partition's ends, times, epochs, and waiting for
-records.
+"""Answers questions about the offsets of partitions, and waits for records.
 
-A question goes to the leaders of its partitions, and their responses become one result. A leader responds to the requests of one connection
-in order, so the long poll has a connection of its own.
+A question goes to the leaders of its partitions, and their responses become one result. A leader
+responds to the requests of one connection in order. The long poll therefore has a connection of its
+own.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -91,7 +91,7 @@ async def _ask_leaders(
     ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, V]]],
     timeout_ms: int,
 ) -> dict[TopicPartition, V]:
-    """Ask the leader of each partition, all leaders at once, and return their responses as one result."""
+    """Ask the leaders of all partitions at once, and return their responses as one result."""
 
     async def attempt() -> dict[TopicPartition, V]:
         await describe(cluster, {partition.topic for partition in partitions})
@@ -102,10 +102,10 @@ async def _ask_leaders(
 
 
 async def describe(cluster: ClusterMetadata, topics: Iterable[str]) -> None:
-    """Make sure that the view has the topics.
+    """Make sure that the client's view of the cluster contains the topics.
 
     Raises:
-        ItemsFailed: UNKNOWN_TOPIC_OR_PARTITION and others: the cluster refuses some of them.
+        ItemsFailed: UNKNOWN_TOPIC_OR_PARTITION and others, the cluster refuses some of the topics.
     """
     missing = [topic for topic in topics if topic not in cluster.view.topics]
     if missing:
@@ -118,7 +118,10 @@ async def describe(cluster: ClusterMetadata, topics: Iterable[str]) -> None:
 
 
 async def describe_offsets(cluster: ClusterMetadata, topics: Iterable[str], timeout_ms: int) -> dict[TopicPartition, PartitionOffsets]:
-    """Return begin and ends of every partition of the topics: three requests per leader, sent together."""
+    """Return the first and last offsets of all partitions of the topics.
+
+    Three requests go to each leader at the same time.
+    """
     names = list(topics)
     left_ms = cluster.countdown(timeout_ms)
     await cluster.retry(partial(describe, cluster, names), timeout_ms)
@@ -147,7 +150,7 @@ async def describe_offsets(cluster: ClusterMetadata, topics: Iterable[str], time
 async def offsets_for_leader_epoch(
     cluster: ClusterMetadata, epochs: Mapping[TopicPartition, int], timeout_ms: int
 ) -> dict[TopicPartition, EpochEnd]:
-    """Return where each leader epoch ended; see ``Admin.offsets_for_leader_epoch``."""
+    """Return the end of each leader epoch; see ``Admin.offsets_for_leader_epoch``."""
 
     def asked(partition: TopicPartition) -> OffsetForLeaderPartition:
         return OffsetForLeaderPartition(
@@ -181,7 +184,7 @@ async def offsets_for_leader_epoch(
 
 
 async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, int]:
-    """Move log starts forward; returns the new ones. See ``Admin.delete_records``."""
+    """Advance log starts, and return the new ones; see ``Admin.delete_records``."""
 
     async def ask(leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         request = DeleteRecordsRequest(
@@ -212,10 +215,10 @@ async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartiti
 async def wait_for_records(
     cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], wait_ms: int, isolation: int
 ) -> set[TopicPartition]:
-    """Return the partitions that have something at or above their offset, as soon as one has. The
-    set is empty after ``wait_ms``.
+    """Return the partitions that have records at or above their offset, as soon as one has.
 
-    What the cluster refuses for good, e.g. the right to read, is left out for as long as there is something else to wait for.
+    The set is empty after ``wait_ms``. Partitions that the cluster refuses for good, for example
+    because the client may not read them, are left out while there are other partitions to wait for.
 
     Raises:
         ItemsFailed: TOPIC_AUTHORIZATION_FAILED and others, all partitions are refused.
@@ -264,9 +267,9 @@ async def wait_for_records(
 
 
 async def _unknown(cluster: ClusterMetadata, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaError]:
-    """Make sure that the view has the topics of ``partitions``.
+    """Make sure that the client's view of the cluster contains the topics of ``partitions``.
 
-    Return those whose topic the cluster refuses to describe.
+    Return an error for each partition whose topic the cluster refuses to describe.
     """
     try:
         await describe(cluster, by_topic(partitions))
@@ -297,17 +300,18 @@ def _poll_request(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Polled:
-    """A leader's response about partitions: which hold something, and which it refuses for good."""
+    """A leader's response: the partitions that have records, and those that it refuses for good."""
 
     ready: set[TopicPartition]
     refused: dict[TopicPartition, KafkaError]
 
 
 def _polled(cluster: ClusterMetadata, response: FetchResponse) -> _Polled:
-    """Return what a response says.
+    """Return the partitions of a response that are ready, and those that are refused.
 
     Raises:
-        KafkaError: no partition holds something, and one has an error that may pass: the view is to be refreshed.
+        KafkaError: no partition is ready, and one has a retriable error. The client's view must be
+            refreshed.
     """
     ready: set[TopicPartition] = set()
     refused: dict[TopicPartition, KafkaError] = {}
@@ -332,10 +336,10 @@ def _polled(cluster: ClusterMetadata, response: FetchResponse) -> _Polled:
 
 
 def _merged(parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPartition]) -> dict[TopicPartition, V]:
-    """Return the responses of all leaders.
+    """Return the responses of all leaders as one.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR, one left out a partition that it was asked about.
+        KafkaError: UNKNOWN_SERVER_ERROR, a response lacks a partition of the request.
     """
     merged: dict[TopicPartition, V] = {}
     for part in parts:

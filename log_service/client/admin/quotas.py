@@ -1,4 +1,4 @@
-"""Administration of client quotas: which are set, setting and removing them (KIP-546).
+"""Administers client quotas: lists, sets and removes them (KIP-546).
 
 Each function turns a question into requests and the responses into values.
 """

@@ -1,8 +1,9 @@
 """Administers share groups (KIP-932): describes them, and reads and sets the offsets of their
 queues.
 
-Everything is asked of the group's coordinator. The start offset of a queue is the first one that is not done with; its lag is what lies
-between that and the end, without what was acknowledged out of order (KIP-1226).
+All requests go to the group's coordinator. The start offset of a queue is the first offset whose
+record is not finished. The lag is the number of records between the start offset and the end,
+without records that were acknowledged out of order (KIP-1226).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -73,7 +74,7 @@ class ShareGroupDescription:
 class ShareGroupOffset:
     """The position of a queue in one partition.
 
-    It is None before anything was taken of the partition.
+    ``start_offset`` is None before the group has acquired a record of the partition.
     """
 
     start_offset: int | None
@@ -99,7 +100,7 @@ async def describe_share_groups(cluster: ClusterMetadata, group_ids: Sequence[st
 async def list_share_group_offsets(
     cluster: ClusterMetadata, group_id: str, topics: Sequence[str] | None, timeout_ms: int
 ) -> dict[TopicPartition, ShareGroupOffset]:
-    """Return where a queue goes on; see ``Admin.list_share_group_offsets``."""
+    """Return the position of a queue; see ``Admin.list_share_group_offsets``."""
 
     async def ask() -> dict[TopicPartition, ShareGroupOffset]:
         named = None
@@ -132,7 +133,7 @@ async def list_share_group_offsets(
 async def alter_share_group_offsets(
     cluster: ClusterMetadata, group_id: str, offsets: Mapping[TopicPartition, int], timeout_ms: int
 ) -> None:
-    """Set where a queue goes on; see ``Admin.alter_share_group_offsets``."""
+    """Set the start offsets of a queue; see ``Admin.alter_share_group_offsets``."""
     topics = [
         AlterShareGroupOffsetsRequestTopic(
             topic_name=name,
@@ -158,7 +159,7 @@ async def alter_share_group_offsets(
 
 
 async def delete_share_group_offsets(cluster: ClusterMetadata, group_id: str, topics: Sequence[str], timeout_ms: int) -> None:
-    """Forget where a queue goes on; see ``Admin.delete_share_group_offsets``."""
+    """Delete the start offsets of a queue; see ``Admin.delete_share_group_offsets``."""
 
     async def ask() -> None:
         named = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
@@ -174,7 +175,7 @@ async def delete_share_group_offsets(cluster: ClusterMetadata, group_id: str, to
 
 
 def _retried(cluster: ClusterMetadata, group_id: str, ask: Callable[[], Awaitable[T]], timeout_ms: int) -> Callable[[], Awaitable[T]]:
-    """Return the question to a group's coordinator, asked again while errors may pass."""
+    """Return a call that asks a group's coordinator, and asks again after retriable errors."""
     return partial(cluster.retry, partial(with_coordinator, cluster, group_id, ask), timeout_ms)
 
 

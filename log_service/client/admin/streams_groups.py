@@ -1,6 +1,7 @@
-"""Groups of Kafka Streams instances (KIP-1071), described in the words of other groups.
+"""Describes groups of Kafka Streams instances (KIP-1071) with the same values as other groups.
 
-Decides what of a task is a partition: a task reads the same partition number of each input topic of its subtopology that has so many.
+This module decides which partitions belong to a task. A task reads its partition number of each
+input topic of its subtopology, if the topic has so many partitions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ from log_service.rpc.connection import RpcConnection, raise_for
 
 STREAMS_PROTOCOL_TYPE = "streams"
 ASSIGNOR = "sticky"
-"""The only one there is."""
+"""The only assignor of streams groups."""
 
 InputTopics = Mapping[str, tuple[str, ...]]
 """The topics that a subtopology reads, by its id."""
@@ -30,7 +31,11 @@ InputTopics = Mapping[str, tuple[str, ...]]
 async def describe_streams_group(
     cluster: ClusterMetadata, connection: RpcConnection, group_id: str, coordinator: Node
 ) -> GroupDescription | None:
-    """Describe a group by its coordinator; None where it is no streams group, or the coordinator has none."""
+    """Describe a group, as its coordinator knows it.
+
+    Returns None if the group is not a streams group, or if the coordinator does not know streams
+    groups.
+    """
     if ApiKey.STREAMS_GROUP_DESCRIBE not in connection.versions.ranges:
         return None
     response = await connection.request(StreamsGroupDescribeRequest(group_ids=[group_id]), StreamsGroupDescribeResponse)

@@ -1,7 +1,7 @@
-"""Administers topics, configuration and the cluster. There is one function per question, over one
-client's view of the cluster.
+"""Administers topics and configuration, and describes the cluster.
 
-Each function turns a question into requests and the responses into values. ``ClusterMetadata.retry`` tries again after a retriable error.
+Each function turns a question into requests and the responses into values.
+``ClusterMetadata.retry`` tries again after a retriable error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,7 +130,7 @@ async def delete_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_
 
 
 async def _await_gone(cluster: ClusterMetadata, deleted: Mapping[str, TopicId]) -> None:
-    """Return once the brokers name the topics no more, so that the caller may create them anew."""
+    """Return once the brokers no longer list the topics, so that they can be created again."""
     view = await cluster.refresh(deleted)
     for name, topic_id in deleted.items():
         if name in view.topics and view.topics[name].topic_id == topic_id:
@@ -285,7 +285,7 @@ def _alterable(name: str, value: str | ConfigChange | None) -> AlterableConfig:
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """Return resources by the broker that must be asked; None is any broker."""
+    """Return resources by the broker that must be asked. The key None stands for any broker."""
     grouped: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         node_id = int(resource.name) if resource.resource_type in ONE_NODE and resource.name else None

@@ -1,9 +1,10 @@
-"""Administers transactions. It shows what coordinators know of them, and those that no coordinator
-will end (KIP-664).
+"""Administers transactions: describes them, and finds those that no coordinator will end (KIP-664).
 
-A list is asked of every broker, a description of the id's coordinator, and what is open of the leaders of partitions. A transaction hangs
-where a leader has had it open for longer than any may last, and no coordinator counts that partition among its producer's: then nothing
-will ever end it, and readers of committed records wait there for ever.
+The list of transactional ids comes from every broker. The description of an id comes from its
+coordinator, and open transactions come from the leaders of partitions. A transaction hangs if two
+things are true. The leader of a partition has had it open for longer than any transaction may last.
+No coordinator has that partition in a transaction of the producer. Nothing will ever end such a
+transaction, and readers of committed records wait there forever.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +41,7 @@ NOT_OPEN = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Filters of transactional ids. An empty one, or None, leaves none out."""
+    """Filters of transactional ids. An empty filter, or None, leaves no id out."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
@@ -51,7 +52,7 @@ class Filters:
         """Return the request for a broker that speaks ``version``.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, it is too old for a filter.
+            KafkaError: UNSUPPORTED_VERSION, the broker is too old for a filter.
         """
         if self.running_longer_than_ms is not None and version < FIRST_LIST_WITH_DURATION:
             text = "the brokers are too old to list transactions by how long they run (Kafka 3.8, KIP-994)"
@@ -119,7 +120,7 @@ async def describe_transactions(cluster: ClusterMetadata, ids: Sequence[str], ti
 async def find_hanging(
     cluster: ClusterMetadata, partitions: Sequence[TopicPartition] | None, open_longer_than_ms: int, timeout_ms: int
 ) -> list[HangingTransaction]:
-    """Find transactions that nothing will end; see ``Admin.find_hanging_transactions``."""
+    """Find open transactions that nothing will end; see ``Admin.find_hanging_transactions``."""
     left_ms = cluster.countdown(timeout_ms)
     wanted = await _all_partitions(cluster, left_ms()) if partitions is None else partitions
     before_ms = cluster.env.clock.wall_ms() - open_longer_than_ms
@@ -134,7 +135,7 @@ async def find_hanging(
 
 
 def open_since(producers: Mapping[TopicPartition, Iterable[ProducerDescription]], before_ms: int) -> list[HangingTransaction]:
-    """Return the open transactions in which nothing was written after ``before_ms``, by partition."""
+    """Return the open transactions that had no record after ``before_ms``, by partition."""
     return [
         HangingTransaction(
             topic_partition=topic_partition,
@@ -151,9 +152,9 @@ def open_since(producers: Mapping[TopicPartition, Iterable[ProducerDescription]]
 
 
 def hanging(candidates: Iterable[HangingTransaction], known: Iterable[TransactionDescription]) -> list[HangingTransaction]:
-    """Return the open transactions that no coordinator will end.
+    """Return those of ``candidates`` that no coordinator will end.
 
-    None of them has that producer, or that partition in its transaction.
+    Either no coordinator knows the producer, or the producer's transaction lacks the partition.
     """
     by_producer = {each.producer_id: each for each in known}
     found = []
@@ -201,7 +202,7 @@ async def _all_partitions(cluster: ClusterMetadata, timeout_ms: int) -> list[Top
 
 
 async def _described(cluster: ClusterMetadata, ids: Sequence[str], left_ms: Callable[[], int]) -> list[TransactionDescription]:
-    """Describe ids; one that is gone meanwhile ends nothing any more."""
+    """Describe transactional ids, and leave out those that no longer exist."""
 
     async def one(transactional_id: str) -> list[TransactionDescription]:
         try:

@@ -1,6 +1,6 @@
-"""Arguments and results of Admin, as plain values in Kafka's words.
+"""Arguments and results of ``Admin``, as plain values with Kafka's names.
 
-First come topics and groups, then the cluster itself.
+The first part is about topics and groups, the second about the cluster.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,11 @@ MAX_TIMESTAMP_MS = 2**63 - 1
 
 
 class ItemsFailed(KafkaError):  # noqa: N818 - it says what happened to the others, too
-    """Some items of a call failed. ``errors`` tells which and why, ``results`` what became of the others; ``code`` is the first error's."""
+    """Some items of a call failed.
+
+    ``errors`` holds the error of each failed item, and ``results`` the results of the others.
+    ``code`` is the code of the first error.
+    """
 
     def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
         first = next(iter(errors.values()))
@@ -31,13 +35,17 @@ class ItemsFailed(KafkaError):  # noqa: N818 - it says what happened to the othe
 
     @property
     def is_retriable(self) -> bool:
-        """Never: what could be tried again was."""
+        """Always False, because the call has tried again what it could."""
         return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to create; -1 partitions or replication takes the broker's default. ``assignments`` lists replicas by partition instead."""
+    """A topic to create.
+
+    -1 as the number of partitions or replicas means the broker's default. ``assignments`` lists the
+    replicas of each partition instead.
+    """
 
     name: str
     partition_count: int = BROKER_DEFAULT
@@ -67,18 +75,21 @@ class TopicDescription:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has."""
+        """The number of the topic's partitions."""
         return len(self.partitions)
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
-        """Every partition by its name."""
+        """The topic's partitions, each with topic and number."""
         return [TopicPartition(self.name, partition.partition) for partition in self.partitions]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The cluster: its id, its brokers, the controller that clients are told, and whether it is tidelog."""
+    """The cluster's id, its brokers, its controller and whether it is a tidelog cluster.
+
+    ``controller_id`` is the controller that the brokers report to clients.
+    """
 
     cluster_id: str
     controller_id: int
@@ -88,7 +99,11 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDescription:
-    """A registered broker. A fenced one is down or not ready: clients are not told of it, and its address may be empty."""
+    """A registered broker.
+
+    A fenced broker is down or not ready. Clients do not see it in metadata, and its address may be
+    empty.
+    """
 
     node_id: int
     host: str
@@ -99,13 +114,13 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpec:
-    """The offset that ``list_offsets`` is to find."""
+    """The offset that ``list_offsets`` shall find."""
 
     timestamp: int
 
     @classmethod
     def latest(cls) -> "OffsetSpec":
-        """The end: high watermark, or last stable offset with read_committed."""
+        """The end of the log: the high watermark, or with read_committed the last stable offset."""
         return cls(timestamp=-1)
 
     @classmethod
@@ -125,21 +140,24 @@ class OffsetSpec:
 
     @classmethod
     def latest_tiered(cls) -> "OffsetSpec":
-        """The last offset in remote storage; -1 where nothing is tiered (KIP-1005)."""
+        """The last offset in remote storage; -1 if nothing is tiered (KIP-1005)."""
         return cls(timestamp=-5)
 
     @classmethod
     def earliest_pending_upload(cls) -> "OffsetSpec":
-        """The first offset that is not in remote storage yet; -1 where nothing is tiered (KIP-1023)."""
+        """The first offset that is not in remote storage yet (KIP-1023).
+
+        It is -1 if nothing is tiered.
+        """
         return cls(timestamp=-6)
 
     @classmethod
     def at(cls, timestamp_ms: int) -> "OffsetSpec":
-        """The first record whose timestamp is at least ``timestamp_ms``; offset -1 if there is none.
+        """The first record whose timestamp is at least ``timestamp_ms``, or -1 if there is none.
 
         Raises:
             TypeError: the timestamp is no whole number.
-            ValueError: it is negative, or larger than any.
+            ValueError: the timestamp is negative or too large.
         """
         number = whole_number(timestamp_ms, "a timestamp in ms")
         if not 0 <= number <= MAX_TIMESTAMP_MS:
@@ -149,9 +167,9 @@ class OffsetSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOffset:
-    """The result of ``list_offsets``.
+    """An offset that ``list_offsets`` found.
 
-    It is -1 where there is nothing, or the broker does not tell.
+    A field is -1 if there is no such record, or if the broker does not report the field.
     """
 
     offset: int
@@ -161,9 +179,9 @@ class FoundOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """The first and the last offset of a partition.
+    """The first and the last offsets of a partition.
 
-    ``topic_id`` is zero where the broker is too old to tell.
+    ``topic_id`` is zero if the broker is too old to report it.
     """
 
     topic_id: TopicId
@@ -175,9 +193,10 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """The end of a leader epoch.
+    """The end of a leader epoch (KIP-320).
 
-    ``leader_epoch`` is the largest not above the one asked for. -1 where there is none (KIP-320).
+    ``leader_epoch`` is the largest epoch that is not above the epoch of the question. Both fields
+    are -1 if there is no such epoch.
     """
 
     leader_epoch: int
@@ -196,9 +215,9 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ConfigResource:
-    """A topic, a group or a subscription to clients' metrics by its name.
+    """A resource that has configuration, by its type and name.
 
-    A broker has its node id as text, and "" is the cluster's default.
+    The name of a broker is its node id as text. The empty name is the default of all brokers.
     """
 
     resource_type: ResourceType
@@ -216,7 +235,7 @@ class ConfigResource:
 
     @classmethod
     def all_brokers(cls) -> "ConfigResource":
-        """Return the default of all brokers, which holds for a broker without a value of its own."""
+        """Return the default of all brokers. It applies to a broker without a value of its own."""
         return cls(resource_type=ResourceType.BROKER, name="")
 
     @classmethod
@@ -226,7 +245,10 @@ class ConfigResource:
 
     @classmethod
     def client_metrics(cls, name: str) -> "ConfigResource":
-        """Return which metrics clients push (KIP-714), under a name that people choose."""
+        """Return a subscription to metrics that clients push (KIP-714).
+
+        The name is free to choose.
+        """
         return cls(resource_type=ResourceType.CLIENT_METRICS, name=name)
 
     def __str__(self) -> str:
@@ -236,7 +258,7 @@ class ConfigResource:
 
 
 class ConfigOperation(IntEnum):
-    """A change of one key (KIP-339). The last two are for lists."""
+    """The kind of a change of one key (KIP-339). ``APPEND`` and ``SUBTRACT`` are for lists."""
 
     SET = 0
     DELETE = 1
@@ -246,7 +268,7 @@ class ConfigOperation(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """A change of one key that is more than a new value."""
+    """A change of one key with its operation."""
 
     operation: ConfigOperation
     value: str | None = field(default=None, repr=False)
@@ -266,7 +288,11 @@ CONFIG_SOURCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One key. ``source`` says where the value comes from; a sensitive value is None. ``synonyms`` are (name, value, source)."""
+    """One configuration key with its value.
+
+    ``source`` is the place that the value comes from. A sensitive value is None. ``synonyms`` are
+    (name, value, source).
+    """
 
     name: str
     value: str | None
@@ -278,13 +304,16 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether it was not set."""
+        """Whether the value is the default, because nobody set the key."""
         return self.source == "DEFAULT_CONFIG"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAndMetadata:
-    """A committed offset: the next one to read. ``leader_epoch`` is of the last record read, -1 where unknown."""
+    """A committed offset, which is the next offset to read.
+
+    ``leader_epoch`` is the epoch of the last record read, or -1 if unknown.
+    """
 
     offset: int
     leader_epoch: int = -1
@@ -303,7 +332,10 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member of a group and the partitions it was given; empty for groups that are not of consumers."""
+    """A member of a group with its partitions.
+
+    ``assignment`` is empty if the group's members are not consumers.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -314,9 +346,10 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A classic group, or one of the consumer (KIP-848) or streams protocol (KIP-1071). One that does not exist has state ``Dead``.
+    """A classic group, or a group of the consumer (KIP-848) or streams protocol (KIP-1071).
 
-    In a streams group a member's assignment are the input partitions of its active tasks.
+    A group that does not exist has state ``Dead``. In a streams group the assignment of a member is
+    the input partitions of its active tasks.
     """
 
     group_id: str
@@ -342,9 +375,11 @@ class RetentionResult:
 class CompactionResult:
     """The result of compaction of one partition.
 
-    Records, bytes and segments are those that were written anew: none where no pass was due. Ratios are the dirty share of the bytes that
-    may be compacted, 0.0 to 1.0. ``is_under_way``: it takes longer than was waited for, and goes on; the figures are not there yet.
-    ``reason`` says why a partition could not be compacted, None where it could.
+    The counts of records, bytes and segments cover the segments that were rewritten. They are 0 if
+    no pass was due. Ratios are the dirty share of the bytes that may be compacted, from 0.0 to 1.0.
+    ``is_under_way`` means that the pass lasts longer than the call waited. The pass continues, and
+    its figures are not known yet. ``reason`` says why a partition could not be compacted, and is
+    None otherwise.
     """
 
     topic: str
@@ -370,7 +405,7 @@ class CompactionResult:
 
 
 class TopicPartitionReplica(NamedTuple):
-    """One replica: a partition on a broker."""
+    """One replica, named by its partition and its broker."""
 
     topic: str
     partition: int
@@ -378,9 +413,10 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ElectionType(IntEnum):
-    """The replica that may be elected.
+    """The replica that may become leader.
 
-    It is the first one where it is in sync, or, where none leads, any (records may be lost).
+    PREFERRED elects the first replica if it is in sync. UNCLEAN elects any replica of a partition
+    without a leader, and records may be lost.
     """
 
     PREFERRED = 0
@@ -399,7 +435,7 @@ class UpgradeType(IntEnum):
 class ReplicaDescription:
     """A replica in a log directory.
 
-    ``is_future`` is a copy that will replace the one in another directory.
+    ``is_future`` marks a copy that will replace the replica in another directory.
     """
 
     size_bytes: int
@@ -409,9 +445,11 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """A log directory of a broker. ``error`` is NONE while it is online; sizes are -1 where the broker does not tell them.
+    """A log directory of a broker.
 
-    A replica on its way out and its copy are in two directories; in one of them each partition is there once.
+    ``error`` is NONE while the directory is online. Sizes are -1 if the broker does not report
+    them. While a replica moves, the partition is in two directories. Within one directory each
+    partition appears once.
     """
 
     path: str
@@ -424,7 +462,10 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumReplica:
-    """A voter or observer of the metadata quorum; times are ms since the epoch, -1 where unknown."""
+    """A voter or observer of the metadata quorum.
+
+    Times are milliseconds since 1970, -1 if unknown.
+    """
 
     node_id: int
     directory_id: UUID
@@ -437,8 +478,8 @@ class QuorumReplica:
 class QuorumDescription:
     """The metadata quorum.
 
-    ``endpoints`` are the voters' listeners as {node id: {listener: "host:port"}}, where the broker
-    tells them.
+    ``endpoints`` are the voters' listeners as {node id: {listener: "host:port"}}, if the broker
+    reports them.
     """
 
     leader_id: int
@@ -451,10 +492,10 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureDescription:
-    """Levels of features.
+    """The feature levels of a broker and of the cluster.
 
-    The broker's are (lowest, highest), and the cluster's come with the epoch in which they were
-    read.
+    ``supported`` holds the broker's levels as (lowest, highest). ``finalized`` holds the cluster's
+    levels, as of ``finalized_epoch``.
     """
 
     supported: Mapping[str, tuple[int, int]]
@@ -464,7 +505,10 @@ class FeatureDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureUpdate:
-    """The level that a feature shall have, and whether it may go down for that; 0 takes the feature away."""
+    """The new level of a feature, and whether the level may go down.
+
+    Level 0 disables the feature.
+    """
 
     level: int
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
@@ -472,7 +516,11 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A partition on its way to other brokers: where it is now, and which of that comes and goes."""
+    """A partition that moves to other brokers.
+
+    ``replicas`` are its current replicas, including those that are added and those that are
+    removed.
+    """
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -481,10 +529,10 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMetadata:
-    """The member that commits for a group. ``consumer.group_metadata()`` returns it for a
-    transactional producer.
+    """The member of a group on whose behalf a transactional producer commits offsets.
 
-    Without a member the group's coordinator fences no member: for consumers whose partitions were assigned by hand.
+    ``consumer.group_metadata()`` returns it. Without a member id the group's coordinator fences
+    nobody. This is for consumers whose partitions were assigned by hand.
     """
 
     group_id: str
@@ -504,9 +552,9 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """A coordinator's view of a transactional id.
+    """The state of a transactional id, as its coordinator knows it.
 
-    ``start_time_ms`` is -1 where no transaction is open.
+    ``start_time_ms`` is -1 if no transaction is open.
     """
 
     transactional_id: str
@@ -521,10 +569,10 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingTransaction:
-    """An open transaction of a partition that no coordinator will end. Readers of committed records
-    stop at ``start_offset``.
+    """An open transaction in a partition that no coordinator will end.
 
-    ``transactional_id`` is the one that the producer has, where a coordinator knows it.
+    Readers of committed records stop at ``start_offset``. ``transactional_id`` is the producer's
+    id, if a coordinator knows it.
     """
 
     topic_partition: TopicPartition
@@ -538,7 +586,10 @@ class HangingTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerDescription:
-    """A producer that a partition remembers; -1 where there is nothing, such as an open transaction."""
+    """A producer that a partition remembers.
+
+    A field is -1 if it has no value, for example if no transaction is open.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -552,7 +603,7 @@ class ProducerDescription:
 class QuotaEntity:
     """The subject of a quota: a user, a client id, both together, or an address.
 
-    An empty name is the default of all that have none by name.
+    An empty name stands for all users, clients or addresses that have no quota by name.
     """
 
     user: str | None = None
@@ -563,23 +614,22 @@ class QuotaEntity:
         return ", ".join(f"{kind} {name}" if name else f"default {kind}" for kind, name in self.parts().items())
 
     def parts(self) -> dict[str, str | None]:
-        """Return the names by Kafka's types; None is the default."""
+        """Return the names by Kafka's entity types. None stands for the default."""
         named = (("user", self.user), ("client-id", self.client_id), ("ip", self.ip))
         return {kind: name or None for kind, name in named if name is not None}
 
     @classmethod
     def of(cls, parts: Mapping[str, str | None]) -> "QuotaEntity":
-        """Return the entity of such parts."""
+        """Return the entity with the given names by entity type."""
         names = {kind.replace("-", "_"): name or "" for kind, name in parts.items()}
         return cls(user=names.get("user"), client_id=names.get("client_id"), ip=names.get("ip"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftVoter:
-    """A voter to add.
+    """A controller to add as a voter.
 
-    It has an id, the id of its metadata directory, and its controller listeners as {name: (host,
-    port)}.
+    It has a node id, the id of its metadata directory, and its listeners as {name: (host, port)}.
     """
 
     node_id: int
