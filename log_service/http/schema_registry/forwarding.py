@@ -26,8 +26,14 @@ from log_service.security.tls.contexts import client_context
 
 FORWARD_HEADER = "X-Forward"
 USER_AGENT = "tidelog-schema-registry"
-PASSED_ON = ("authorization", "content-type", "accept")
-"""Headers of the client that the leader needs: its login, and what it sends and wants."""
+PASSED_ON = (
+    "authorization",
+    "content-type",
+    "accept",
+    "user-agent",
+    "confluent-accept-unknown-properties",
+)
+"""Headers of the client that the leader needs: its login, and what it sends and understands."""
 
 
 class ForwardingFailed(TidelogError):  # noqa: N818 - it says what happened

@@ -23,7 +23,6 @@ from log_service.http.schema_registry.log.errors import (
     Superseded,
 )
 from log_service.http.schema_registry.parsing import SchemaParser
-from log_service.http.schema_registry.records import noop_record
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.state_keeper import StateKeeper
 from log_service.http.schema_registry.values import SchemaContent
@@ -159,14 +158,6 @@ class Registry:
                     self.is_writer = self.is_writer and not isinstance(error, Superseded)
                     raise store_failure(error) from error
         return decision.result
-
-    async def keep_highest_ids(self) -> None:
-        """Write the highest ids again, because a new writer's first record replaces the last ones.
-
-        Raises:
-            RegistryError: the topic cannot be written.
-        """
-        await self.write(lambda: Decision(records=(noop_record(self.state.highest_ids),), result=None))
 
     async def _append(self, decision: Decision[T]) -> None:
         lines = self.state.encoded(list(decision.records))

@@ -21,6 +21,7 @@ from log_service.http.schema_registry.election.protocol import RegistryInstance
 from log_service.http.schema_registry.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderUnknown, tls_of
 from log_service.http.schema_registry.log.errors import SchemasLogError
 from log_service.http.schema_registry.log.schemas_log import LogSettings, SchemasLog
+from log_service.http.schema_registry.records import noop_record
 from log_service.http.schema_registry.registry import Registry, RegistryIdentity
 from log_service.http.schema_registry.settings import ListenAddress, RegistrySettings
 from log_service.http.schema_registry.state_keeper import StateKeeper
@@ -35,6 +36,8 @@ TAKE_OVER_TIMEOUT_MS = 30_000
 LEADER_PATIENCE_S = 10.0
 """So long a change waits for an instance that writes, because elections take a moment."""
 RETRY_S = 1.0
+IMPATIENT = {"request_timeout_ms": 10_000}
+"""A broker that hangs may take only a part of the time that a write has."""
 
 Say = Callable[[str], None]
 
@@ -59,12 +62,19 @@ class RegistryService:
         settings = self._settings
         listeners = [await self._bind(each) for each in settings.listeners]
         async with (
-            Admin(settings.bootstrap_servers, env=self._env, **settings.client) as admin,
+            Admin(settings.bootstrap_servers, env=self._env, **{**IMPATIENT, **settings.client}) as admin,
+            Admin(settings.bootstrap_servers, env=self._env, **settings.client) as group_client,
             Forwarder(tls_of({})) as forwarder,
             trio.open_nursery() as nursery,
         ):
             keeper = StateKeeper(Settings(compatibility_level=settings.level))
-            log = SchemasLog(self._log_settings(), admin, keeper, self._env)
+            log = SchemasLog(
+                self._log_settings(),
+                admin,
+                keeper,
+                self._env,
+                first_value=lambda: noop_record(keeper.state.highest_ids).value,
+            )
             cluster = await admin.describe_cluster()
             identity = RegistryIdentity(
                 cluster_id=cluster.cluster_id or "",
@@ -74,7 +84,7 @@ class RegistryService:
             registry = Registry(keeper, log, identity)
             registry.forward = partial(self._forward, forwarder, registry)
             await nursery.start(log.run)
-            elector = Elector(self._election(), admin)
+            elector = Elector(self._election(), group_client)
             nursery.start_soon(elector.run)
             nursery.start_soon(self._load, log, registry)
             nursery.start_soon(self._follow, elector, log, registry)
@@ -133,8 +143,7 @@ class RegistryService:
         try:
             await log.take_over(TAKE_OVER_TIMEOUT_MS)
             registry.is_writer = True
-            await registry.keep_highest_ids()
-        except (SchemasLogError, KafkaError, errors.RegistryError) as error:
+        except (SchemasLogError, KafkaError) as error:
             registry.is_writer = False
             logger.warning("The topic of schemas is not taken over yet: %s", error)
 
