@@ -1,5 +1,38 @@
 """Protobuf schemas (proto2, proto3, editions): parsing, printing, and differences of two schemas.
 
 A schema comes as text, or as base64 of a ``FileDescriptorProto``. Both are one schema.
-Source: the Protobuf language specification, and the printing of Wire's schema library.
+
+- ``source``, ``lexer``, ``tree``, ``values`` and ``parser``: from a text to a tree.
+- ``printer``: from a tree to the canonical text, as Confluent's registry prints it.
+- ``features``, ``definitions``, ``pool`` and ``linker``: full names and resolved types of files.
+- ``wire_format``, ``option_decoder`` and ``option_encoder``: options as bytes.
+- ``descriptor_reader`` and ``descriptor_writer``: from and to ``FileDescriptorProto``.
+- ``well_known``: files that need no reference.
+- ``validation``: the rules that protoc has beyond the grammar.
+- ``normal_form``: one text for all schemas of one meaning.
+- ``comparison``: why a reader's schema cannot read a writer's data.
+- ``schema``: one schema with its dependencies. ``message_indexes``: places of messages in it.
+
+Sources: the Protobuf language specification, the verdicts of protoc, the printing of Wire's schema
+library 4.9.7, and the observable behaviour of Confluent's registry 8.
 """
+
+from log_service.http.schema_registry.languages.protobuf.message_indexes import (
+    message_indexes,
+    message_name,
+)
+from log_service.http.schema_registry.languages.protobuf.schema import (
+    PROTOBUF,
+    Protobuf,
+    ProtobufSchema,
+    file_descriptors,
+)
+
+__all__ = [
+    "PROTOBUF",
+    "Protobuf",
+    "ProtobufSchema",
+    "file_descriptors",
+    "message_indexes",
+    "message_name",
+]

@@ -61,7 +61,7 @@ def link(file: ProtoFile, source: Source, pool: Pool, budget: Budget, *, is_stri
     names = Names(source, pool, budget, is_strict=is_strict)
     names.file(file)
     pool.add_names(source.path, file.package, names.found)
-    linker = Linker(file, source, pool, imports, is_strict=is_strict)
+    linker = Linker(file, source, pool, imports, budget, is_strict=is_strict)
     definition = linker.file(names.found)
     pool.add(definition)
     return definition
@@ -175,6 +175,7 @@ class Linker:
         source: Source,
         pool: Pool,
         imports: Mapping[str, FileDefinition],
+        budget: Budget,
         *,
         is_strict: bool,
     ) -> None:
@@ -182,6 +183,7 @@ class Linker:
         self._source = source
         self._pool = pool
         self._imports = imports
+        self._budget = budget
         self._visible = reachable(source.path, imports)
         self._is_strict = is_strict
         self._resolved: dict[tuple[str, str], Found | Missing] = {}
@@ -296,7 +298,7 @@ class Linker:
     def _resolve(self, name: str, scope: str, at: int, *, is_type: bool) -> Found | None:
         key = (name, scope)
         if key not in self._resolved:
-            found = self._pool.resolve(name, scope, self._visible, is_type=is_type)
+            found = self._pool.resolve(name, scope, self._visible, self._budget, is_type=is_type)
             self._resolved[key] = found
         found = self._resolved[key]
         if isinstance(found, Found):

@@ -183,8 +183,10 @@ class OptionEncoder:
             self._names[message.full_name] = text_names(message)
         return self._names[message.full_name]
 
-    def _extension(self, message: MessageDefinition, name: str, scope: str, at: int) -> FieldDefinition:
-        found = self._pool.resolve(name, scope, self._visible)
+    def _extension(
+        self, message: MessageDefinition, name: str, scope: str, at: int
+    ) -> FieldDefinition:
+        found = self._pool.resolve(name, scope, self._visible, self._budget)
         if not isinstance(found, Found) or found.kind is not NameKind.EXTENSION:
             raise OptionError(at, f"the option ({name}) is not defined in this file or an import")
         definition = self._pool.extensions.get(found.full_name)

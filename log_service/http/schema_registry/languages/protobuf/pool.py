@@ -47,8 +47,7 @@ class Pool:
     ``base`` has the definitions of options, which hold without an import.
     """
 
-    def __init__(self, budget: Budget, base: "Pool | None" = None) -> None:
-        self._budget = budget
+    def __init__(self, base: "Pool | None" = None) -> None:
         self._base = base
         self.files: dict[str, FileDefinition] = {}
         self.names: dict[str, Found] = {}
@@ -63,7 +62,7 @@ class Pool:
 
     def copy(self) -> "Pool":
         """Return a pool with the same files. What is added to one is not in the other."""
-        other = Pool(self._budget, self._base)
+        other = Pool(self._base)
         other.files = dict(self.files)
         other.names = dict(self.names)
         other.package_files = {name: set(paths) for name, paths in self.package_files.items()}
@@ -120,13 +119,21 @@ class Pool:
             return Found(full_name=full_name, kind=NameKind.PACKAGE, path="")
         return None
 
-    def resolve(self, name: str, scope: str, visible: frozenset[str], *, is_type: bool = False) -> Found | Missing:
+    def resolve(
+        self,
+        name: str,
+        scope: str,
+        visible: frozenset[str],
+        budget: Budget,
+        *,
+        is_type: bool = False,
+    ) -> Found | Missing:
         """Search a name as it is written. ``is_type`` passes over what is no type."""
         if name.startswith("."):
             return self.find(name[1:], visible) or self._missing(name[1:])
         first, _, rest = name.partition(".")
         while True:
-            self._budget.spend()
+            budget.spend()
             found = self.find(joined(scope, first), visible)
             if found is not None and rest and found.kind in SCOPES:
                 whole = joined(scope, name)

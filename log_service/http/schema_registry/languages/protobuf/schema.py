@@ -3,15 +3,18 @@
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from log_service.http.schema_registry.languages.language import (
+    Difference,
     InvalidSchemaError,
     NamedSchema,
     SchemaType,
 )
-from log_service.http.schema_registry.languages.limits import Budget, SchemaLimits
+from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, Budget, SchemaLimits
+from log_service.http.schema_registry.languages.protobuf.comparison import Side, compare
 from log_service.http.schema_registry.languages.protobuf.definitions import FileDefinition
 from log_service.http.schema_registry.languages.protobuf.descriptor_reader import (
     DescriptorReader,
@@ -21,11 +24,13 @@ from log_service.http.schema_registry.languages.protobuf.descriptor_reader impor
 )
 from log_service.http.schema_registry.languages.protobuf.descriptor_writer import DescriptorWriter
 from log_service.http.schema_registry.languages.protobuf.linker import link
+from log_service.http.schema_registry.languages.protobuf.normal_form import normal_form
 from log_service.http.schema_registry.languages.protobuf.option_decoder import OptionDecoder
 from log_service.http.schema_registry.languages.protobuf.option_encoder import OptionEncoder
 from log_service.http.schema_registry.languages.protobuf.parser import parse_text
 from log_service.http.schema_registry.languages.protobuf.pool import Pool, visible_files
 from log_service.http.schema_registry.languages.protobuf.printer import (
+    NORMAL,
     WITHOUT_EXTENSIONS,
     printed,
 )
@@ -59,17 +64,33 @@ class ProtobufSchema:
         """The language."""
         return SchemaType.PROTOBUF
 
+    def normalized(self) -> str:
+        """Return the text in its normal form.
+
+        Raises:
+            InvalidSchemaError: a bound is reached.
+        """
+        tree = normal_form(self.file, self.pool, Budget(self.limits))
+        return printed(tree, self.limits, NORMAL)
+
+    def differences(self, writer: Self) -> list[Difference]:
+        """Return why this schema cannot read what ``writer`` wrote.
+
+        Raises:
+            InvalidSchemaError: a bound is reached.
+        """
+        reader_side = Side(file=self.file, pool=self.pool)
+        writer_side = Side(file=writer.file, pool=writer.pool)
+        return compare(reader_side, writer_side, Budget(self.limits))
+
     def formatted(self, form: str) -> str:
         """Return the text as ``serialized`` or ``ignore_extensions``, or else the canonical one."""
         if form == "serialized":
-            return b64encode(self.descriptor().SerializeToString(deterministic=True)).decode()
+            proto = descriptor_of(self.file, self.pool, self.limits, DEFAULT_NAME)
+            return b64encode(proto.SerializeToString(deterministic=True)).decode()
         if form == "ignore_extensions":
             return printed(self.file.node, self.limits, WITHOUT_EXTENSIONS)
         return self.canonical
-
-    def descriptor(self, name: str = DEFAULT_NAME) -> FileDescriptorProto:
-        """Return the descriptor of the schema alone."""
-        return descriptor_of(self.file, self.pool, self.limits, name)
 
 
 def parse_schema(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLimits, *, is_new: bool) -> ProtobufSchema:
@@ -80,14 +101,25 @@ def parse_schema(text: str, dependencies: Sequence[NamedSchema], limits: SchemaL
     """
     check_size(text, dependencies, limits)
     budget = Budget(limits)
-    pool = new_pool(budget)
+    pool = new_pool()
+    depths: dict[str, int] = {}
     for each in dependencies:
         add_dependency(each, pool, limits, budget)
+    for known in pool.files.values():
+        check_depth(known, depths, limits)
     file = add_file(Source(path=MAIN, text=text), pool, limits, budget, is_strict=is_new)
     if is_new:
         check_file(Context(file=file, pool=pool, budget=budget), encoder_of(file, pool, budget))
     canonical = printed(file.node, limits)
     return ProtobufSchema(file=file, pool=pool, limits=limits, canonical=canonical)
+
+
+def check_depth(file: FileDefinition, depths: dict[str, int], limits: SchemaLimits) -> None:
+    """Check that imports do not lead too deep, and note the depth of the file."""
+    depth = 1 + max((depths.get(path, 0) for path in file.imports), default=0)
+    depths[file.path] = depth
+    if depth > limits.reference_depth:
+        raise InvalidSchemaError(f"the references lead deeper than {limits.reference_depth} files")
 
 
 def check_size(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLimits) -> None:
@@ -102,11 +134,18 @@ def check_size(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLim
         raise InvalidSchemaError(f"the schema with its references is longer than {limits.text_bytes} bytes")
 
 
-def add_dependency(dependency: NamedSchema, pool: Pool, limits: SchemaLimits, budget: Budget) -> None:
+def add_dependency(
+    dependency: NamedSchema,
+    pool: Pool,
+    limits: SchemaLimits,
+    budget: Budget,
+    *,
+    is_strict: bool = False,
+) -> None:
     """Add a file that is referred to. It was checked when it was registered."""
     if dependency.name not in pool.files:
         source = Source(path=dependency.name, text=dependency.text)
-        add_file(source, pool, limits, budget, is_strict=False)
+        add_file(source, pool, limits, budget, is_strict=is_strict)
 
 
 def add_file(source: Source, pool: Pool, limits: SchemaLimits, budget: Budget, *, is_strict: bool) -> FileDefinition:
@@ -146,3 +185,74 @@ def encoder_of(file: FileDefinition, pool: Pool, budget: Budget) -> OptionEncode
 def descriptor_of(file: FileDefinition, pool: Pool, limits: SchemaLimits, name: str) -> FileDescriptorProto:
     """Return the descriptor of a file."""
     return DescriptorWriter(file, encoder_of(file, pool, Budget(limits))).file(name)
+
+
+def file_descriptors(schema: ProtobufSchema) -> list[FileDescriptorProto]:
+    """Return the descriptors of a schema and of all files that it needs, each after its imports.
+
+    A descriptor pool takes them in this order. The last one is the schema, named ``default``. All
+    files are checked first, also those that an older registry has accepted, because the C code of
+    a pool is no place for descriptors that break the rules.
+
+    Raises:
+        InvalidSchemaError: a file breaks a rule.
+    """
+    pool, budget = new_pool(), Budget(schema.limits)
+    protos = []
+    for file in needed_files(schema.file):
+        known = well_known_file(file.path)
+        if known is file:
+            pool.adopt(known)
+        checked = file if known is file else strict_file(file, pool, budget)
+        name = file.path or DEFAULT_NAME
+        protos.append(descriptor_of(checked, pool, schema.limits, name))
+    return protos
+
+
+def strict_file(file: FileDefinition, pool: Pool, budget: Budget) -> FileDefinition:
+    """Link and check a file by all rules."""
+    strict = link(file.node, file.source, pool, budget, is_strict=True)
+    check_file(Context(file=strict, pool=pool, budget=budget), encoder_of(strict, pool, budget))
+    return strict
+
+
+def needed_files(file: FileDefinition) -> list[FileDefinition]:
+    """Return a file and all that it imports, each after its imports."""
+    done: dict[str, FileDefinition] = {}
+    waiting = [file]
+    while waiting:
+        each = waiting[-1]
+        missing = [imported for path, imported in each.imports.items() if path not in done]
+        if missing:
+            waiting += missing
+        else:
+            done[each.path] = waiting.pop()
+    return list(done.values())
+
+
+class Protobuf:
+    """The language Protobuf, with bounds on its schemas."""
+
+    def __init__(self, limits: SchemaLimits = USUAL_LIMITS) -> None:
+        self._limits = limits
+
+    def __repr__(self) -> str:
+        return f"<Protobuf {self._limits}>"
+
+    @property
+    def schema_type(self) -> SchemaType:
+        """The name in requests and records."""
+        return SchemaType.PROTOBUF
+
+    def parse(
+        self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
+    ) -> ProtobufSchema:
+        """Return the schema.
+
+        Raises:
+            InvalidSchemaError: the text is no schema, or is over a bound.
+        """
+        return parse_schema(text, dependencies, self._limits, is_new=is_new)
+
+
+PROTOBUF = Protobuf()

@@ -120,15 +120,15 @@ def google_file(path: str) -> FileDefinition:
     module = import_module(path.removesuffix(".proto").replace("/", ".") + "_pb2")
     proto = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     bare = linked(path, DescriptorReader(proto, no_options, Budget()).file())
-    pool = new_pool(Budget()) if path != OPTIONS_FILE else Pool(Budget())
+    pool = new_pool() if path != OPTIONS_FILE else Pool()
     pool.adopt(bare)
     decoder = OptionDecoder(pool, Budget())
     return linked(path, DescriptorReader(proto, decoder.options, Budget()).file())
 
 
-def new_pool(budget: Budget) -> Pool:
+def new_pool() -> Pool:
     """Return an empty pool that knows the definitions of options."""
-    return Pool(budget, options_pool())
+    return Pool(options_pool())
 
 
 @cache
@@ -136,14 +136,14 @@ def options_pool() -> Pool:
     """Return a pool of ``descriptor.proto``, which defines all options. It must not be changed."""
     found = well_known_file(OPTIONS_FILE)
     assert found is not None
-    pool = Pool(Budget())
+    pool = Pool()
     pool.adopt(found)
     return pool
 
 
 def linked(path: str, tree: ProtoFile) -> FileDefinition:
     """Return the definitions of a file that only imports well-known ones."""
-    pool = Pool(Budget())
+    pool = Pool()
     for each in tree.imports:
         imported = well_known_file(each.path)
         assert imported is not None
