@@ -12,6 +12,7 @@ import click
 
 from log_service.cli.output import counted, for_terminal, json_option, print_json, print_rows
 from log_service.cli.times import as_time
+from orchestration.cli.table_names import TableParameter, refuse_unknown
 from orchestration.project.importing import kept_imports
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def dead_letters() -> None:
 
 
 @dead_letters.command(name="list", short_help="Count dead letters, or list those of a table.")
-@click.argument("table", required=False)
+@click.argument("table", type=TableParameter(), required=False)
 @click.option("--rule", help="Only those that this rule rejected; `schema` and `unique_by` are rules, too.")
 @click.option("--limit", type=click.IntRange(min=1), default=LISTED, show_default=True, help="With TABLE: at most so many.")
 @json_option
@@ -70,6 +71,7 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
             return
         from orchestration.dead_letters.places import names_of_topics  # noqa: PLC0415 - with the command, not with its help
 
+        refuse_unknown(table, letters)
         names = names_of_topics(letters, table)
         rows = [told(row, names) for row in letters.of_target(table, chosen_rule(rule), limit=limit)]
         nothing = "" if rows else nothing_found(table, rule, letters)
@@ -90,7 +92,7 @@ def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
 
 
 @dead_letters.command(short_help="Show a dead letter whole.")
-@click.argument("table")
+@click.argument("table", type=TableParameter())
 @click.argument("place", type=PlaceParameter(), metavar=WHERE)
 @json_option
 def show(*, table: str, place: "Place", as_json: bool) -> None:
@@ -102,6 +104,7 @@ def show(*, table: str, place: "Place", as_json: bool) -> None:
     with opened_letters() as (letters, _):
         from orchestration.dead_letters.places import letter_at, names_of_topics  # noqa: PLC0415 - with the command, not with its help
 
+        refuse_unknown(table, letters)
         row = told(letter_at(letters, table, place), names_of_topics(letters, table))
     if as_json:
         print_json(row)
@@ -112,7 +115,7 @@ def show(*, table: str, place: "Place", as_json: bool) -> None:
 
 
 @dead_letters.command(short_help="Say what rejected records should have been.")
-@click.argument("table")
+@click.argument("table", type=TableParameter())
 @click.argument("place", type=PlaceParameter(), metavar=f"[{WHERE}]", required=False)
 @click.option("--value", help="What the record's value should have been.")
 @click.option("--edit", is_flag=True, help="Change the value in your editor.")
@@ -156,6 +159,7 @@ def fix(
         from orchestration.dead_letters.places import letter_at  # noqa: PLC0415
 
         loaded_project()
+        refuse_unknown(table, letters)
         refuse_transforms(table, is_everything=True, is_of_dead_letters=True)
         if function is not None:
             fixes = repaired(letters, table, repair_named(function), rule=rule)
@@ -181,7 +185,7 @@ def fix(
 
 
 @dead_letters.command(short_help="Read all dead letters of a table once more.")
-@click.argument("table")
+@click.argument("table", type=TableParameter())
 @click.option("--execute", is_flag=True, help="Do it; without this the number is only shown.")
 @json_option
 def replay(*, table: str, execute: bool, as_json: bool) -> None:
@@ -190,6 +194,7 @@ def replay(*, table: str, execute: bool, as_json: bool) -> None:
     This is of use after a rule was relaxed, a transform corrected, or fixes were kept.
     """
     with opened_letters() as (letters, settings):
+        refuse_unknown(table, letters)
         found = letters.of_target(table)
         deleted = deleted_topics(letters, table, settings) if found else {}
         rows = [row for row in found if row["_topic_id"] not in deleted]

@@ -12,6 +12,7 @@ import click
 
 from log_service.cli.output import json_option, print_json
 from log_service.cli.times import TimeParameter
+from orchestration.cli.table_names import TableParameter
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -36,7 +37,7 @@ class OffsetsParameter(click.ParamType[Bounds]):
 
 
 @click.command()
-@click.argument("table")
+@click.argument("table", type=TableParameter())
 @click.option(
     "--offsets",
     type=OffsetsParameter(),
@@ -62,6 +63,8 @@ def replay(
     as_json: bool,
 ) -> None:
     """Read records of TABLE's topic once more, and replace exactly their rows.
+
+    TABLE is a name, or the asset as the Dagster UI shows it: clean_orders or lake/clean_orders.
 
     It serves a transform that was corrected, a rule that changed, or records that were rejected.
     The table's checkpoint stays where it is, and rows of other records are not touched. Run it in

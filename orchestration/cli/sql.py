@@ -5,12 +5,12 @@ import sys
 import warnings
 from collections.abc import Mapping
 from math import isfinite, isnan
-from pathlib import Path
 from typing import Any
 
 import click
 
 from log_service.cli.output import json_option, print_json, print_rows
+from orchestration.cli.table_names import is_project_here
 from orchestration.project.importing import kept_imports
 
 TIMEOUT_MS = 10_000
@@ -91,13 +91,6 @@ def declared_topics(question: str) -> list[Any]:
     from orchestration.topics.spec import topic_specs  # noqa: PLC0415
 
     return list(topic_specs(loaded_project().get_repository_def().assets_defs_by_key.values()))
-
-
-def is_project_here() -> bool:
-    """Whether the current folder is a project."""
-    from orchestration.project.location import ASSETS  # noqa: PLC0415 - with the command, not with its help
-
-    return (Path.cwd() / ASSETS / "__init__.py").is_file()
 
 
 def declared_as(name: str) -> str:

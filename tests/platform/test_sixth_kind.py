@@ -239,6 +239,7 @@ def test_the_command_line_replays_its_ranges(project: Lines) -> None:
     project.declare(tenfold)
     arguments = (NAME, "--offsets", "0:2-3")
     assert f"{NAME}: 1 offsets would be replayed: 0:[2,3)" in said(replay, *arguments)
+    assert said(replay, f"lake/{NAME}", *arguments[1:]) == said(replay, *arguments)
     assert project.rows == ROWS
     assert f"{NAME}: 1 records replayed in 1 commits: 1 rows, 0 dead letters" in said(replay, *arguments, "--execute")
     assert project.rows == [(0, 1, "0-1", 1), (0, 2, "0-2", 20), *ROWS[2:]]

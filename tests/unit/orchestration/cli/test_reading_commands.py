@@ -12,9 +12,9 @@ import pytest
     ("command", "said"),
     [
         (["dead-letters", "list"], "no table has rejected anything"),
-        (["dead-letters", "list", "clean_orders"], "clean_orders has no dead letters"),
+        (["dead-letters", "list", "clean_orders"], "there is no table or topic clean_orders; there are none"),
         (["dead-letters", "show", "clean_orders", "0:1"], "clean_orders"),
-        (["dead-letters", "replay", "clean_orders"], "clean_orders has no dead letters"),
+        (["dead-letters", "replay", "clean_orders"], "there is no table or topic clean_orders; there are none"),
         (["sql", "SELECT count(*) AS letters FROM dead_letters"], "LETTERS"),
     ],
     ids=" ".join,

@@ -48,7 +48,9 @@ CHANGES = "when one of these changes, as by a replay into it, or when"
             "sales_copy",
             f"sales_copy is a copy in the SQL database: nothing is replayed into it. It is built anew from lake/clean_sales {CHANGES}",
         ),
+        ("marts/revenue", "revenue is a mart: nothing is replayed into it. It is built anew from lake/clean_sales"),
         ("elsewhere", "the project has no table elsewhere that follows a topic"),
+        ("lake/elsewhere", "the project has no table elsewhere that follows a topic"),
         (TOPIC.name, f"the project has no table {TOPIC.name} that follows a topic"),
     ],
 )
