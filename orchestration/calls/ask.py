@@ -16,7 +16,7 @@ from orchestration.log_client.protocol import LogServiceError
 from orchestration.retained.archive_reading import find_archive
 from orchestration.settings import Settings, load_settings
 from orchestration.topics.spec import TopicSpec
-from orchestration.warehouse.store import Warehouse
+from orchestration.warehouse.store import Warehouse, validate_question
 from orchestration.warehouse.topics_in_sql import IncompleteAnswerWarning, TopicRelations, topic_names
 
 __all__ = ["IncompleteAnswerWarning", "ask"]
@@ -42,9 +42,10 @@ def ask(
     Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were
     archived, where a batch cannot be read, and where a topic is gone.
 
-    :raises WarehouseError: DuckDB cannot answer it.
+    :raises WarehouseError: it is not one question, or DuckDB cannot answer it.
     :raises LogServiceError: a topic is asked for, and the log service does not respond.
     """
+    validate_question(sql)
     found = settings or load_settings()
     lake = Lake(found.lake_root)
     warehouse = Warehouse(found.warehouse_directory, lake)

@@ -32,6 +32,16 @@ PATTERN = re.compile(r"[*?\[]")
 """The characters that DuckDB takes for a pattern in the name of a file."""
 UNKNOWN = re.compile(r'Table with name (?P<name>.+) does not exist!(?:\nDid you mean "(?P<guess>.+)"\?)?')
 """DuckDB's message for a relation that does not exist."""
+READING = frozenset(
+    {
+        duckdb.StatementType.SELECT,
+        duckdb.StatementType.MULTI,
+        duckdb.StatementType.EXPLAIN,
+        duckdb.StatementType.PRAGMA,
+        duckdb.StatementType.CALL,
+    }
+)
+"""The kinds of statements that may be a question. DuckDB takes a PIVOT for several statements."""
 NEAR = 0.7
 """The similarity of two names, of at most 1, above which one may be a slip of the other."""
 LEFTOVER_AGE_S = 3_600
@@ -102,7 +112,7 @@ class Warehouse:
         :raises UnknownRelationError: a relation does not exist.
         :raises LogServiceError: the log service does not respond.
         """
-        _validate_is_one(sql)
+        validate_question(sql)
         with (
             TemporaryDirectory(prefix="tidelog-sql-") as spills,
             self._connection(sql, ":memory:") as (connection, _),
@@ -196,18 +206,22 @@ class Warehouse:
             raise WarehouseError(text) from error
 
 
-def _validate_is_one(sql: str) -> None:
-    """Refuse several statements, or none. DuckDB tells later where SQL cannot be parsed.
+def validate_question(sql: str) -> None:
+    """Refuse several statements, or none, or one that reads nothing.
 
-    :raises WarehouseError: tells the number of statements.
+    DuckDB tells later where SQL cannot be parsed.
+
+    :raises WarehouseError: tells the number of statements, or the kind of the statement.
     """
     try:
-        count = len(duckdb.extract_statements(sql))
+        kinds = [one.type for one in duckdb.extract_statements(sql)]
     except duckdb.Error:
         return
-    if count != 1:
-        told = f"these are {count} statements" if count else "there is no statement in it"
+    if len(kinds) != 1:
+        told = f"these are {len(kinds)} statements" if kinds else "there is no statement in it"
         raise WarehouseError(f"a question is one SELECT, and {told}: ask one at a time")
+    if kinds[0] not in READING:
+        raise WarehouseError(f"a question is one SELECT, and this is {kinds[0].name}: questions only read, and runs of the project write")
 
 
 def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:

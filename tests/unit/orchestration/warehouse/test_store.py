@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from orchestration.calls.ask import ask
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake, replace_all
 from orchestration.warehouse.store import CONNECTION_SETTINGS, UnknownRelationError, Warehouse, WarehouseError
@@ -91,6 +92,32 @@ def test_dead_letters_are_a_relation(warehouse: Warehouse) -> None:
 def test_a_question_is_one_statement(warehouse: Warehouse, question: str, said: str) -> None:
     with pytest.raises(WarehouseError, match=f"a question is one SELECT, and .*{said}"):
         warehouse.query(question)
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind"),
+    [
+        ("INSERT INTO numbers VALUES (1)", "INSERT"),
+        ("WITH one AS (SELECT 1) INSERT INTO numbers FROM one", "INSERT"),
+        ("DELETE FROM topics.orders", "DELETE"),
+        ("UPDATE numbers SET n = 1", "UPDATE"),
+        ("CREATE TABLE more AS FROM numbers", "CREATE"),
+        ("COPY numbers TO 'numbers.csv'", "COPY"),
+    ],
+)
+def test_a_statement_that_writes_is_refused_before_it_runs(warehouse: Warehouse, statement: str, kind: str) -> None:
+    """DuckDB said that a view is not an table."""
+    said = f"a question is one SELECT, and this is {kind}: questions only read, and runs of the project write"
+    for ask_for in (warehouse.query, ask):
+        with pytest.raises(WarehouseError) as refused:
+            ask_for(statement)
+        assert str(refused.value) == said
+
+
+def test_explanations_and_descriptions_are_questions(warehouse: Warehouse) -> None:
+    """They read, too."""
+    for question in ("EXPLAIN SELECT n FROM numbers", "DESCRIBE numbers", "SUMMARIZE numbers", "VALUES (1)", "PRAGMA version"):
+        assert warehouse.query(question).num_rows
 
 
 def test_one_statement_may_end_with_a_semicolon_and_a_remark(warehouse: Warehouse) -> None:
