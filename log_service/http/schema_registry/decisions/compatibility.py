@@ -3,7 +3,12 @@
 from collections.abc import Sequence
 
 from log_service.http.schema_registry import errors
-from log_service.http.schema_registry.languages.language import InvalidSchemaError, ParsedSchema
+from log_service.http.schema_registry.languages.language import (
+    BACKWARD_SIDES,
+    FORWARD_SIDES,
+    InvalidSchemaError,
+    ParsedSchema,
+)
 from log_service.http.schema_registry.parsing import SchemaParser
 from log_service.http.schema_registry.values import (
     CompatibilityLevel,
@@ -48,8 +53,8 @@ def _reasons(level: CompatibilityLevel, new: ParsedSchema, old: ParsedSchema, po
         return [OTHER_TYPE]
     is_lenient = (policy or "").upper() == "LENIENT"
     try:
-        backward = new.differences(old, is_lenient=is_lenient) if level.is_backward else []
-        forward = old.differences(new, is_lenient=is_lenient) if level.is_forward else []
+        backward = new.differences(old, sides=BACKWARD_SIDES, is_lenient=is_lenient) if level.is_backward else []
+        forward = old.differences(new, sides=FORWARD_SIDES, is_lenient=is_lenient) if level.is_forward else []
     except InvalidSchemaError as error:
         raise errors.invalid_schema(new.schema_type.value, str(error)) from error
     return [difference.text for difference in [*backward, *forward]]

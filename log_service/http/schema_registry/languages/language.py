@@ -42,6 +42,20 @@ class Difference:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """The names of the two schemas of a comparison in a sentence."""
+
+    reader: str
+    writer: str
+
+
+BACKWARD_SIDES = Sides(reader="new", writer="old")
+"""A new schema reads what an old one wrote."""
+FORWARD_SIDES = Sides(reader="old", writer="new")
+"""An old schema reads what a new one wrote."""
+
+
 class ParsedSchema(Protocol):
     """One valid schema with its references."""
 
@@ -62,11 +76,11 @@ class ParsedSchema(Protocol):
         An unknown form returns the canonical text, as Confluent does.
         """
 
-    def differences(self, writer: Any, *, is_lenient: bool = False) -> list[Difference]:
+    def differences(self, writer: Any, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False) -> list[Difference]:
         """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
 
-        ``is_lenient`` accepts added and removed properties of open JSON objects. Other languages
-        have one policy alone.
+        ``sides`` are the names of both schemas in the texts. ``is_lenient`` accepts added and
+        removed properties of open JSON objects. Other languages have one policy alone.
 
         Raises:
             InvalidSchemaError: the comparison takes more steps than its budget has.

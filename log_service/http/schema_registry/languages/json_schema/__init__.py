@@ -17,14 +17,6 @@ The rooms, from the bottom up:
 Sources: json-schema.org. The verdicts and their names are those of Confluent's registry 8.3.
 """
 
-from log_service.http.schema_registry.languages.json_schema.changes import Policy
-from log_service.http.schema_registry.languages.json_schema.schema import (
-    BACKWARD_SIDES,
-    FORWARD_SIDES,
-    JSON_SCHEMA,
-    JsonSchema,
-    JsonSchemaLanguage,
-    Sides,
-)
+from log_service.http.schema_registry.languages.json_schema.schema import JSON_SCHEMA
 
-__all__ = ["BACKWARD_SIDES", "FORWARD_SIDES", "JSON_SCHEMA", "JsonSchema", "JsonSchemaLanguage", "Policy", "Sides"]
+__all__ = ["JSON_SCHEMA"]

@@ -13,24 +13,18 @@ from log_service.http.schema_registry.languages.json_schema.references import Do
 from log_service.http.schema_registry.languages.json_schema.schema_rules import compare_shapes
 from log_service.http.schema_registry.languages.json_schema.shape_reader import ShapeReader
 from log_service.http.schema_registry.languages.json_schema.validity import validate_schema
-from log_service.http.schema_registry.languages.language import Difference, InvalidSchemaError, NamedSchema, SchemaType
+from log_service.http.schema_registry.languages.language import (
+    BACKWARD_SIDES,
+    Difference,
+    InvalidSchemaError,
+    NamedSchema,
+    SchemaType,
+    Sides,
+)
 from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, Budget, SchemaLimits
 
 RESOLVED = "resolved"
 """The form with all dependencies in it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
-    """The names of the two schemas of a comparison in a sentence."""
-
-    reader: str
-    writer: str
-
-
-BACKWARD_SIDES = Sides(reader="new", writer="old")
-"""A new schema reads what an old one wrote."""
-FORWARD_SIDES = Sides(reader="old", writer="new")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +50,13 @@ class JsonSchema:
             return self.canonical
         return print_json(bundled(self.documents, Budget(self.limits)))
 
-    def differences(self, writer: Self, *, policy: Policy = Policy.STRICT, sides: Sides = BACKWARD_SIDES) -> list[Difference]:
+    def differences(self, writer: Self, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False) -> list[Difference]:
         """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
 
         Raises:
             InvalidSchemaError: the comparison takes too many steps.
         """
+        policy = Policy.LENIENT if is_lenient else Policy.STRICT
         return [
             Difference(
                 kind=found.change.name,

@@ -2,16 +2,18 @@
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from log_service.http.schema_registry.languages.language import (
+    BACKWARD_SIDES,
     Difference,
     InvalidSchemaError,
     NamedSchema,
     SchemaType,
+    Sides,
 )
 from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, Budget, SchemaLimits
 from log_service.http.schema_registry.languages.protobuf.comparison import Side, compare
@@ -73,15 +75,18 @@ class ProtobufSchema:
         tree = normal_form(self.file, self.pool, Budget(self.limits))
         return printed(tree, self.limits, NORMAL)
 
-    def differences(self, writer: Self) -> list[Difference]:
-        """Return why this schema cannot read what ``writer`` wrote.
+    def differences(
+        self, writer: Self, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False  # noqa: ARG002
+    ) -> list[Difference]:
+        """Return why this schema cannot read what ``writer`` wrote. There is one policy.
 
         Raises:
             InvalidSchemaError: a bound is reached.
         """
         reader_side = Side(file=self.file, pool=self.pool)
         writer_side = Side(file=writer.file, pool=writer.pool)
-        return compare(reader_side, writer_side, Budget(self.limits))
+        found = compare(reader_side, writer_side, Budget(self.limits))
+        return [replace(each, text=each.text % (sides.reader, sides.writer)) for each in found]
 
     def formatted(self, form: str) -> str:
         """Return the text as ``serialized`` or ``ignore_extensions``, or else the canonical one."""
