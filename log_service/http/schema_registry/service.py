@@ -114,7 +114,14 @@ class RegistryService:
     def _election(self) -> ElectionSettings:
         own = self._settings.advertised
         instance = RegistryInstance(scheme=own.scheme, host=own.host, port=own.port, is_eligible=self._settings.is_eligible)
-        return ElectionSettings(instance=instance, group=self._settings.group)
+        session_ms = self._settings.session_timeout_ms
+        return ElectionSettings(
+            instance=instance,
+            group=self._settings.group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=session_ms,
+            heartbeat_interval_ms=session_ms * 3 // 10,
+        )
 
     async def _load(self, log: SchemasLog, registry: Registry) -> None:
         while not registry.is_loaded:

@@ -35,6 +35,7 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         "kafkastore.topic.replication.factor": "-1",
         "schema.registry.group.id": "schema-registry",
         "leader.eligibility": "true",
+    "session.timeout.ms": "10000",
         "schema.compatibility.level": "backward",
         "mode.mutability": "true",
         "authentication.method": "none",
@@ -69,7 +70,8 @@ class ListenAddress:
 class RegistrySettings:
     """The settings of one instance.
 
-    ``advertised`` is the address under which other instances reach this one. ``logins`` are the
+    ``advertised`` is the address under which other instances reach this one. They elect a new
+    leader when it was silent for ``session_timeout_ms``. ``logins`` are the
     ways to log in; none of them is no login. ``unused`` are keys without a meaning here.
     """
 
@@ -81,6 +83,7 @@ class RegistrySettings:
     replication_factor: int | None = None
     group: str = "schema-registry"
     is_eligible: bool = True
+    session_timeout_ms: int = 10_000
     level: CompatibilityLevel = CompatibilityLevel.BACKWARD
     is_mode_mutable: bool = True
     tls: TlsConfig | None = field(default=None, repr=False)
@@ -118,6 +121,7 @@ def read_registry_settings(
         replication_factor=_replication_factor(found, name),
         group=found["schema.registry.group.id"],
         is_eligible=_flag(found, "leader.eligibility", name),
+        session_timeout_ms=_session_timeout_ms(found, name),
         level=_level(found, name),
         is_mode_mutable=_flag(found, "mode.mutability", name),
         tls=tls_config(given) if is_encrypted else None,
@@ -163,6 +167,13 @@ def _replication_factor(found: Mapping[str, str], name: str) -> int | None:
         return None
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 32_767):
         raise ConfigError(f"{name}: {key} is {text!r}; it has to be a number from 1 to 32767, or -1")
+    return int(text)
+
+
+def _session_timeout_ms(found: Mapping[str, str], name: str) -> int:
+    text = found["session.timeout.ms"]
+    if not (text.isascii() and text.isdigit() and 500 <= int(text) <= 300_000):
+        raise ConfigError(f"{name}: session.timeout.ms is {text!r}; it has to be from 500 to 300000")
     return int(text)
 
 

@@ -1,0 +1,69 @@
+"""A schema registry in a process of its own, as ``tidelog registry serve`` runs it."""
+
+import signal
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from tests.helpers.forked_process import ForkedProcess, command, start_forked
+from tests.helpers.ports import free_port
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 30
+
+
+class RegistryProcess:
+    """One instance. It keeps its port when it starts again."""
+
+    def __init__(self, directory: Path, bootstrap: str, **properties: str) -> None:
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.log = directory / f"registry-{self.url.rpartition(':')[2]}.log"
+        given = {"listeners": self.url, "kafkastore.bootstrap.servers": bootstrap, **properties}
+        self._arguments = ["registry", "serve"]
+        for key, value in given.items():
+            self._arguments += ["--set", f"{key}={value}"]
+        self._process: ForkedProcess | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start, and wait until it responds."""
+        self._process = start_forked(self._arguments, log=self.log, target=command)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                httpx.get(f"{self.url}/subjects", timeout=20).raise_for_status()
+            except httpx.HTTPError:
+                ended = self._process.poll()
+                if ended is not None or time.monotonic() > deadline:
+                    text = self.log.read_text()
+                    raise AssertionError(f"the registry does not respond ({ended}): {text}") from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def send(self, sent: signal.Signals) -> None:
+        """Send a signal."""
+        if self._process is not None:
+            self._process.send_signal(sent)
+
+    def kill(self) -> None:
+        """Kill it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Stop it in order."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            self._process.wait(STOP_TIMEOUT_S)
