@@ -22,9 +22,9 @@ class RegistryProcess:
         self.url = f"http://127.0.0.1:{free_port()}"
         self.log = directory / f"registry-{self.url.rpartition(':')[2]}.log"
         given = {"listeners": self.url, "kafkastore.bootstrap.servers": bootstrap, **properties}
-        self._arguments = ["registry", "serve"]
+        self.arguments = ["registry", "serve"]
         for key, value in given.items():
-            self._arguments += ["--set", f"{key}={value}"]
+            self.arguments += ["--set", f"{key}={value}"]
         self._process: ForkedProcess | None = None
 
     def __enter__(self) -> Self:
@@ -36,7 +36,7 @@ class RegistryProcess:
 
     def start(self) -> None:
         """Start, and wait until it responds."""
-        self._process = start_forked(self._arguments, log=self.log, target=command)
+        self._process = start_forked(self.arguments, log=self.log, target=command)
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:

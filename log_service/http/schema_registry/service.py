@@ -36,6 +36,8 @@ TAKE_OVER_TIMEOUT_MS = 30_000
 LEADER_PATIENCE_S = 10.0
 """So long a change waits for an instance that writes, because elections take a moment."""
 RETRY_S = 1.0
+DRAIN_MS = 5_000
+"""So long open requests may take when the instance stops."""
 IMPATIENT = {"request_timeout_ms": 10_000}
 """A broker that hangs may take only a part of the time that a write has."""
 
@@ -51,40 +53,69 @@ class RegistryService:
         self._env = env or real_env()
         self._leadership = Leadership()
         self._changed = trio.Event()
+        self._servers: list[HttpServer] = []
 
-    async def run(self, *, task_status: trio.TaskStatus[Sequence[Listener]] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until the caller cancels. Started once requests are answered.
+
+        It then finishes the open requests and leaves the group, so that another instance can lead
+        at once.
 
         Raises:
             ConfigError: the topic cannot hold schemas, or an address cannot be listened on.
             KafkaError: the cluster cannot be reached at the beginning.
         """
-        settings = self._settings
+        settings, work = self._settings, trio.CancelScope()
         listeners = [await self._bind(each) for each in settings.listeners]
-        async with (
-            Admin(settings.bootstrap_servers, env=self._env, **{**IMPATIENT, **settings.client}) as admin,
-            Admin(settings.bootstrap_servers, env=self._env, **settings.client) as group_client,
-            Forwarder(tls_of({})) as forwarder,
-            trio.open_nursery() as nursery,
-        ):
-            keeper = StateKeeper(Settings(compatibility_level=settings.level))
-            log = SchemasLog(
-                self._log_settings(),
-                admin,
-                keeper,
-                self._env,
-                first_value=lambda: noop_record(keeper.state.highest_ids).value,
-            )
-            cluster = await admin.describe_cluster()
-            identity = RegistryIdentity(
-                cluster_id=cluster.cluster_id or "",
-                group=settings.group,
-                is_mode_mutable=settings.is_mode_mutable,
-            )
-            registry = Registry(keeper, log, identity)
-            registry.forward = partial(self._forward, forwarder, registry)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._stop_in_order, work)
+            with trio.CancelScope(shield=True):
+                async with (
+                    Admin(settings.bootstrap_servers, env=self._env, **{**IMPATIENT, **settings.client}) as admin,
+                    Admin(settings.bootstrap_servers, env=self._env, **settings.client) as group_client,
+                    Forwarder(tls_of({})) as forwarder,
+                ):
+                    with work:
+                        await self._work(listeners, admin, group_client, forwarder, task_status)
+            nursery.cancel_scope.cancel()
+
+    async def _stop_in_order(self, work: trio.CancelScope) -> None:
+        """Wait until the caller cancels, and stop the work then."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                for server in self._servers:
+                    await server.drain(DRAIN_MS)
+            work.cancel()
+
+    async def _work(
+        self,
+        listeners: Sequence[Listener],
+        admin: Admin,
+        group_client: Admin,
+        forwarder: Forwarder,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        settings = self._settings
+        keeper = StateKeeper(Settings(compatibility_level=settings.level))
+        log = SchemasLog(
+            self._log_settings(),
+            admin,
+            keeper,
+            self._env,
+            first_value=lambda: noop_record(keeper.state.highest_ids).value,
+        )
+        identity = RegistryIdentity(
+            cluster_id=(await admin.describe_cluster()).cluster_id or "",
+            group=settings.group,
+            is_mode_mutable=settings.is_mode_mutable,
+        )
+        registry = Registry(keeper, log, identity)
+        registry.forward = partial(self._forward, forwarder, registry)
+        elector = Elector(self._election(), group_client)
+        async with trio.open_nursery() as nursery:
             await nursery.start(log.run)
-            elector = Elector(self._election(), group_client)
             nursery.start_soon(elector.run)
             nursery.start_soon(self._load, log, registry)
             nursery.start_soon(self._follow, elector, log, registry)
@@ -92,8 +123,9 @@ class RegistryService:
             for listener in listeners:
                 server = HttpServer(listener=listener, clock=self._env.clock, service=service, name="registry")
                 await nursery.start(server.run)
+                self._servers.append(server)
             self._say(f"schema registry at {', '.join(map(str, settings.listeners))}")
-            task_status.started(listeners)
+            task_status.started()
 
     async def _bind(self, address: ListenAddress) -> Listener:
         try:
