@@ -8,8 +8,11 @@ The rooms, from the bottom up:
 - ``routes``: the table of a service's routes, and the search in it.
 - ``service``: a service as the server sees it.
 - ``heads``: h11's events as values, and values as h11's events.
+- ``exchange``: one request and its response so far, and the bounds of its body.
+- ``received``: the bytes between the task that receives and the task that reads.
 - ``state``: the counters that all connections of a server share.
 - ``connection``: one connection, its requests in order, and their deadlines.
+- ``tls``: encryption and certificates, as a broker's listeners have them.
 - ``server``: a listener, who may connect, and how it stops.
 
 The connection code is ours, over h11, for these reasons:

@@ -1,12 +1,12 @@
 """One accepted connection: its requests in order, their deadlines, and how it ends.
 
-h11 holds the state of HTTP/1.1 and decides what may be sent and read. One task receives and feeds
-``_received``. Another task reads h11's events, runs handlers and sends. So a handler is cancelled
-as soon as its client leaves. Each phase has a deadline, which the server's sweep compares with the
-time. That costs less than a cancel scope for each phase.
+h11 holds the state of HTTP/1.1 and decides what may be sent and read. One task receives. Another
+task reads h11's events, runs handlers and sends. So a handler is cancelled as soon as its client
+leaves. Each phase has a deadline, which the server's sweep compares with the time. That costs less
+than a cancel scope for each phase.
 
-Invariants: at most ``MAX_RECEIVED_BYTES`` wait unread. A request is handled once the response
-before it was sent. Every request that was counted is given back.
+Invariants: a request is handled once the response before it was sent. Every request that was
+counted is given back.
 """
 
 import contextlib
@@ -21,28 +21,20 @@ import h11
 import trio
 
 from log_service.common.env import Connection
-from log_service.http.server.heads import WITHOUT_BODY, RequestHead, head_of, require_local, response_event
-from log_service.http.server.routes import Route
+from log_service.http.server.exchange import Exchange
+from log_service.http.server.heads import WITHOUT_BODY, head_of, require_local, response_event
+from log_service.http.server.received import ReceivedBytes
 from log_service.http.server.state import ServerState
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse, plain_error
 
-IDLE_BYTES: Final = 4 << 10
-"""The receive buffer of a connection that receives little."""
-MAX_RECEIVED_BYTES: Final = 32 << 10
 PIECE_BYTES: Final = 64 << 10
 """The most bytes that are sent within one deadline."""
-MAX_DISCARDED_BYTES: Final = 64 << 10
-"""A longer body that no handler has read ends the connection."""
-FREE_CHUNK_COUNT: Final = 256
-MIN_CHUNK_BYTES: Final = 32
-"""The mean size of a body's chunks after ``FREE_CHUNK_COUNT``. Smaller ones waste our time."""
 LINGER_MS: Final = 1_000
 """How long we read and drop bytes after a refusal, so that the client reads it before a reset."""
 HALF_CLOSED_MS: Final = 1_000
 """How long a request goes on whose client sends no more. It has left, or reads the response."""
 REFUSAL_DEADLINE_MS: Final = 1_000
-LEFT: Final = 499
-"""The status in metrics of a request whose client left before its response."""
+CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
 
 
 class Phase(Enum):
@@ -55,7 +47,7 @@ class Phase(Enum):
     WRITE = auto()
     STREAM = auto()
     """The next piece of a response."""
-    END = auto()
+    LINGER = auto()
 
 
 OVERDUE: Final = {
@@ -64,7 +56,6 @@ OVERDUE: Final = {
     Phase.HANDLER: (503, "the request took too long"),
 }
 """The refusals of overdue requests. In other phases nothing can be said."""
-CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
 
 
 class HttpConnection:
@@ -73,34 +64,22 @@ class HttpConnection:
     def __init__(self, stream: Connection, state: ServerState, principal: str) -> None:
         self._stream = stream
         self._state = state
+        self._limits = state.limits
         self._log = state.log
         self._principal = principal
         self._http = h11.Connection(h11.SERVER, state.limits.max_head_bytes)
+        self._received = ReceivedBytes()
         self._scope = trio.CancelScope()
         self._phase = Phase.IDLE
         self._due_s = inf  # in trio's time
-        self._received = bytearray()
-        self._arrival = trio.lowlevel.ParkingLot()
-        self._room = trio.lowlevel.ParkingLot()
-        self._is_ended = False  # the client sends no more
         self._is_lost = False  # nothing can be sent any more
         self._has_waited = True
         self._local_host: str | None = None
         """The last Host that was compared with the names of this machine."""
-        self._begin_request()
+        self._exchange = Exchange()
 
     def __repr__(self) -> str:
         return f"<HttpConnection {self._stream.peer_host} {self._phase.name}>"
-
-    def _begin_request(self) -> None:
-        self._head: RequestHead | None = None
-        self._route: Route | None = None
-        self._is_open = False
-        self._began_ns: int | None = None
-        self._status = LEFT
-        self._body_bytes = 0
-        self._held_bytes = 0
-        self._chunk_count = 0
 
     async def serve(self) -> None:
         """Handle requests until the client leaves, is refused, or is too slow."""
@@ -122,7 +101,7 @@ class HttpConnection:
 
     def stop(self) -> None:
         """End after the current request, at once without one."""
-        if self._phase is Phase.IDLE and not self._received:
+        if self._phase is Phase.IDLE and not self._received.has_any:
             self.abort()
 
     def abort(self) -> None:
@@ -131,35 +110,29 @@ class HttpConnection:
         self._scope.cancel()
 
     async def _receive(self) -> None:
-        buffer = bytearray(IDLE_BYTES)
         try:
-            while count := await self._stream.receive_into(buffer):
-                self._received += memoryview(buffer)[:count]
-                self._arrival.unpark()
-                if count == len(buffer) < MAX_RECEIVED_BYTES:
-                    buffer = bytearray(MAX_RECEIVED_BYTES)
-                while len(self._received) >= MAX_RECEIVED_BYTES:
-                    await self._room.park()
+            await self._received.receive_all(self._stream, self._note_end)
         except OSError:
             self.abort()
-        self._is_ended = True
-        self._arrival.unpark()
+
+    def _note_end(self) -> None:
         self._due_s = min(self._due_s, trio.current_time() + HALF_CLOSED_MS / 1_000)
 
     async def _respond_in_turn(self) -> None:
         with contextlib.suppress(OSError):
-            while await self._exchange():
+            while await self._serve_one():
                 self._end_request()
                 self._http.start_next_cycle()
-                self._begin_request()
+                self._exchange = Exchange()
 
-    async def _exchange(self) -> bool:
+    async def _serve_one(self) -> bool:
         """Receive one request and send its response. Return whether another one may follow."""
-        self._enter(Phase.IDLE, self._state.limits.idle_deadline_ms)
+        self._enter(Phase.IDLE, self._limits.idle_deadline_ms)
         if not self._has_waited:  # let other connections run between requests that came at once
             await trio.lowlevel.checkpoint()
         self._has_waited = False
-        if self._state.is_stopping and not self._received and not self._http.trailing_data[0]:
+        has_next = self._received.has_any or bool(self._http.trailing_data[0])
+        if self._state.is_stopping and not has_next:
             return False
         response = await self._response()
         if response is None:
@@ -173,7 +146,7 @@ class HttpConnection:
             event = await self._next_event()
             if not isinstance(event, h11.Request):
                 return None
-            self._began_ns = self._state.clock.monotonic_ns()
+            self._exchange.began_ns = self._state.clock.monotonic_ns()
             return await self._handle(event)
         except HttpError as error:
             return self._refusal(error)
@@ -181,15 +154,15 @@ class HttpConnection:
             return self._failed(error)
 
     async def _handle(self, event: h11.Request) -> HttpResponse:
-        state, service = self._state, self._state.service
-        head = self._head = head_of(event, state.limits)
+        state, service, exchange = self._state, self._state.service, self._exchange
+        head = exchange.head = head_of(event, self._limits)
         if state.is_loopback and head.headers.get("host") != self._local_host:
             require_local(head.headers, service.host_names)
             self._local_host = head.headers["host"]
         route, path_values = service.router.find(head.method, head.path)
-        self._route = route
+        exchange.route = route
         state.open_request()
-        self._is_open = True
+        exchange.is_open = True
         self.enter_handler()
         request = HttpRequest(
             method=head.method,
@@ -212,9 +185,10 @@ class HttpConnection:
         pieces = []
         while piece := await self.next_piece():
             self._state.hold_body(len(piece))
-            self._held_bytes += len(piece)
+            self._exchange.held_bytes += len(piece)
             pieces.append(piece)
-        self.enter_handler()
+        if pieces:
+            self.enter_handler()
         return b"".join(pieces)
 
     async def next_piece(self) -> bytes:
@@ -223,35 +197,23 @@ class HttpConnection:
         Raises:
             HttpError: the body is too long, or is none.
         """
-        assert self._head is not None, "there is a request"
-        limit = self._max_body_bytes()
-        if limit is not None and self._head.declared_bytes > limit:
-            raise _too_long(limit)
+        exchange = self._exchange
+        limit = exchange.max_body_bytes(self._limits)
+        exchange.check_declared(limit)
         if self._http.they_are_waiting_for_100_continue:
             await self._invite_body()
         event = await self._next_event()
         if not isinstance(event, h11.Data):
             return b""
-        self._body_bytes += len(event.data)
-        self._chunk_count += event.chunk_start
-        if limit is not None and self._body_bytes > limit:
-            raise _too_long(limit)
-        if self._chunk_count > max(FREE_CHUNK_COUNT, self._body_bytes // MIN_CHUNK_BYTES):
-            raise HttpError(400, "the chunks of the body are too small")
+        exchange.add_piece(len(event.data), limit, is_chunk_start=event.chunk_start)
         return bytes(event.data)
 
     async def _invite_body(self) -> None:
         try:
-            await self._stream.send_gathered(self._http.send_with_data_passthrough(CONTINUE) or [])
+            await self._stream.send_gathered([self._http.send(CONTINUE) or b""])
         except OSError:
             self.abort()
             await trio.lowlevel.checkpoint()  # cancelled
-
-    def _max_body_bytes(self) -> int | None:
-        assert self._route is not None, "the request was found"
-        if self._route.max_body_bytes is not None or self._route.is_streamed:
-            return self._route.max_body_bytes
-        return self._state.limits.max_body_bytes
 
     async def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """Return h11's next event, as soon as its bytes are there.
@@ -266,25 +228,22 @@ class HttpConnection:
                 raise self._broken(error) from error
             if event is not h11.NEED_DATA:
                 return event
-            if not self._received and not self._is_ended:
+            if not self._received.has_any:
                 await self._wait_for_bytes()
-            self._http.receive_data(bytes(self._received))
-            self._received.clear()
-            self._room.unpark()
+            self._http.receive_data(self._received.take())
 
     async def _wait_for_bytes(self) -> None:
-        limits = self._state.limits
-        if self._route is not None and self._phase is not Phase.BODY:
-            self._enter(Phase.BODY, limits.body_deadline_ms)
+        if self._exchange.route is not None and self._phase is not Phase.BODY:
+            self._enter(Phase.BODY, self._limits.body_deadline_ms)
         elif self._phase is Phase.IDLE and self._http.trailing_data[0]:
-            self._enter(Phase.HEAD, limits.head_deadline_ms)
+            self._enter(Phase.HEAD, self._limits.head_deadline_ms)
         self._has_waited = True
-        await self._arrival.park()
+        await self._received.wait()
 
     def _broken(self, error: h11.RemoteProtocolError) -> HttpError:
         """Return the refusal of bytes that are no request."""
         status = error.error_status_hint
-        if self._head is not None:
+        if self._exchange.head is not None:
             status = 400
         elif status == 431 and b"\n" not in self._http.trailing_data[0]:
             status = 414
@@ -297,18 +256,18 @@ class HttpConnection:
             OSError: the client is gone, or the response broke off.
         """
         start, response = self._start_of(response)
-        self._status = response.status
-        buffers = self._http.send_with_data_passthrough(start) or []
-        has_body = response.status not in WITHOUT_BODY and (self._head is None or self._head.method != "HEAD")
+        self._exchange.status = response.status
+        buffers = [self._http.send(start) or b""]
         body = response.body
+        is_empty = self._exchange.is_head or response.status in WITHOUT_BODY
         if isinstance(body, bytes):
-            await self._send_whole(buffers, body if has_body else b"")
+            await self._send_whole(buffers, b"" if is_empty else body)
             return
         try:
-            if has_body:
-                await self._send_pieces(buffers, body)
-            else:
+            if is_empty:
                 await self._send_whole(buffers, b"")
+            else:
+                await self._send_pieces(buffers, body)
         finally:
             close = getattr(body, "aclose", None)
             if close is not None:
@@ -316,85 +275,82 @@ class HttpConnection:
 
     def _start_of(self, response: HttpResponse) -> tuple[h11.Response, HttpResponse]:
         """Return the head of a response, or of a failure if the handler made it wrong."""
-        is_last = self._is_last()
+        is_last, date = self._is_last(), self._state.date()
         try:
-            return response_event(response, self._state.date(), is_last=is_last), response
+            return response_event(response, date, is_last=is_last), response
         except h11.LocalProtocolError as error:
             failed = self._failed(error)
-            return response_event(failed, self._state.date(), is_last=is_last), failed
+            return response_event(failed, date, is_last=is_last), failed
 
     def _is_last(self) -> bool:
         """Return whether the connection ends after this response, as far as is known before."""
-        if self._state.is_stopping or self._scope.cancelled_caught or self._http.their_state is h11.ERROR:
+        http = self._http
+        if self._state.is_stopping or self._scope.cancelled_caught or http.their_state is h11.ERROR:
             return True
-        if self._http.they_are_waiting_for_100_continue:
+        if http.they_are_waiting_for_100_continue:
             return True  # its body may follow or not
-        is_read = self._http.their_state is not h11.SEND_BODY
-        if is_read or self._head is None or (self._route is not None and self._route.is_streamed):
-            return False
-        is_chunked = "transfer-encoding" in self._head.headers
-        return is_chunked or self._head.declared_bytes - self._body_bytes > MAX_DISCARDED_BYTES
+        is_read = http.their_state is not h11.SEND_BODY
+        return not is_read and not self._exchange.is_streamed and self._exchange.is_rest_long
 
     async def _send_whole(self, buffers: list[bytes], body: bytes) -> None:
-        send = self._http.send_with_data_passthrough
-        view = memoryview(body)
         for start in range(0, len(body), PIECE_BYTES):
             if start:
                 await self._write(buffers)
                 buffers = []
-            buffers += send(h11.Data(data=view[start : start + PIECE_BYTES])) or []  # type: ignore[arg-type]
-        await self._write([*buffers, *(send(h11.EndOfMessage()) or [])])
+            buffers.append(self._http.send(_piece(body, start)) or b"")
+        buffers.append(self._http.send(h11.EndOfMessage()) or b"")
+        await self._write(buffers)
 
     async def _send_pieces(self, buffers: list[bytes], pieces: AsyncIterator[bytes]) -> None:
-        send = self._http.send_with_data_passthrough
         await self._write(buffers)
         while True:
             self._enter(Phase.STREAM, inf)
             try:
                 piece = await anext(pieces, None)
             except Exception as error:
-                self._failed(error)
+                self._log_failure(error)
                 raise OSError(errno.EIO, "the response broke off") from error
             if piece is None:
                 break
             for start in range(0, len(piece), PIECE_BYTES):
-                await self._write(send(h11.Data(data=piece[start : start + PIECE_BYTES])) or [])
-        await self._write(send(h11.EndOfMessage()) or [])
+                await self._write([self._http.send(_piece(piece, start)) or b""])
+        await self._write([self._http.send(h11.EndOfMessage()) or b""])
 
     async def _write(self, buffers: Sequence[bytes]) -> None:
-        self._enter(Phase.WRITE, self._state.limits.write_deadline_ms)
+        self._enter(Phase.WRITE, self._limits.write_deadline_ms)
         await self._stream.send_gathered([b"".join(buffers)])
 
     async def _may_go_on(self) -> bool:
         """Return whether the next request may follow, once the rest of this one is read."""
-        is_last = self._http.our_state is not h11.DONE
+        http = self._http
+        is_last = http.our_state is not h11.DONE
         try:
-            while self._http.their_state is h11.SEND_BODY and not is_last:
+            while http.their_state is h11.SEND_BODY and not is_last:
                 await self._next_event()
-                is_last = self._route is not None and self._route.is_streamed
+                is_last = self._exchange.is_streamed and http.their_state is h11.SEND_BODY
         except HttpError:
             is_last = True
-        if is_last and self._http.their_state in {h11.SEND_BODY, h11.ERROR}:
+        if is_last and http.their_state in {h11.SEND_BODY, h11.ERROR}:
             await self._linger()
         return not is_last
 
     async def _linger(self) -> None:
         """Read and drop bytes for a while, because closing now would reset the connection."""
-        self._enter(Phase.END, LINGER_MS)
-        while not self._is_ended:
-            self._received.clear()
-            self._room.unpark()
-            await self._arrival.park()
+        self._enter(Phase.LINGER, LINGER_MS)
+        while not self._received.is_ended:
+            self._received.take()
+            await self._received.wait()
 
     async def _refuse_overdue(self) -> None:
         """Say why the connection ends, if that can still be said."""
         refusal = OVERDUE.get(self._phase)
-        if refusal is None or self._is_ended or self._is_lost:
+        if refusal is None or self._received.is_ended or self._is_lost:
             return
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            headers = (("retry-after", str(self._state.limits.retry_after_s)),) if refusal[0] == 503 else ()
-            with trio.move_on_after(REFUSAL_DEADLINE_MS / 1_000), contextlib.suppress(OSError):
-                await self._send(self._refusal(HttpError(*refusal, headers)))
+            status, text = refusal
+            error = self._state.busy(text) if status == 503 else HttpError(status, text)
+            with contextlib.suppress(OSError), trio.move_on_after(REFUSAL_DEADLINE_MS / 1_000):
+                await self._send(self._refusal(error))
 
     def _refusal(self, error: HttpError) -> HttpResponse:
         try:
@@ -405,32 +361,36 @@ class HttpConnection:
 
     def _failed(self, error: Exception) -> HttpResponse:
         self._log_failure(error)
-        return self._refusal(HttpError(500, "the server failed at this request, and its log says why"))
+        return self._refusal(HttpError(500, "the server failed, and its log says why"))
 
     def _log_failure(self, error: Exception) -> None:
-        where = "a request" if self._route is None else f"{self._route.method} {self._route.path}"
+        route = self._exchange.route
+        where = "a request" if route is None else f"{route.method} {route.path}"
         self._log.error(where, "%s of %s failed", where, self._stream.peer_host, error=error)
 
     def _enter(self, phase: Phase, deadline_ms: float) -> None:
         self._phase = phase
-        rest_ms = min(deadline_ms, HALF_CLOSED_MS) if self._is_ended else deadline_ms
+        rest_ms = min(deadline_ms, HALF_CLOSED_MS) if self._received.is_ended else deadline_ms
         self._due_s = trio.current_time() + rest_ms / 1_000
 
     def enter_handler(self) -> None:
         """Give the handler its time from now on."""
-        assert self._route is not None, "the request was found"
-        self._enter(Phase.HANDLER, self._route.deadline_ms or self._state.limits.handler_deadline_ms)
+        route = self._exchange.route
+        own_ms = None if route is None else route.deadline_ms
+        self._enter(Phase.HANDLER, self._limits.handler_deadline_ms if own_ms is None else own_ms)
 
     def _end_request(self) -> None:
         """Count the response and give back the request; idempotent."""
-        if self._is_open:
-            self._is_open = False
-            self._state.close_request(self._held_bytes)
-        if self._began_ns is not None:
-            route, duration_ns = self._route, self._state.clock.monotonic_ns() - self._began_ns
-            self._began_ns = None
-            method = "" if route is None else route.method
-            self._state.service.note_response(method, "" if route is None else route.path, self._status, duration_ns)
+        exchange = self._exchange
+        if exchange.is_open:
+            exchange.is_open = False
+            self._state.close_request(exchange.held_bytes)
+        if exchange.began_ns is not None:
+            duration_ns = self._state.clock.monotonic_ns() - exchange.began_ns
+            exchange.began_ns = None
+            route = exchange.route
+            method, path = ("", "") if route is None else (route.method, route.path)
+            self._state.service.note_response(method, path, exchange.status, duration_ns)
 
 
 class _Pieces:
@@ -450,5 +410,7 @@ class _Pieces:
         return piece
 
 
-def _too_long(limit: int) -> HttpError:
-    return HttpError(413, f"the body of this request has at most {limit} bytes")
+def _piece(body: bytes, start: int) -> h11.Data:
+    """Return at most ``PIECE_BYTES`` of a body, without copying it where it is short."""
+    is_whole = len(body) <= PIECE_BYTES
+    return h11.Data(data=body if is_whole else body[start : start + PIECE_BYTES])

@@ -106,7 +106,8 @@ def response_event(response: HttpResponse, date: str, *, is_last: bool) -> h11.R
         headers.append(("content-length", str(len(response.body))))
     if is_last:
         headers.append(("connection", "close"))
-    return h11.Response(status_code=response.status, headers=headers, reason=REASONS.get(response.status, b""))
+    reason = REASONS.get(response.status, b"")
+    return h11.Response(status_code=response.status, headers=headers, reason=reason)
 
 
 def _headers(event: h11.Request, limits: HttpLimits) -> dict[str, str]:

@@ -13,6 +13,7 @@ MAX_RANGE_COUNT = 64
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - the grammar's name of a word
 MEDIA_TYPE = re.compile(rf"\s*({TOKEN}/{TOKEN})\s*(?:;|$)")
 PARAMETER = re.compile(rf';\s*({TOKEN})=(?:"((?:[^"\\]|\\.)*)"|({TOKEN}))')
+UNQUOTED = re.compile(r"\\(.)")
 QUALITY = re.compile(r"(?:0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
 
 
@@ -29,7 +30,10 @@ def parse_media_type(text: str) -> MediaType | None:
     found = MEDIA_TYPE.match(text)
     if found is None:
         return None
-    parameters = {name.lower(): re.sub(r"\\(.)", r"\1", quoted) or token for name, quoted, token in PARAMETER.findall(text, found.end(1))}
+    parameters = {
+        name.lower(): UNQUOTED.sub(r"\1", quoted) or token  # one of both is empty
+        for name, quoted, token in PARAMETER.findall(text, found.end(1))
+    }
     return MediaType(name=found[1].lower(), parameters=parameters)
 
 

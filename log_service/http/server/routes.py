@@ -134,9 +134,10 @@ def _parts(path: str) -> list[str]:
 
 def _decoded(names: tuple[str, ...], texts: tuple[str, ...]) -> dict[str, str]:
     try:
-        return {name: unquote(text, errors="strict") if "%" in text else text for name, text in zip(names, texts, strict=True)}
+        values = [unquote(text, errors="strict") if "%" in text else text for text in texts]
     except UnicodeDecodeError as error:
         raise HttpError(400, "the path is not UTF-8") from error
+    return dict(zip(names, values, strict=True))
 
 
 def _options_route(path: str, allow: tuple[str, str]) -> Route:

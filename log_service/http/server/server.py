@@ -4,6 +4,7 @@ Everything that a client does ends its own connection at most. Connections beyon
 503 where there is no TLS, and are closed. TLS and its deadline are those of the broker's listeners.
 """
 
+import logging
 from typing import Final
 
 import trio
@@ -19,10 +20,21 @@ from log_service.network.budget import ServerBudget
 from log_service.network.responses import ConnectionContext
 from log_service.network.server import Secure
 
+REFUSED: Final = "Listener %s refused %s: %s"
 ACCEPT_PAUSE_S: Final = 0.5
 SWEEP_INTERVAL_S: Final = 0.25
 """How late an overdue connection ends at most."""
-FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+FULL: Final = b"\r\n".join(
+    [
+        b"HTTP/1.1 503 Service Unavailable",
+        b"Retry-After: 1",
+        b"Content-Length: 0",
+        b"Connection: close",
+        b"\r\n",
+    ]
+)
+
+logger = logging.getLogger(__name__)
 
 
 class HttpServer:
@@ -58,7 +70,8 @@ class HttpServer:
         self._ended = trio.Event()
 
     def __repr__(self) -> str:
-        return f"<HttpServer {self._name} {self.host}:{self.port} connections={self.connection_count}>"
+        where = f"{self._name} {self.host}:{self.port}"
+        return f"<HttpServer {where} connections={self.connection_count}>"
 
     @property
     def connection_count(self) -> int:
@@ -111,14 +124,15 @@ class HttpServer:
             stream = await self._listener.accept()
         except OSError as error:
             if not self._state.is_stopping:
-                self._log.error("accept", "Listener %s cannot accept: %s; trying again", self._name, error)
+                text = "Listener %s cannot accept: %s; trying again"
+                self._log.error("accept", text, self._name, error)
                 await trio.sleep(ACCEPT_PAUSE_S)
             return
         refusal = self._budget.add_connection(stream.peer_host, self._name)
         if refusal is None:
             nursery.start_soon(self._serve, stream)
             return
-        self._log.warning("refused", "Listener %s refused %s: %s", self._name, stream.peer_host, refusal)
+        self._log.warning("refused", REFUSED, self._name, stream.peer_host, refusal)
         send_nowait = getattr(stream, "send_nowait", None)
         if send_nowait is not None and self._secure is None:
             send_nowait(FULL)
@@ -135,8 +149,10 @@ class HttpServer:
                 await connection.serve()
             finally:
                 del self._connections[connection]
+        except ConnectionError as error:
+            logger.debug("%s left while its connection was secured: %s", host, error)
         except OSError as error:
-            self._log.warning("unsecured", "Listener %s refused %s: %s", self._name, host, error.strerror or error)
+            self._log.warning("unsecured", REFUSED, self._name, host, error.strerror or error)
         except Exception as error:  # noqa: BLE001 - a bug of ours costs one connection
             self._log.error("bug", "A connection of %s failed", host, error=error)
         finally:
@@ -148,7 +164,11 @@ class HttpServer:
         if self._secure is None:
             return stream, str(ANONYMOUS)
         context = ConnectionContext(
-            self._budget.next_connection_id(), stream.peer_host, stream.local_host, self._name, peer_port=stream.peer_port
+            self._budget.next_connection_id(),
+            stream.peer_host,
+            stream.local_host,
+            self._name,
+            peer_port=stream.peer_port,
         )
         secured = await self._secure(stream, context)
         return secured, str(context.principal)

@@ -73,5 +73,10 @@ Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 def plain_error(error: HttpError) -> HttpResponse:
     """Return the response to a refused request as a line of plain text."""
-    body = f"{error.text}\n".encode()
-    return HttpResponse(status=error.status, body=body, content_type=PLAIN_TEXT, headers=error.headers)
+    text = f"{error.text}\n".encode()
+    return HttpResponse(
+        status=error.status,
+        body=text,
+        content_type=PLAIN_TEXT,
+        headers=error.headers,
+    )

@@ -106,6 +106,8 @@ class Sample:
         self.requests: list[HttpRequest] = []
         self.cancelled_count = 0
         self.let_go = trio.Event()
+        self.ended = trio.Event()
+        """Set when an endless response has ended."""
         self.piece_count = 0
 
     def routes(self) -> list[Route]:
@@ -169,6 +171,7 @@ class Sample:
                     yield bytes(1_000)
             finally:
                 self.cancelled_count += 1
+                self.ended.set()
 
         return HttpResponse(body=make())
 

@@ -136,8 +136,10 @@ def test_a_target_may_be_a_whole_address() -> None:
         assert (await client.ask(get("http://other:8081/hello?a=b"))).body == b"hello"
         request = stage.sample.requests[0]
         assert (request.path, request.query, request.headers["host"]) == ("/hello", (("a", "b"),), "other:8081")
-        for target in ("http://other", "hello", "*"):
-            assert (await client.ask(get(target))).status == (404 if "://" in target else 400)
+        assert (await client.ask(get("http://other"))).status == 404
+        for target in ("hello", "*"):
+            answer = await (await stage.connect()).ask(get(target))
+            assert (answer.status, answer.headers["connection"]) == (400, "close")
 
     play(scene)
 
@@ -232,12 +234,13 @@ def test_a_client_that_expects_it_is_asked_for_its_body() -> None:
     ],
 )
 def test_broken_requests_are_refused(sent: bytes, status: int) -> None:
-    """A head or a body that is none gets its status. A broken one ends the connection."""
+    """A head or a body that is none gets its status, and ends the connection."""
 
     async def scene(stage: Stage) -> None:
         client = await stage.connect()
-        answer = await client.ask(sent)
+        answer = await client.ask(sent + (GET if sent.endswith(b"\n") else b""))
         assert answer.status == status
+        assert await client.is_closed()
         assert stage.sample.requests == []
 
     play(scene)

@@ -1,0 +1,70 @@
+"""Bytes of a client between the task that receives them and the task that reads requests.
+
+Invariant: at most ``MAX_RECEIVED_BYTES`` and one receive wait. The receiving task then pauses.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from log_service.common.env import Connection
+
+IDLE_BYTES: Final = 4 << 10
+"""The receive buffer of a connection that receives little."""
+MAX_RECEIVED_BYTES: Final = 32 << 10
+
+
+class ReceivedBytes:
+    """The bytes of one connection. ``is_ended`` says that the client sends no more."""
+
+    def __init__(self) -> None:
+        self.is_ended = False
+        self._waiting = bytearray()
+        self._arrival = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+
+    def __repr__(self) -> str:
+        return f"<ReceivedBytes waiting={len(self._waiting)} ended={self.is_ended}>"
+
+    @property
+    def has_any(self) -> bool:
+        """Whether bytes wait, or the end of the stream."""
+        return bool(self._waiting) or self.is_ended
+
+    async def receive_all(self, stream: Connection, on_end: Callable[[], None]) -> None:
+        """Receive until the end of the stream.
+
+        Raises:
+            OSError: the client is gone.
+        """
+        buffer = bytearray(IDLE_BYTES)
+        try:
+            while count := await stream.receive_into(buffer):
+                self._waiting += memoryview(buffer)[:count]
+                self._arrival.unpark()
+                if count == len(buffer) < MAX_RECEIVED_BYTES:
+                    buffer = bytearray(MAX_RECEIVED_BYTES)
+                while len(self._waiting) >= MAX_RECEIVED_BYTES:
+                    await self._room.park()
+        except OSError:
+            self._end()
+            raise
+        self._end()
+        on_end()
+
+    def _end(self) -> None:
+        self.is_ended = True
+        self._arrival.unpark_all()
+
+    async def wait(self) -> None:
+        """Wait until bytes come, or the end of the stream."""
+        while not self._waiting and not self.is_ended:
+            await self._arrival.park()
+
+    def take(self) -> bytes:
+        """Return the bytes that wait, none if there are none."""
+        taken = bytes(self._waiting)
+        self._waiting.clear()
+        self._room.unpark()
+        return taken

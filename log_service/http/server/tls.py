@@ -1,0 +1,75 @@
+"""TLS of an HTTP listener, with the same keys and rules as a broker's listener.
+
+Changed files of keys and authorities are used for new connections. New ones that are unusable, or
+would cut clients off, leave the old ones in place.
+"""
+
+import logging
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from log_service.common.env import Connection
+from log_service.common.errors import ConfigError
+from log_service.config.security import TlsConfig
+from log_service.network.responses import ConnectionContext
+from log_service.security.file_marks import FileMark, file_mark
+from log_service.security.tls.contexts import Contexts, server_context
+from log_service.security.tls.listener import TlsListener
+from log_service.security.tls.material import Read, files_of
+from log_service.security.tls.replacement import validate_replacement
+
+FILE_CHECK_INTERVAL_S: Final = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+class HttpTls:
+    """TLS of one listener. ``secure`` is for ``HttpServer``, and ``run`` looks after the files.
+
+    Raises:
+        ConfigError: the configuration cannot be honoured.
+    """
+
+    def __init__(self, config: TlsConfig, read: Read = Path.read_bytes) -> None:
+        self._config, self._read = config, read
+        self._marks = self._marks_now()
+        self._listener = TlsListener(config, read)
+
+    def __repr__(self) -> str:
+        return f"<HttpTls {self._listener!r}>"
+
+    async def secure(self, stream: Connection, context: ConnectionContext) -> Connection:
+        """Perform the handshake, and set the principal of ``context``.
+
+        Raises:
+            OSError: as ``TlsListener.secure``.
+        """
+        return await self._listener.secure(stream, context)
+
+    async def run(self) -> None:
+        """Use changed files, until cancelled."""
+        while True:
+            await trio.sleep(FILE_CHECK_INTERVAL_S)
+            try:
+                contexts = await trio.to_thread.run_sync(self._changed)
+            except ConfigError as error:
+                logger.error("The listener keeps its certificates, though files changed: %s", error)
+                continue
+            if contexts is not None:
+                self._listener.replace(contexts)
+                logger.info("The listener has new certificates, because files changed")
+
+    def _changed(self) -> Contexts | None:
+        """Return the contexts of changed files, None if none has changed. Blocks."""
+        marks = self._marks_now()
+        if marks == self._marks:
+            return None
+        self._marks = marks
+        contexts = server_context(self._config, self._read)
+        validate_replacement(self._listener.contexts, contexts)
+        return contexts
+
+    def _marks_now(self) -> list[FileMark]:
+        return [file_mark(path, self._read) for path in files_of(self._config)]
