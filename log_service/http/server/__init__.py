@@ -12,8 +12,13 @@ The rooms, from the bottom up:
 - ``received``: the bytes between the task that receives and the task that reads.
 - ``state``: the counters that all connections of a server share.
 - ``connection``: one connection, its requests in order, and their deadlines.
+- ``passwords``: checks of passwords, delays of guesses, and a short memory of right ones.
+- ``authentication``: logins by password, token, certificate, or none.
+- ``cluster_logins``: passwords of the cluster's own users.
 - ``tls``: encryption and certificates, as a broker's listeners have them.
 - ``server``: a listener, who may connect, and how it stops.
+- ``health``: the routes ``/healthz`` and ``/readyz``.
+- ``metrics``: counts and durations by route, and the page of metrics.
 
 The connection code is ours, over h11, for these reasons:
 

@@ -31,6 +31,7 @@ PIECE_BYTES: Final = 64 << 10
 """The most bytes that are sent within one deadline."""
 LINGER_MS: Final = 1_000
 """How long we read and drop bytes after a refusal, so that the client reads it before a reset."""
+MAX_DROPPED_BYTES: Final = 4 << 20
 HALF_CLOSED_MS: Final = 1_000
 """How long a request goes on whose client sends no more. It has left, or reads the response."""
 REFUSAL_DEADLINE_MS: Final = 1_000
@@ -337,8 +338,9 @@ class HttpConnection:
     async def _linger(self) -> None:
         """Read and drop bytes for a while, because closing now would reset the connection."""
         self._enter(Phase.LINGER, LINGER_MS)
-        while not self._received.is_ended:
-            self._received.take()
+        dropped_bytes = 0
+        while not self._received.is_ended and dropped_bytes < MAX_DROPPED_BYTES:
+            dropped_bytes += len(self._received.take())
             await self._received.wait()
 
     async def _refuse_overdue(self) -> None:

@@ -11,7 +11,7 @@ from log_service.common.env import Connection
 from log_service.http.server.limits import HttpLimits
 from log_service.http.server.routes import Route, Router
 from log_service.http.server.server import HttpServer
-from log_service.http.server.service import HttpService
+from log_service.http.server.service import Authenticate, HttpService
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
 from tests.sim import MemoryNetwork, VirtualClock
 
@@ -213,6 +213,7 @@ async def running(
     network: MemoryNetwork | None = None,
     routes: Sequence[Route] = (),
     host: str = "server",
+    authenticate: Authenticate | None = None,
 ) -> AsyncIterator[Stage]:
     network = network or MemoryNetwork()
     sample = Sample()
@@ -221,6 +222,7 @@ async def running(
     listener.host = host
     service = HttpService(
         router=Router([*sample.routes(), *routes]),
+        authenticate=authenticate,
         note_response=lambda method, path, status, _duration_ns: responses.append((method, path, status)),
     )
     server = HttpServer(listener=listener, clock=VirtualClock(), service=service, limits=limits)
@@ -237,11 +239,12 @@ def play(
     network: MemoryNetwork | None = None,
     routes: Sequence[Route] = (),
     host: str = "server",
+    authenticate: Authenticate | None = None,
 ) -> None:
     """Run a scene against a server, in virtual time. Nothing is counted as open afterwards."""
 
     async def main() -> None:
-        async with running(limits or HttpLimits(), network, routes, host) as stage:
+        async with running(limits or HttpLimits(), network, routes, host, authenticate) as stage:
             with trio.fail_after(LONG_S):
                 await scene(stage)
         assert stage.server.open_request_count == 0

@@ -1,0 +1,150 @@
+"""Checks of passwords, with delays for guesses and a short memory of right ones.
+
+A check may take a login at the cluster, and clients send their password with each request. So a
+right one is remembered for ``REMEMBERED_MS``, by a keyed hash whose key is never written. Requests
+with the same user and password wait for one check.
+
+Invariants: a wrong password is never remembered. Memory is bounded. A password is in memory only
+while it is checked.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, NamedTuple
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.guesses import MAX_WAIT_MS, Guesses
+from log_service.common.secrets import SecretText
+from log_service.http.server.values import HttpError
+
+REMEMBERED_MS: Final = 60_000
+"""How long a password is taken that the cluster would refuse by now."""
+MAX_REMEMBERED: Final = 1_000
+MAX_CHECKS: Final = 64
+"""The most checks at the same time."""
+MAX_TEXT_CHARACTERS: Final = 512
+"""A longer user or password is wrong."""
+
+CheckPassword = Callable[[str, SecretText], Awaitable[str | None]]
+"""Return the principal of a user, None if user or password is wrong.
+
+Raises HttpError if neither is known now.
+"""
+
+
+class Login(NamedTuple):
+    """User, password, and the address that they came from."""
+
+    user: str
+    password: SecretText
+    address: str
+
+
+@dataclass(slots=True, eq=False)
+class _Check:
+    """A check under way. ``error`` and ``principal`` are set when it is complete."""
+
+    is_complete: bool = False
+    principal: str | None = None
+    error: HttpError | None = None
+    ended: trio.Event = field(default_factory=trio.Event)
+
+
+class Passwords:
+    """The passwords of one service."""
+
+    def __init__(self, check: CheckPassword, clock: Clock, rng: Random) -> None:
+        self._check = check
+        self._clock = clock
+        self._key = rng.randbytes(32)
+        self._guesses = Guesses()
+        self._remembered = OrderedDict[bytes, tuple[int, str]]()
+        """Principal, and the time until which it counts, in monotonic milliseconds."""
+        self._checks: dict[bytes, _Check] = {}
+
+    def __repr__(self) -> str:
+        return f"<Passwords remembered={len(self._remembered)} checks={len(self._checks)}>"
+
+    async def principal_of(self, login: Login) -> str | None:
+        """Return the principal of a user, None if user or password is wrong.
+
+        Raises:
+            HttpError: 429 after too many wrong passwords, 503 with too many checks at once, or
+                that of the check.
+        """
+        content = f"{login.user}\0{login.password.reveal()}".encode()
+        digest = hashlib.blake2b(content, key=self._key, digest_size=32).digest()
+        while True:
+            until_ms, principal = self._remembered.get(digest, (0, ""))
+            if until_ms > self._clock.monotonic_ms():
+                return principal
+            check = self._checks.get(digest)
+            if check is None:
+                return await self._run_check(digest, login)
+            await check.ended.wait()
+            if check.error is not None:
+                raise HttpError(check.error.status, check.error.text, check.error.headers)
+            if check.is_complete:
+                return check.principal
+
+    async def _run_check(self, digest: bytes, login: Login) -> str | None:
+        if len(self._checks) >= MAX_CHECKS:
+            raise HttpError(503, "too many passwords are checked at once", (("retry-after", "1"),))
+        check = self._checks[digest] = _Check()
+        try:
+            check.principal = await self._attempt(login)
+            check.is_complete = True
+        except HttpError as error:
+            check.error = error
+            raise
+        finally:
+            del self._checks[digest]
+            check.ended.set()
+        if check.principal is not None:
+            self._remember(digest, check.principal)
+        return check.principal
+
+    async def _attempt(self, login: Login) -> str | None:
+        """Check a password in its turn, and count the result."""
+        user, password, address = login
+        wait_ms = self._guesses.begin(address, user, self._clock.monotonic_ms())
+        if wait_ms is None:
+            pause = str(MAX_WAIT_MS // 1_000)
+            raise HttpError(429, "too many wrong passwords of this user", (("retry-after", pause),))
+        try:
+            await trio.sleep(wait_ms / 1_000)
+            principal = await self._check(user, password)
+        except BaseException:
+            self._guesses.note_unseen(address, user)
+            raise
+        if principal is None:
+            self._guesses.note_failure(address, user, self._clock.monotonic_ms())
+        else:
+            self._guesses.note_success(address, user)
+        return principal
+
+    def _remember(self, digest: bytes, principal: str) -> None:
+        self._remembered.pop(digest, None)
+        self._remembered[digest] = self._clock.monotonic_ms() + REMEMBERED_MS, principal
+        while len(self._remembered) > MAX_REMEMBERED:
+            self._remembered.popitem(last=False)
+
+
+def parse_basic(credentials: str, address: str) -> Login | None:
+    """Return the login of a ``Basic`` header (RFC 7617), None if it holds none."""
+    try:
+        text = base64.b64decode(credentials.encode("ascii"), validate=True).decode()
+    except (binascii.Error, UnicodeError):
+        return None
+    user, colon, password = text.partition(":")
+    is_usable = all(0 < len(each) <= MAX_TEXT_CHARACTERS for each in (user, password))
+    if not colon or not is_usable or not text.isprintable():
+        return None
+    return Login(user, SecretText(password), address)
