@@ -16,8 +16,8 @@ from click.shell_completion import CompletionItem
 
 from log_service.cli.connection import accepts_at_once, open_admin
 from log_service.cli.output import default_servers
-from log_service.cli.running import run
-from log_service.client.admin.admin import Admin
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.common.counts import counted
 from log_service.common.errors import TidelogError
 from log_service.common.types import TopicPartition
 from log_service.config.client import parse_servers
@@ -112,7 +112,9 @@ async def partitions_named(admin: Admin, texts: Sequence[str], option: str) -> l
             chosen = known if numbers is None else [TopicPartition(name, number) for number in numbers]
             for where in chosen:
                 if where not in known:
-                    raise click.ClickException(f"{name} has {len(known)} partitions, numbered from 0: there is no {where.partition}")
+                    raise click.ClickException(
+                        f"{name} has {counted(len(known), 'partition')}, numbered from 0: there is no {where.partition}"
+                    )
             found.update(dict.fromkeys(chosen))
     return list(found)
 

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import click
 
 from log_service.cli.times import as_time
+from log_service.common.counts import counted as counted  # noqa: PLC0414 - commands take it from here
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_BROKER_PORT
 from log_service.common.log_lines import escaped, escaped_lines
@@ -320,6 +321,19 @@ def sized(size_bytes: int) -> str | None:
     return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: 1 record, 2,000 records."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def confirm(question: str, refused: str) -> None:
+    """Ask before an action that cannot be undone.
+
+    Raises:
+        ClickException: the person says no, or standard input ends without a response.
+        Abort: Ctrl-C.
+    """
+    try:
+        is_wanted = click.confirm(question, err=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            raise
+        click.echo(err=True)
+        raise click.ClickException(f"{refused}: there was no response; --yes does not ask") from abort
+    if not is_wanted:
+        raise click.ClickException(refused)

@@ -11,6 +11,7 @@
 - ``quiet_log``, ``log_lines``: lines of a log that neither flood nor break. ``urls``: URLs as they are shown.
 - ``secrets``, ``private_files``, ``listeners``: what is for its owner alone: values, files, and whose program listens at an address.
 - ``guesses``: who guesses passwords is slowed down.
+- ``counts``: counts with their nouns.
 - ``steps``: work that others may interrupt.
 - ``stop_signals``: whether a signal to stop is a second wish.
 - ``disk_reserve``: the room that a broker keeps free on a disk.

@@ -15,6 +15,7 @@ import trio
 from log_service.client.admin.admin import Admin
 from log_service.client.consumer.consumer import Consumer
 from log_service.client.producer.producer import Producer
+from log_service.common.counts import counted
 from log_service.common.env import Env
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.mirror.complaints import Complaints
@@ -97,7 +98,9 @@ class Flow:
         while True:
             self._beat()
             if await transfer.follow(keeper.topics) or not is_told:
-                self._say(f"{self._flow.name}: mirrors {transfer.topic_count} topics, {transfer.partition_count} partitions")
+                self._say(
+                    f"{self._flow.name}: mirrors {counted(transfer.topic_count, 'topic')}, {counted(transfer.partition_count, 'partition')}"
+                )
                 is_told = True
             began = trio.current_time()
             if 0 < await transfer.step() < FEW_RECORDS:

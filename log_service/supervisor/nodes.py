@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from log_service.common.counts import agreed, counted
 from log_service.common.errors import ConfigError, StorageError
 from log_service.common.urls import host_port
 from log_service.config.properties import parse_properties
@@ -174,7 +175,7 @@ def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> Clu
         return new_cluster(count, _random_id(), socket.gethostname() if rack is None else rack)
     if count is not None and count < len(present.nodes):
         raise ConfigError(
-            f"{data_directory} has {len(present.nodes)} brokers, which is more than {count}: "
+            f"{data_directory} has {counted(len(present.nodes), 'broker')}, which is more than {count}: "
             "take one away while it runs, with tidelog cluster remove ID --execute"
         )
     while count is not None and len(present.nodes) < count:
@@ -244,7 +245,7 @@ def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
         if wanted.get(key, "").isascii() and wanted.get(key, "").isdecimal() and int(wanted[key]) > broker_count
     ]
     if too_many:
-        there = "there is 1 broker" if broker_count == 1 else f"there are {broker_count} brokers"
+        there = f"there {agreed(broker_count, 'is', 'are')} {counted(broker_count, 'broker')}"
         raise ConfigError(
             f"{', '.join(too_many)}: {there}, and a partition has at most one replica on each; "
             f"set at most {broker_count}, or run more brokers with --brokers N"

@@ -204,7 +204,7 @@ def replay(*, table: str, execute: bool, as_json: bool) -> None:
             if as_json:
                 print_json(told_count)
             elif rows:
-                click.echo(f"{table}: {len(rows)} dead letters would be replayed; --execute does it")
+                click.echo(f"{table}: {counted(len(rows), 'dead letter')} would be replayed; --execute does it")
             elif not found:
                 click.echo(nothing_found(table, None, letters))
             return
@@ -413,4 +413,5 @@ def tell_replay(table: str, fixed: int, done: dict[str, Any], *, as_json: bool) 
         sys.stdout.write(json.dumps({"table": table, "executed": True, "fixed": fixed, **done}) + "\n")
         return
     start = f"{fixed} fixed; " if fixed else ""
-    click.echo(f"{table}: {start}{done['records']} records replayed: {done['rows']} rows, {done['dead_letters']} dead letters")
+    totals = f"{counted(done['rows'], 'row')}, {counted(done['dead_letters'], 'dead letter')}"
+    click.echo(f"{table}: {start}{counted(done['records'], 'record')} replayed: {totals}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from log_service.cli.output import json_option, print_json
+from log_service.cli.output import counted, json_option, print_json
 from log_service.cli.times import TimeParameter
 from orchestration.cli.table_names import TableParameter
 
@@ -111,12 +111,12 @@ def replay(
     if as_json:
         print_json({"table": table, "executed": execute, **told})
     elif not execute:
-        click.echo(f"{table}: {told['offset_count']} offsets would be replayed: {told['offsets']}{from_archive(told)}")
+        click.echo(f"{table}: {counted(told['offset_count'], 'offset')} would be replayed: {told['offsets']}{from_archive(told)}")
         click.echo("nothing was done; --execute does it")
     else:
         click.echo(
-            f"{table}: {told['records']} records replayed in {told['commits']} commits: "
-            f"{told['rows']} rows, {told['dead_letters']} dead letters; offsets {told['offsets']}{from_archive(told)}"
+            f"{table}: {counted(told['records'], 'record')} replayed in {counted(told['commits'], 'commit')}: "
+            f"{counted(told['rows'], 'row')}, {counted(told['dead_letters'], 'dead letter')}; offsets {told['offsets']}{from_archive(told)}"
         )
 
 

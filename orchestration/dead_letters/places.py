@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import pyarrow.dataset as pads
 
+from log_service.common.counts import agreed, counted
 from orchestration.dead_letters.table import DeadLetters
 
 PLACE = re.compile(r"(?:([A-Za-z0-9._-]+)/)?(\d+):(\d+)")
@@ -76,5 +77,11 @@ def letter_at(letters: DeadLetters, target: str, place: Place) -> dict[str, Any]
     if len(rows) > 1:
         names = names_of_topics(letters, target)
         several = " or ".join(str(place_of(row, names)) for row in rows)
-        raise PlaceError(f"{target} has {len(rows)} dead letters at {place}, of several topics: say {several}")
+        raise PlaceError(f"{target} has {counted(len(rows), 'dead letter')} at {place}, of several topics: say {several}")
     return rows[0]
+
+
+def told_removed(count: int, target: str) -> str:
+    """Return the note on dead letters of ``target`` whose records are no longer in the log."""
+    one = f"the record of 1 dead letter of {target} is no longer in the log; it stays as it is"
+    return agreed(count, one, f"the records of {counted(count, 'dead letter')} of {target} are no longer in the log; they stay as they are")

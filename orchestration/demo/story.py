@@ -17,6 +17,7 @@ import dagster as dg
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from log_service.common.counts import counted
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.demo.directory import DemoError
 from orchestration.demo.freshness import Pipeline, lags, stale
@@ -125,7 +126,7 @@ class Story:
     def _give_up_after_failures(self, instance: dg.DagsterInstance) -> None:
         failed = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]), limit=MAX_FAILED_RUNS)
         if len(failed) >= MAX_FAILED_RUNS:
-            raise DemoError(f"{len(failed)} runs failed, the last one says: {why_it_failed(instance, failed[0])}")
+            raise DemoError(f"{counted(len(failed), 'run')} failed, the last one says: {why_it_failed(instance, failed[0])}")
 
     def _outcome(self, proofs: Sequence[TopicProof], found: dict[str, TopicLag]) -> Outcome:
         warehouse = Warehouse(self.settings.warehouse_directory, self.lake)
@@ -133,7 +134,7 @@ class Story:
             rows = {"/".join(one.key.path): self._rows_of(one.key, warehouse) for one in self.pipeline.downstream}
             answer = warehouse.query(ANSWER_SQL)
         faults = [fault for proof in proofs for fault in proof.faults]
-        faults += [f"{table} is {lag.lag} records behind its topic" for table, lag in found.items() if lag.lag]
+        faults += [f"{table} is {counted(lag.lag, 'record')} behind its topic" for table, lag in found.items() if lag.lag]
         clean, joined = (self.lake.existing(name).row_count for name in (CLEAN, JOINED))
         if clean != joined:
             faults.append(f"{JOINED} has {joined} rows and {CLEAN} has {clean}")

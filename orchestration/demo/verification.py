@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from log_service.common.counts import agreed, counted
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
 from orchestration.log_client.protocol import LogClient
@@ -61,9 +62,9 @@ def prove_topic(feed: TopicFeed, log: LogClient, lake: Lake, produced: int | Non
 def _count_faults(feed: TopicFeed, records: int, found: int, produced: int | None) -> list[str]:
     faults = []
     if produced is not None and records != produced:
-        faults.append(f"topic {feed.topic} holds {records} records, and {produced} were acknowledged")
+        faults.append(f"topic {feed.topic} holds {counted(records, 'record')}, and {produced} were acknowledged")
     if found != records:
-        faults.append(f"topic {feed.topic} holds {records} records, and {feed.table} has {found} rows and dead letters")
+        faults.append(f"topic {feed.topic} holds {counted(records, 'record')}, and {feed.table} has {found} rows and dead letters")
     return faults
 
 
@@ -71,7 +72,7 @@ def _place_faults(feed: TopicFeed, topic_id: str, offsets: tuple[PartitionOffset
     faults = []
     strangers = places.num_rows - int(np.count_nonzero(places["_topic_id"].to_numpy() == topic_id))
     if strangers:
-        faults.append(f"{strangers} rows of {feed.table} came from another topic than {feed.topic} ({topic_id})")
+        faults.append(f"{counted(strangers, 'row')} of {feed.table} came from another topic than {feed.topic} ({topic_id})")
     partitions = places["_partition"].to_numpy()
     found = places["_offset"].to_numpy()
     for one in offsets:
@@ -89,11 +90,15 @@ def offset_faults(where: str, found: Offsets, expected: Offsets) -> list[str]:
         return []
     distinct, counts = np.unique(found, return_counts=True)
     kinds: Mapping[str, Offsets] = {
-        "are missing": np.setdiff1d(expected, distinct),
-        "are there more than once": distinct[counts > 1],
-        "are not in the log": np.setdiff1d(distinct, expected),
+        "missing": np.setdiff1d(expected, distinct),
+        "there more than once": distinct[counts > 1],
+        "not in the log": np.setdiff1d(distinct, expected),
     }
-    return [f"{where}: {len(some)} offsets {what}, the first is {some[0]}" for what, some in kinds.items() if len(some)]
+    return [
+        f"{where}: {counted(len(some), 'offset')} {agreed(len(some), 'is', 'are')} {what}, the first is {some[0]}"
+        for what, some in kinds.items()
+        if len(some)
+    ]
 
 
 def _empty() -> pa.Table:

@@ -16,6 +16,7 @@ import dagster as dg
 import pyarrow as pa
 import sqlalchemy as sa
 
+from log_service.common.counts import counted
 from orchestration.databases import owners
 from orchestration.databases.owners import OWNERS, NotOwnerError, Owner, owner_of
 from orchestration.databases.types import KEY_LENGTH, chunks, sql_column
@@ -124,7 +125,7 @@ def sql_table(
         metadata: dict[str, int | bool | str] = {"rows": copy.rows, "table_version": copy.version, "unchanged": copy.is_unchanged}
         if copy.left_out:
             told = "; ".join(copy.reasons)
-            context.log.warning("%s: the database refuses values of %d rows, which were left out: %s", name, copy.left_out, told)
+            context.log.warning("%s: the database refuses values of %s, left out: %s", name, counted(copy.left_out, "row"), told)
             metadata |= {"rows_left_out": copy.left_out, "why_left_out": told}
         yield dg.MaterializeResult(metadata=metadata)
 
@@ -252,7 +253,7 @@ def _rows(snapshot: TableSnapshot, columns: Sequence[str] | None) -> pa.Table:
             f"the lake table {snapshot.name} has no columns {', '.join(unknown)}; it has {', '.join(snapshot.arrow_schema.names)}"
         )
     if snapshot.row_count > MAX_ROWS:
-        raise SqlError(f"the lake table {snapshot.name} has {snapshot.row_count} rows; a reference table has at most {MAX_ROWS}")
+        raise SqlError(f"the lake table {snapshot.name} has {counted(snapshot.row_count, 'row')}; a reference table has at most {MAX_ROWS}")
     return snapshot.dataset().to_table(columns=names)
 
 

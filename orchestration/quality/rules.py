@@ -15,6 +15,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from log_service.common.counts import agreed, counted
 from orchestration.quality.conditions import validate_condition
 
 VIOLATIONS_COLUMN = "_violations"
@@ -115,6 +116,11 @@ def first_quarantine_rule(rules: Sequence[Rule], violations: int) -> Rule:
     return next(rule for position, rule in enumerate(rules) if rule.severity is Severity.QUARANTINE and violations & (1 << position))
 
 
-def broken_fail_rules(rules: Iterable[Rule], counts: Mapping[str, int]) -> list[Rule]:
-    """Return the fail rules that at least one row violates."""
-    return [rule for rule in rules if rule.severity is Severity.FAIL and counts.get(rule.name, 0) > 0]
+def told_broken(rules: Iterable[Rule], counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return a sentence on each fail rule that at least one row violates."""
+    broken = [(rule, counts.get(rule.name, 0)) for rule in rules if rule.severity is Severity.FAIL]
+    return tuple(
+        f"rule {rule.name}: {counted(count, 'row')} {agreed(count, 'violates', 'violate')} {rule.condition}"
+        for rule, count in broken
+        if count > 0
+    )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from log_service.common.counts import agreed, counted
 from orchestration.log_client.protocol import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.progress import Told, is_due, read_cursor, stored
@@ -177,8 +178,9 @@ def look_at_groups(
         for number, group in enumerate(chosen):
             if number and clock_s() > deadline_s:
                 stopped_at = chosen[number - 1]
+                left = len(chosen) - number
                 reasons.append(
-                    f"{len(chosen) - number} groups were not looked at, because the others took {LOOK_S:.0f} s: "
+                    f"{counted(left, 'group')} {agreed(left, 'was', 'were')} not looked at, because the others took {LOOK_S:.0f} s: "
                     f"the next tick begins with {group}"
                 )
                 break

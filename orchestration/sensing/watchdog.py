@@ -29,6 +29,7 @@ import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, InstigatorType, TickStatus
 from deltalake.exceptions import DeltaError
 
+from log_service.common.counts import agreed, counted
 from orchestration.lake.tables import Lake
 from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.lake import LakeResource
@@ -218,7 +219,7 @@ def differences_within(
 
 def missed_objective(table: str, verdict: Verdict) -> Alert:
     """Return the alert for a table that has just missed its objective."""
-    why = f"{verdict.late} records are older than {verdict.within_s} s and not in the table"
+    why = f"{counted(verdict.late, 'record')} {agreed(verdict.late, 'is', 'are')} older than {verdict.within_s} s and not in the table"
     return Alert(subject=table, run_id="", failures=1, why=why, what="does not keep up")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import types
 
+from log_service.common.counts import agreed, counted
 from log_service.common.errors import KafkaError
 from log_service.config.topic import validate_topic_configs
 from orchestration.formats import AvroSchema, ProtobufSchema, ValueFormat, format_of
@@ -223,15 +224,18 @@ class TopicChanges:
         return ", ".join(parts) or "as declared"
 
 
+def _partitions(spec: TopicSpec, existing: TopicDescription) -> str:
+    declared = f"{spec.partitions} {agreed(spec.partitions, 'is', 'are')} declared"
+    return f"topic {spec.name} has {counted(existing.partitions, 'partition')}, {declared}"
+
+
 def plan_changes(spec: TopicSpec, existing: TopicDescription | None, configs: Mapping[str, str]) -> TopicChanges:
     """Return the changes from ``existing`` and the ``configs`` in force to ``spec``."""
     if existing is None:
         return TopicChanges(is_new=True, partitions=None, configs={}, notes=())
     notes = []
     if existing.partitions > spec.partitions:
-        notes.append(
-            f"topic {spec.name} has {existing.partitions} partitions, {spec.partitions} are declared; partitions are never removed"
-        )
+        notes.append(f"{_partitions(spec, existing)}; partitions are never removed")
     if existing.replication_factor != spec.replication_factor:
         notes.append(
             f"topic {spec.name} has replication factor {existing.replication_factor}, {spec.replication_factor} is declared; "
@@ -307,7 +311,7 @@ def _differences(client: LogClient, spec: TopicSpec) -> tuple[str, ...]:
     changes = plan_changes(spec, existing, configs)
     found = [*changes.notes]
     if changes.partitions:
-        found.append(f"topic {spec.name} has {existing.partitions} partitions, {spec.partitions} are declared: {advice}")
+        found.append(f"{_partitions(spec, existing)}: {advice}")
     found += [f"topic {spec.name} has {key}={configs.get(key)}, {value} is declared: {advice}" for key, value in changes.configs.items()]
     return tuple(found)
 

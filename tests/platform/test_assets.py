@@ -118,7 +118,7 @@ def test_a_broken_fail_rule_shows_its_check_and_materializes_nothing(world: Worl
     world.log.topics["orders"].partitions[0].append(order("x" * 30))
     result = world.materialize(clean_orders)
     assert not result.success
-    assert "rule id_is_short: 1 rows violate length(id) < 20" in failure_of(result)
+    assert "rule id_is_short: 1 row violates length(id) < 20" in failure_of(result)
     assert {check.check_name for check in result.get_asset_check_evaluations() if not check.passed} == {"id_is_short"}
     assert world.values() == {}
     assert world.lake.snapshot("clean_orders") is None

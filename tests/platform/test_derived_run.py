@@ -106,7 +106,7 @@ def test_failed_checks_leave_the_table_as_it_was(lake: Lake, run: Run) -> None:
     version = lake.existing("joined").version
     store(lake, "planes", {"tail": ["a"], "seats": [-1]})
     result = run(rules=(fail("seats_positive", "seats > 0"), warn("has_plane", "seats IS NOT NULL")))
-    assert result.failures == ("rule seats_positive: 1 rows violate seats > 0",)
+    assert result.failures == ("rule seats_positive: 1 row violates seats > 0",)
     assert result.violations == {"seats_positive": 1, "has_plane": 2}
     suite = Suite(expect("expect_column_values_to_be_between", column="seats", min_value=0, is_blocking=True), sample_rows=None)
     blocked = run(suite=suite)

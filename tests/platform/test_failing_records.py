@@ -82,7 +82,7 @@ def test_without_max_failed_a_run_names_topic_partition_and_offset(log: MemoryLo
     table = orders_table(function=by_cast, rules=(), unique_by=())
     with pytest.raises(TransformError, match=r"the record at partition 0, offset 6 of the topic orders: .*'x'.*declare max_failed"):
         run_topic_table(table, run_context(log, lake_root, spark))
-    with pytest.raises(TransformError, match=r"more than 1 records of a batch.*: 0:6, 1:3 of the topic orders"):
+    with pytest.raises(TransformError, match=r"more than 1 record of a batch.*: 0:6, 1:3 of the topic orders"):
         run_topic_table(orders_table(function=by_cast, rules=(), unique_by=(), max_failed=0.01), run_context(log, lake_root, spark))
     assert rows_of(lake_root) == []
     assert letters_of(lake_root) == []

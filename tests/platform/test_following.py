@@ -87,7 +87,7 @@ def test_a_forbidden_commit_ends_the_run_and_what_was_committed_stays(world: Wor
     result = world.materialize(clean_orders, config={"follow_s": 600})
 
     assert not result.success
-    assert "rule id_is_short: 1 rows violate length(id) < 20" in failure_of(result)
+    assert "rule id_is_short: 1 row violates length(id) < 20" in failure_of(result)
     assert rows_of(world.lake.root) == [(0, 0, "a")]
     assert [check.passed for check in result.get_asset_check_evaluations() if check.check_name == "id_is_short"] == [True, False]
     assert len(result.get_asset_materialization_events()) == 1

@@ -150,7 +150,7 @@ def test_tags_of_its_run_name_the_table_and_tell_a_dry_run_and_a_refusal(world: 
 def test_a_piece_that_breaks_a_rule_ends_the_replay_and_changes_nothing(world: World) -> None:
     stamp, epoch, key, _ = world.log.topics["orders"].partitions[0].records[3]
     world.log.topics["orders"].partitions[0].records[3] = (stamp, epoch, key, order("x" * 30))
-    assert "rule id_is_short: 1 rows violate" in failure_of(run_job(world, {"everything": True}))
+    assert "rule id_is_short: 1 row violates" in failure_of(run_job(world, {"everything": True}))
     assert ids(world) == ["o0", "o1", "o2", "o3", "o4"]
 
 

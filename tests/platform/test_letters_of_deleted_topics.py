@@ -68,5 +68,5 @@ def test_a_function_fixes_the_records_that_are_still_there_and_tells_of_the_othe
 
 def test_the_plan_of_a_replay_counts_what_can_be_replayed() -> None:
     outcome = run("replay", "clean_orders")
-    assert "clean_orders: 1 dead letters would be replayed; --execute does it" in outcome.output
+    assert "clean_orders: 1 dead letter would be replayed; --execute does it" in outcome.output
     assert "1 dead letter is of a topic that is deleted, and stays" in outcome.output

@@ -73,7 +73,7 @@ def test_a_dead_letter_whose_record_was_compacted_away_stays_where_it_was(log: M
         assert (0, 1) not in [one[:2] for one in amounts(lake_root)]
     (letter,) = DeadLetters(Lake(lake_root)).of_target("clean_orders")
     assert (letter["value"], letter["rule"]) == (order("0-1", 0), "amount_is_positive")
-    assert notes.notes == ["the records of 1 dead letters of clean_orders are no longer in the log; they stay as they are"] * 2
+    assert notes.notes == ["the record of 1 dead letter of clean_orders is no longer in the log; it stays as it is"] * 2
 
 
 def test_only_the_rows_of_the_range_are_made_again(log: MemoryLog, lake_root: Path, spark: Any) -> None:

@@ -200,7 +200,7 @@ def test_a_difference_that_cannot_be_reconciled_is_told_once(world: World) -> No
     world.log.add_topic("orders", 5)
     told_of = [event for event in world.tick().asset_events if "declaration" in event.metadata]
     assert [event.asset_key for event in told_of] == [TOPIC_KEY]
-    assert "has 5 partitions, 1 are declared; partitions are never removed" in told_of[0].description
+    assert "has 5 partitions, 1 is declared; partitions are never removed" in told_of[0].description
     assert not [event for event in world.tick().asset_events if "declaration" in event.metadata]
 
 

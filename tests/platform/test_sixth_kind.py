@@ -238,10 +238,10 @@ def said(command: click.Command, *arguments: str) -> str:
 def test_the_command_line_replays_its_ranges(project: Lines) -> None:
     project.declare(tenfold)
     arguments = (NAME, "--offsets", "0:2-3")
-    assert f"{NAME}: 1 offsets would be replayed: 0:[2,3)" in said(replay, *arguments)
+    assert f"{NAME}: 1 offset would be replayed: 0:[2,3)" in said(replay, *arguments)
     assert said(replay, f"lake/{NAME}", *arguments[1:]) == said(replay, *arguments)
     assert project.rows == ROWS
-    assert f"{NAME}: 1 records replayed in 1 commits: 1 rows, 0 dead letters" in said(replay, *arguments, "--execute")
+    assert f"{NAME}: 1 record replayed in 1 commit: 1 row, 0 dead letters" in said(replay, *arguments, "--execute")
     assert project.rows == [(0, 1, "0-1", 1), (0, 2, "0-2", 20), *ROWS[2:]]
 
 
@@ -265,7 +265,7 @@ def test_the_command_line_lists_tries_fixes_and_replays_its_dead_letters(project
     assert "1:3" in said(dead_letters, "list", NAME, "--rule", "schema")
     fix = ("fix", NAME, "1:3", "--value")
     assert "1 of 1 would be rejected again" in said(dead_letters, *fix, order("1-3", -3).decode())
-    assert f"{NAME}: 1 fixed; 1 records replayed: 1 rows" in said(dead_letters, *fix, order("1-3", 3).decode(), "--execute")
+    assert f"{NAME}: 1 fixed; 1 record replayed: 1 row" in said(dead_letters, *fix, order("1-3", 3).decode(), "--execute")
     assert (project.rows, project.letters) == (sorted([*ROWS, (1, 3, "1-3", 3)]), LETTERS[:2])
     project.declare(lambda records: order_lines(records.selectExpr("* EXCEPT (amount)", "amount + 1 AS amount")))
     assert "2 dead letters would be replayed" in said(dead_letters, "replay", NAME)

@@ -117,7 +117,7 @@ def test_limits_cut_a_backlog_into_runs(runner: Runner, log: MemoryLog) -> None:
 
 def test_a_fail_rule_or_a_blocking_expectation_sends_nothing(runner: Runner, log: MemoryLog, lake_root: Path) -> None:
     log.topics["orders"].partitions[0].append(order("x" * 30))
-    assert runner.run().failures == ("rule id_is_short: 1 rows violate length(id) < 20",)
+    assert runner.run().failures == ("rule id_is_short: 1 row violates length(id) < 20",)
     suite = Suite(expect("expect_table_column_count_to_equal", value=3, is_blocking=True))
     assert "table_column_count_to_equal" in runner.run(orders_transform(rules=(), suite=suite)).failures[0]
     assert log.sent == []

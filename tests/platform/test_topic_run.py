@@ -103,7 +103,7 @@ def test_offsets_are_committed_where_every_record_was_rejected_or_there_was_none
 def test_a_failed_rule_or_expectation_commits_nothing(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     log.topics["orders"].partitions[0].append(order("x" * 30))
     result = run_topic_table(orders_table(), run_context(log, lake_root, spark))
-    assert result.failures == ("rule id_is_short: 1 rows violate length(id) < 20",)
+    assert result.failures == ("rule id_is_short: 1 row violates length(id) < 20",)
     assert result.version is None
     assert Lake(lake_root).snapshot("clean_orders") is None
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from log_service.common.counts import counted
 from orchestration.dead_letters.table import Rejection
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places
 from orchestration.transforms.declarations import MOST_FAILED
@@ -125,19 +126,19 @@ class Isolation:
         if len(self._counted) > self.limit or len(self._found) > 2 * MOST_FAILED:
             raise self._of_too_many(self._counted or self._found) from error
 
-    def _of_too_many(self, counted: Sequence[Rejection]) -> TransformError:
-        last = counted[-1]
+    def _of_too_many(self, failed: Sequence[Rejection]) -> TransformError:
+        last = failed[-1]
         place = f"partition {last.partition}, offset {last.offset} of the topic {self.ranges.topic}"
         if not self.is_declared:
             return TransformError(
                 f"Spark failed on the transform of table {self.name} for the record at {place}: {last.reason}. Nothing was committed. "
                 "Correct the transform, or declare max_failed=, so that such records become dead letters"
             )
-        places = ", ".join(f"{one.partition}:{one.offset}" for one in counted[:SHOWN_PLACES])
+        places = ", ".join(f"{one.partition}:{one.offset}" for one in failed[:SHOWN_PLACES])
         return TransformError(
-            f"Spark failed on the transform of table {self.name} for more than {self.limit} records of a batch, as many as max_failed "
-            f"lets it bear: {places}{', ...' if len(counted) > SHOWN_PLACES else ''} of the topic {self.ranges.topic}. That at {place}: "
-            f"{last.reason}. Nothing was committed"
+            f"Spark failed on the transform of table {self.name} for more than {counted(self.limit, 'record')} of a batch, as many as "
+            f"max_failed lets it bear: {places}{', ...' if len(failed) > SHOWN_PLACES else ''} of the topic {self.ranges.topic}. "
+            f"That at {place}: {last.reason}. Nothing was committed"
         )
 
     def _of_no_record(self, error: ExecutionError) -> TransformError:

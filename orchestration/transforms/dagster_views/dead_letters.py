@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from log_service.common.counts import counted
 from orchestration.dead_letters.table import DEAD_LETTERS, DeadLetters
 from orchestration.lake.tables import LAKE_PREFIX
 from orchestration.resources.lake import LakeResource
@@ -85,7 +86,7 @@ def _rejection_event(table: str, letters: pa.Table) -> dg.AssetMaterialization:
     by_rule = Counter(letters["rule"].to_pylist())
     return dg.AssetMaterialization(
         DEAD_LETTERS_KEY,
-        description=f"{letters.num_rows} records that {table} rejected",
+        description=f"{counted(letters.num_rows, 'record')} that {table} rejected",
         metadata={
             "table": table,
             "rejected": letters.num_rows,

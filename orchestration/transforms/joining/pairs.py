@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from log_service.common.counts import counted
 from orchestration.lake.tables import TableSnapshot
 from orchestration.quality.rules import VIOLATIONS_COLUMN, count_violations
 from orchestration.rows.joins import LEFT, PLACE, PLACES, SIDES, JoinStep, Side
@@ -109,6 +110,6 @@ def _validate_places(name: str, rows: pa.Table, given: pa.Table) -> None:
         found = connection.sql(f"SELECT count(*) FROM made ANTI JOIN given ON {same}").fetchall()  # noqa: S608 - our own names
     if found[0][0]:
         raise TransformError(
-            f"the result of table {name} has {found[0][0]} rows whose _left and _right are not of the batch: pass these columns through "
-            "unchanged"
+            f"the result of table {name} has {counted(found[0][0], 'row')} whose _left and _right are not of the batch: "
+            "pass these columns through unchanged"
         )

@@ -17,6 +17,7 @@ from typing import Literal
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from log_service.common.counts import counted
 from orchestration.dead_letters.table import DeadLetters, Origin, Rejection, naming
 from orchestration.lake.schemas import conform
 from orchestration.lake.tables import (
@@ -32,7 +33,7 @@ from orchestration.log_client.protocol import RangeReader
 from orchestration.offsets.byte_limits import ByteLimits
 from orchestration.offsets.planning import BatchPlan, ProgressError, plan_batch
 from orchestration.offsets.ranges import OffsetRanges
-from orchestration.quality.rules import broken_fail_rules
+from orchestration.quality.rules import told_broken
 from orchestration.quality.suites import Outcome
 from orchestration.rows.join_state import STATE, JoinState, StateWriter, fitted, read_state, validate_joined
 from orchestration.rows.joins import LEFT, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
@@ -361,17 +362,15 @@ def _validate_bound(table: JoinedTable, step: JoinStep) -> None:
     counts = {side: step.kept[side].num_rows for side in SIDES}
     if sum(counts.values()) > table.state_rows:
         raise ProgressError(
-            f"{table.name} would keep {counts[LEFT]} rows of {table.left.name} and {counts[RIGHT]} of {table.right.name} for partners that "
-            f"may still come, and {table.state_rows} are allowed (state_rows). The watermark is at "
+            f"{table.name} would keep {counted(counts[LEFT], 'row')} of {table.left.name} and {counts[RIGHT]} of {table.right.name} "
+            f"for partners that may still come, and {table.state_rows} are allowed (state_rows). The watermark is at "
             f"{step.clock.watermark or 'no time yet'}. Nothing was committed. Does one of the topics stand still? idle_after goes on "
             "without it; else shorten within or lateness, or allow more"
         )
 
 
 def _failures(table: JoinedTable, violations: Mapping[str, int], outcomes: tuple[Outcome, ...]) -> tuple[str, ...]:
-    broken = [
-        f"rule {rule.name}: {violations[rule.name]} rows violate {rule.condition}" for rule in broken_fail_rules(table.rules, violations)
-    ]
+    broken = told_broken(table.rules, violations)
     return (*broken, *blocking_failures(outcomes))
 
 

@@ -18,6 +18,7 @@ records that its groups count, or not at all.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from orchestration.dead_letters.places import told_removed
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.offsets.known_gaps import beginning, holes_in
 from orchestration.offsets.planning import Checkpoint, ProgressError, clip_replay, plan_replay
@@ -257,8 +258,7 @@ class _Reach:
         kept = places_within(places, held)
         gone = sum(map(len, places.values())) - sum(map(len, kept.values()))
         if gone:
-            told = f"the records of {gone} dead letters of {self.table.name} are no longer in the log; they stay as they are"
-            self.context.reporter.note(told)
+            self.context.reporter.note(told_removed(gone, self.table.name))
         covering = [one for number, offsets in kept.items() for one in ranges_of_offsets(number, offsets, MAX_LETTER_RANGES)]
         return within(covering, held)
 

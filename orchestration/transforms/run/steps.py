@@ -10,14 +10,16 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from log_service.common.counts import counted
 from orchestration.dead_letters.fixes import At, FixedReader
+from orchestration.dead_letters.places import told_removed
 from orchestration.dead_letters.table import ENVELOPE, DeadLetters, Origin, Rejection, envelopes
 from orchestration.lake.schemas import validate_shape
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.log_client.protocol import OtherTopicError
 from orchestration.offsets.planning import BatchPlan, Checkpoint, plan_batch
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, places_within
-from orchestration.quality.rules import broken_fail_rules
+from orchestration.quality.rules import told_broken
 from orchestration.retained.readable_records import HeldTopic
 from orchestration.transforms.batch.batch import Batch, ComputedBatch
 from orchestration.transforms.batch.checking import blocking_failures, evaluate_suite
@@ -112,8 +114,8 @@ def read_planned(
 def cut_short(context: RunContext, plan: BatchPlan, taken: OffsetRanges) -> BatchPlan:
     """Return the plan as far as it was read, and report that a later run reads the rest."""
     context.reporter.note(
-        f"{taken.count} of {plan.ranges.count} offsets of topic {taken.topic} were read: they have the bytes that a run opens at most, "
-        f"{context.byte_limits.run_bytes} (TIDELOG_BYTES_PER_RUN). The next run goes on behind them"
+        f"{taken.count} of {counted(plan.ranges.count, 'offset')} of topic {taken.topic} were read: they have the bytes that a run opens "
+        f"at most, {context.byte_limits.run_bytes} (TIDELOG_BYTES_PER_RUN). The next run goes on behind them"
     )
     context.reporter.pin("batch", taken)
     return plan.as_read(taken)
@@ -122,10 +124,7 @@ def cut_short(context: RunContext, plan: BatchPlan, taken: OffsetRanges) -> Batc
 def judged_batch(table: TopicTable, context: RunContext, source: Batch, state: TopicState, batch: ComputedBatch) -> TopicRunResult:
     """Check a computed batch. ``failures`` are the reasons that forbid the commit."""
     outcomes = evaluate_suite(context.session(), table.suite, batch.rows, table=table.name)
-    broken = [
-        f"rule {rule.name}: {batch.violations[rule.name]} rows violate {rule.condition}"
-        for rule in broken_fail_rules(table.rules, batch.violations)
-    ]
+    broken = told_broken(table.rules, batch.violations)
     return TopicRunResult(
         kind="batch",
         state=state,
@@ -162,7 +161,7 @@ def letters_that_stay(origin: Origin, context: RunContext, source: Batch, ranges
     count = sum(map(len, gone.values()))
     if not count:
         return ENVELOPE.empty_table()
-    context.reporter.note(f"the records of {count} dead letters of {origin.target} are no longer in the log; they stay as they are")
+    context.reporter.note(told_removed(count, origin.target))
     return letters.rows_at(origin.target, origin.topic_id, gone)
 
 

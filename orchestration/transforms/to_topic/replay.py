@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestration.dead_letters.fixes import Fixes
+from orchestration.dead_letters.places import told_removed
 from orchestration.dead_letters.table import DeadLetters, Origin
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.offsets.planning import Checkpoint, ProgressError
@@ -73,7 +74,7 @@ def planned_letters(transform: TopicTransform, context: RunContext, request: Rep
     kept = _held_places(found, held_topic(topic.topic, topic.topic_id, context.log, log, context.lake))
     gone = _count(found) - _count(kept)
     if gone:
-        context.reporter.note(f"the records of {gone} dead letters of {transform.name} are no longer in the log; they stay as they are")
+        context.reporter.note(told_removed(gone, transform.name))
     return _covering(topic.topic, topic.topic_id, kept), _count(kept)
 
 

@@ -206,7 +206,7 @@ def test_a_replay_of_the_dead_letters_of_no_table_tells_of_the_slip(
     told = [CliRunner().invoke(dead_letters, ["replay", table]).output for table in ("claen", "clean")]
     assert told == [
         "Error: there is no table or topic claen; there are clean\n",
-        "clean: 1 dead letters would be replayed; --execute does it\n",
+        "clean: 1 dead letter would be replayed; --execute does it\n",
     ]
 
 

@@ -21,14 +21,14 @@ FEED = TopicFeed(asset_key=table_key("clean"), table="clean", topic="orders", mi
     ("found", "faults"),
     [
         ([0, 1, 2, 3], []),
-        ([0, 1, 3], ["orders-0: 1 offsets are missing, the first is 2"]),
-        ([0, 1, 1, 2, 3], ["orders-0: 1 offsets are there more than once, the first is 1"]),
+        ([0, 1, 3], ["orders-0: 1 offset is missing, the first is 2"]),
+        ([0, 1, 1, 2, 3], ["orders-0: 1 offset is there more than once, the first is 1"]),
         ([0, 1, 2, 3, 4, 5], ["orders-0: 2 offsets are not in the log, the first is 4"]),
         ([], ["orders-0: 4 offsets are missing, the first is 0"]),
         ([1, 1, 2, 9], [
             "orders-0: 2 offsets are missing, the first is 0",
-            "orders-0: 1 offsets are there more than once, the first is 1",
-            "orders-0: 1 offsets are not in the log, the first is 9",
+            "orders-0: 1 offset is there more than once, the first is 1",
+            "orders-0: 1 offset is not in the log, the first is 9",
         ]),
     ],
 )  # fmt: skip
@@ -72,7 +72,7 @@ def test_a_record_that_is_row_and_dead_letter_is_found(tmp_path: Path) -> None:
     proof = prove_topic(FEED, log_with(4), lake_with(tmp_path, rows(0, 1, 2, 3), 4, 1), produced=4)
     assert proof.faults == (
         "topic orders holds 4 records, and clean has 5 rows and dead letters",
-        "orders-0: 1 offsets are there more than once, the first is 1",
+        "orders-0: 1 offset is there more than once, the first is 1",
     )
 
 
