@@ -2,6 +2,8 @@
 
 import ast
 import re
+import shutil
+import subprocess
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -419,3 +421,57 @@ def test_the_search_for_cycles_finds_what_it_should(imports: str, *, is_cycle: b
     texts = {"room": "", "room.a": imports, "room.b": "from room.c import a\nfrom room.a import A", "room.c": "import json"}
     found = tangled({module: frozenset(imported_names(ast.parse(text))) for module, text in texts.items()})
     assert set(found) == ({"room.a", "room.b"} if is_cycle else set())
+
+
+# Subjects of commits
+
+LAST_FREE_COMMIT = "c612c6308a153a1f593a25ece47c6d2730fee341"
+"""The last commit whose subject need not follow the rule."""
+MAX_SUBJECT = 72
+SUBJECT = re.compile(r"[\w./-]+(?:,? [\w./-]+){0,3}: \S.*[^\s.]")
+"""``area: what changed``, without a full stop. An area is a few words or names of rooms."""
+
+
+def against_the_rule(subjects: Iterable[str]) -> list[str]:
+    return [subject for subject in subjects if len(subject) > MAX_SUBJECT or not SUBJECT.fullmatch(subject)]
+
+
+def new_subjects() -> list[str]:
+    """Return the subjects of the commits after ``LAST_FREE_COMMIT``, without merges.
+
+    Skips the test in a source archive and in a clone whose history does not reach that far.
+    """
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("there is no history: this is a source archive, or git is not installed")
+    command = [git, "-C", str(ROOT), "log", "--no-merges", "--format=%s", f"{LAST_FREE_COMMIT}..HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        pytest.skip(f"the history does not reach back to {LAST_FREE_COMMIT[:8]}: {done.stderr.strip()}")
+    return done.stdout.splitlines()
+
+
+def test_the_subject_of_a_commit_names_its_area_and_is_short() -> None:
+    """A list of commits shows 72 characters, and its reader looks for an area first."""
+    assert against_the_rule(new_subjects()) == [], "git commit --amend, or git rebase -i"
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_good"),
+    [
+        ("storage: write recovery point 0 before deleting segments", True),
+        ("controller, mirror: say who acts", True),
+        ("topics in SQL: read fields by the rule", True),
+        ("tests/test_house.py: hold subjects to the rule", True),
+        ("Say in one place how epochs go on: two sides each had the rule", False),
+        ("storage: write recovery point 0 before deleting segments.", False),
+        ("storage:write recovery point 0", False),
+        ("storage: ", False),
+        ("write recovery point 0", False),
+        (f"storage: {'x' * 63}", True),
+        (f"storage: {'x' * 64}", False),
+    ],
+)
+def test_the_rule_of_subjects_takes_what_it_should(subject: str, *, is_good: bool) -> None:
+    """The area comes first, and the rest is a short sentence without a full stop."""
+    assert (against_the_rule([subject]) == []) == is_good
