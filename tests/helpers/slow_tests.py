@@ -117,10 +117,10 @@ SLOW = (
         modules=(
             "unit/broker/authorization/test_matrix.py",
             "unit/broker/test_cluster_bad_input.py",
-            "unit/broker/test_every_version.py",
+            "unit/broker/requests/test_every_version.py",
             "unit/broker/test_failing_start.py",
-            "unit/broker/test_large_requests.py",
-            "unit/broker/test_longest_turn.py",
+            "unit/broker/requests/test_large_requests.py",
+            "unit/broker/requests/test_longest_turn.py",
             "unit/orchestration/values/test_json_rule.py",
             "unit/orchestration/rows/test_latest.py",
             "unit/orchestration/rows/test_joins.py",

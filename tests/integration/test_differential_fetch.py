@@ -1,7 +1,8 @@
 """Fetch beside Apache Kafka: what is returned, how much of it, in which order, with which fields; and fetch sessions.
 
-Meant differences, held by ``tests/unit/broker/test_meant_differences.py``: sizes below 0 count as 0, and an isolation level that does not
-exist as read_uncommitted, where Apache Kafka answers UNKNOWN_SERVER_ERROR.
+``tests/unit/broker/handlers/test_meant_differences.py`` holds meant differences: sizes below 0 count
+as 0, and an isolation level that does not exist as read_uncommitted, where Apache Kafka responds with
+UNKNOWN_SERVER_ERROR.
 """
 
 import time

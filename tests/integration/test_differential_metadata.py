@@ -1,7 +1,7 @@
 """Metadata and DescribeTopicPartitions beside Apache Kafka: who is told what about which topics.
 
-A meant difference, held by ``tests/unit/broker/test_meant_differences.py``: a topic without name and id is UNKNOWN_TOPIC_ID, where Apache
-Kafka answers UNKNOWN_SERVER_ERROR.
+``tests/unit/broker/handlers/test_meant_differences.py`` holds a meant difference: a topic without
+name and id is UNKNOWN_TOPIC_ID, where Apache Kafka responds with UNKNOWN_SERVER_ERROR.
 """
 
 from uuid import UUID

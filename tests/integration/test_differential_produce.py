@@ -1,6 +1,6 @@
 """Produce and InitProducerId beside Apache Kafka: codes, offsets and times of every answer.
 
-Meant differences, each held by ``tests/unit/broker/test_meant_differences.py``:
+Meant differences, each held by ``tests/unit/broker/handlers/test_meant_differences.py``:
 
 * Error texts say what is wrong; Apache Kafka sends none but for single records.
 * A header is believed where it names the latest timestamp. Offset deltas count up from 0 in uncompressed batches, too, which Apache Kafka

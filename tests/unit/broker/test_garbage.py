@@ -17,8 +17,8 @@ from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, replicate_records, tell_cluster
 from tests.helpers.garbage import counted_garbage
 from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell
-from tests.unit.broker.group_requests import coordinated
-from tests.unit.broker.least_requests import VERSIONS, least_request
+from tests.unit.broker.handlers.groups.group_requests import coordinated
+from tests.unit.broker.requests.least_requests import VERSIONS, least_request
 
 COUNT = 20
 NEWEST: dict[ApiKey, int] = {key: version for key, version in VERSIONS if key is not ApiKey.UNREGISTER_BROKER}

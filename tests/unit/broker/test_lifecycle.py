@@ -23,7 +23,7 @@ from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, Offse
 from log_service.replication.partition import Partition
 from tests.sim import Crashed, World, sim_run
 from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, produce_request, running, tell, values_of
-from tests.unit.broker.group_requests import commit, coordinated, positions
+from tests.unit.broker.handlers.groups.group_requests import commit, coordinated, positions
 
 
 def run(main: Any, seed: int = 1) -> None:

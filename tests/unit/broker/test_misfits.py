@@ -11,7 +11,7 @@ from log_service.rpc.connection import Destination
 from tests.helpers.authority import Authority
 from tests.unit.broker.configured_brokers import configured
 from tests.unit.broker.context import HOST, PORT, Story
-from tests.unit.broker.login_story import PACKAGE
+from tests.unit.broker.logins.login_story import PACKAGE
 
 PORTS = {"PLAINTEXT": PORT, "SSL": 9095, "SASL_PLAINTEXT": 9096, "SASL_SSL": 9097}
 LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "alice-secret"}

@@ -26,7 +26,7 @@ from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequ
 from log_service.protocol.stored.metadata_records import ConfigRecord, UserScramCredentialRecord
 from log_service.security.sasl.credentials import ScramMechanism
 from tests.unit.broker.context import Story
-from tests.unit.broker.login_story import LISTENER, PACKAGE, PROPERTIES, guest, plain, tell_of_logins
+from tests.unit.broker.logins.login_story import LISTENER, PACKAGE, PROPERTIES, guest, plain, tell_of_logins
 
 PLANTED = "planted-9f31c7"
 BROKER = 4

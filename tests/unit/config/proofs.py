@@ -18,9 +18,9 @@ COUNTS = (BROKERS, "test_limits_of_connections")
 OFFSETS_TOPIC = (BROKERS, "test_the_topic_of_groups_is_made_as_configured")
 SHARE_GROUPS = "unit/coordinator/test_share_groups.py"
 STREAMS_GROUPS = "unit/coordinator/test_streams_group_keys.py"
-SHARE_STATES = "unit/broker/test_share_states.py"
+SHARE_STATES = "unit/broker/handlers/share/test_states.py"
 SHARE_STATES_TOPIC = (SHARE_STATES, "test_the_topic_of_share_states_is_made_as_configured")
-TRANSACTIONS_TOPIC = ("unit/broker/test_transactions.py", "test_the_topic_of_transactions_is_made_as_configured")
+TRANSACTIONS_TOPIC = ("unit/broker/transactions/test_transactions.py", "test_the_topic_of_transactions_is_made_as_configured")
 TRANSACTION_TIMES = ("unit/coordinator/transaction/test_service.py", "test_times_of_transactions_are_those_of_the_file")
 REPLICATION = "unit/replication/test_replication_keys.py"
 THROTTLES = "unit/replication/test_throttles.py"
@@ -29,18 +29,18 @@ SHARE_BOUNDS = ("unit/broker/share/test_group_settings.py", "test_the_brokers_ke
 QUOTAS = "unit/broker/test_client_quotas.py"
 DEATHS = "unit/broker/test_cluster_deaths.py"
 CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
-VERIFICATION = "unit/broker/test_transactional_produce.py"
-LOGINS = "unit/broker/test_login.py"
+VERIFICATION = "unit/broker/handlers/produce/test_transactional.py"
+LOGINS = "unit/broker/logins/test_login.py"
 STORES = "unit/security/tls/test_stores.py"
 CERTIFICATES = "unit/broker/test_certificates.py"
 HANDSHAKES = "unit/security/tls/test_handshakes.py"
 KEY_STORES = (STORES, "test_a_key_is_read_from_every_kind_of_store")
 TRUST_STORES = (STORES, "test_authorities_are_read_from_every_kind_of_store")
 AUTHORIZER = ("unit/broker/authorization/test_visibility.py", "test_super_users_and_open_clusters")
-OAUTH = "unit/broker/test_oauth_logins.py"
+OAUTH = "unit/broker/logins/test_oauth.py"
 OAUTH_TIMES = (OAUTH, "test_times_of_fetching")
-OAUTH_ENDPOINT = ("unit/broker/test_cluster_logins.py", "test_token_comes_from_an_endpoint_for_the_id_and_secret_of_this_node")
-TOKENS = "unit/broker/test_delegation_tokens.py"
+OAUTH_ENDPOINT = ("unit/broker/logins/test_cluster_logins.py", "test_token_comes_from_an_endpoint_for_the_id_and_secret_of_this_node")
+TOKENS = "unit/broker/logins/test_tokens.py"
 AUDIT = "unit/broker/authorization/test_audit_log.py"
 PROOFS = {
     "allow.everyone.if.no.acl.found": AUTHORIZER,
@@ -95,8 +95,14 @@ PROOFS = {
     "connections.max.reauth.ms": (LOGINS, "test_login_that_ends_is_repeated_or_costs_the_connection"),
     "sasl.enabled.mechanisms": (LOGINS, "test_unknown_mechanism_is_refused_after_the_delay"),
     "sasl.jaas.config": (LOGINS, "test_client_with_the_right_password_is_served_and_one_without_is_not"),
-    "sasl.mechanism.controller.protocol": ("unit/broker/test_cluster_logins.py", "test_nodes_log_in_to_controllers_by_their_mechanism"),
-    "sasl.mechanism.inter.broker.protocol": ("unit/broker/test_cluster_logins.py", "test_nodes_log_in_to_brokers_by_their_mechanism"),
+    "sasl.mechanism.controller.protocol": (
+        "unit/broker/logins/test_cluster_logins.py",
+        "test_nodes_log_in_to_controllers_by_their_mechanism",
+    ),
+    "sasl.mechanism.inter.broker.protocol": (
+        "unit/broker/logins/test_cluster_logins.py",
+        "test_nodes_log_in_to_brokers_by_their_mechanism",
+    ),
     "sasl.server.max.receive.size": (LOGINS, "test_frame_before_the_login_is_bound_and_after_it_is_not"),
     "add.partitions.to.txn.retry.backoff.max.ms": (VERIFICATION, "test_how_often_and_for_how_long_it_is_asked_again"),
     "add.partitions.to.txn.retry.backoff.ms": (VERIFICATION, "test_how_often_and_for_how_long_it_is_asked_again"),
@@ -128,7 +134,7 @@ PROOFS = {
     "advertised.listeners": ADDRESSES,
     "auto.create.topics.enable": (BROKERS, "test_auto_create_topics_enable_and_num_partitions"),
     "auto.create.topics.declarations": (
-        "unit/broker/test_auto_creation.py",
+        "unit/broker/topic_creation/test_automatic.py",
         "test_a_declared_topic_that_a_client_asks_for_first_is_created_as_it_is_declared",
     ),
     "broker.heartbeat.interval.ms": (BROKERS, "test_a_broker_that_is_not_heard_of_is_fenced"),
@@ -161,7 +167,7 @@ PROOFS = {
     "controller.quota.window.size.seconds": (QUOTAS, "test_windows_of_mutations"),
     "cordoned.log.dirs": (BROKERS, "test_cordoned_log_dirs_take_no_new_partitions_from_the_file_and_live"),
     "default.replication.factor": (BROKERS, "test_default_replication_factor"),
-    "delete.topic.enable": ("unit/broker/test_admin_apis.py", "test_topics_are_not_deleted_where_that_is_switched_off"),
+    "delete.topic.enable": ("unit/broker/handlers/test_admin_apis.py", "test_topics_are_not_deleted_where_that_is_switched_off"),
     "fetch.max.bytes": (BROKERS, "test_fetch_max_bytes"),
     "group.consumer.assignment.interval.ms": (
         CONSUMER_GROUPS,

@@ -6,8 +6,8 @@ from log_service.broker.requests.call import Side
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.metadata import MetadataRequest
 from tests.unit.broker.context import HOST, PORT, Story, batch, tell
-from tests.unit.broker.group_requests import coordinated
-from tests.unit.broker.least_requests import VERSIONS, least_request, versions_of
+from tests.unit.broker.handlers.groups.group_requests import coordinated
+from tests.unit.broker.requests.least_requests import VERSIONS, least_request, versions_of
 
 CONTROLLER_PORT = 9093
 

@@ -22,7 +22,7 @@ from log_service.protocol.messages.offset_fetch import (
 )
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.unit.broker.context import Story, tell, values_of
-from tests.unit.broker.group_requests import commit, coordinated, positions
+from tests.unit.broker.handlers.groups.group_requests import commit, coordinated, positions
 
 
 @pytest.mark.parametrize("version", range(2, 10))

@@ -26,8 +26,8 @@ from log_service.protocol.messages.create_topics import CreatableTopic, CreateTo
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell, values_of
-from tests.unit.broker.gates import Denial
-from tests.unit.broker.least_requests import least_request
+from tests.unit.broker.requests.gates import Denial
+from tests.unit.broker.requests.least_requests import least_request
 
 
 def framed(body: bytes) -> bytes:

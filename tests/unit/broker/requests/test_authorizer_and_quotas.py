@@ -29,8 +29,8 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
 from log_service.protocol.schema import Message
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.unit.broker.context import HOST, PORT, Story, batch, fetch_request, produce_request, tell, values_of
-from tests.unit.broker.gates import CODE, Denial, Throttle
-from tests.unit.broker.least_requests import VERSIONS, least_request
+from tests.unit.broker.requests.gates import CODE, Denial, Throttle
+from tests.unit.broker.requests.least_requests import VERSIONS, least_request
 
 CONTROLLER_PORT = 9093
 

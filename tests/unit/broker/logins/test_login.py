@@ -25,7 +25,17 @@ from log_service.security.sasl.credentials import ScramMechanism
 from log_service.security.sasl.oauthbearer import INVALID_TOKEN
 from tests.sim import World, sim_run
 from tests.unit.broker.context import PORT, Story, running
-from tests.unit.broker.login_story import CLEAR_PORT, LISTENER, PACKAGE, PROPERTIES, guest, plain, scram_user, seconds, tell_of_logins
+from tests.unit.broker.logins.login_story import (
+    CLEAR_PORT,
+    LISTENER,
+    PACKAGE,
+    PROPERTIES,
+    guest,
+    plain,
+    scram_user,
+    seconds,
+    tell_of_logins,
+)
 from tests.unit.security.sasl.issuer import unsigned
 
 

@@ -17,8 +17,8 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.frames import RequestHeader, encode_request
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.helpers.watchdog import MOST_CALLS, Watchdog
-from tests.unit.broker.gates import Denial
-from tests.unit.broker.request_shapes import Path, request_of, shapes
+from tests.unit.broker.requests.gates import Denial
+from tests.unit.broker.requests.request_shapes import Path, request_of, shapes
 
 COUNT = 5_000
 

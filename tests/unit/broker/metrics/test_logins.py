@@ -10,7 +10,7 @@ from tests.helpers.authority import Authority
 from tests.helpers.metrics_page import Page, fetch
 from tests.unit.broker.configured_brokers import configured
 from tests.unit.broker.context import HOST, PORT, RawClient, Story
-from tests.unit.broker.login_story import LISTENER, Guest, guest, plain, tell_of_logins
+from tests.unit.broker.logins.login_story import LISTENER, Guest, guest, plain, tell_of_logins
 
 TLS_PORT = 9095
 PREFIX = "kafka_server_socket_server_metrics_"

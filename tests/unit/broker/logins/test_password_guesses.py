@@ -13,7 +13,7 @@ from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from log_service.security.sasl.credentials import ScramMechanism
 from tests.unit.broker.context import HOST, PORT, Story
-from tests.unit.broker.login_story import (
+from tests.unit.broker.logins.login_story import (
     CLEAR_PORT,
     LISTENER,
     PROPERTIES,

@@ -17,7 +17,7 @@ from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from log_service.state_machine.stalls import STALL_GRACE_MS
 from tests.unit.broker.context import HOST, Story, tell
-from tests.unit.broker.group_requests import coordinated
+from tests.unit.broker.handlers.groups.group_requests import coordinated
 
 SESSION_S = 45.0
 """The longest of the sessions by default: that of consumer, share and streams groups, and asked for by the classic member."""

@@ -12,7 +12,7 @@ from log_service.cli.main import tidelog
 from log_service.config.authorizer_keys import STANDARD_AUTHORIZER
 from log_service.config.server import parse_server_properties
 from tests.unit.broker.context import HOST, PORT, Story, tell
-from tests.unit.broker.login_story import LISTENER, PACKAGE
+from tests.unit.broker.logins.login_story import LISTENER, PACKAGE
 
 SCRAM = {
     "node.id": "1",

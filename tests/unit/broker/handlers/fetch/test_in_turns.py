@@ -14,7 +14,7 @@ from log_service.protocol.messages.produce import PartitionProduceData, ProduceR
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.helpers.watchdog import MOST_CALLS, Watchdog
 from tests.unit.broker.context import Story, batch, tell, values_of
-from tests.unit.broker.gates import Throttle
+from tests.unit.broker.requests.gates import Throttle
 
 COUNT = 5
 

@@ -19,7 +19,7 @@ from log_service.protocol.messages.renew_delegation_token import RenewDelegation
 from log_service.security.sasl.credentials import ScramMechanism
 from tests.unit.broker.authorization.acl_story import STANDARD, acl
 from tests.unit.broker.context import Story
-from tests.unit.broker.login_story import CLEAR_PORT, Guest, guest, plain, tell_of_logins
+from tests.unit.broker.logins.login_story import CLEAR_PORT, Guest, guest, plain, tell_of_logins
 
 SECRET = {"delegation_token_secret_key": "the-secret-of-the-cluster"}
 DAY_MS, WEEK_MS = 86_400_000, 604_800_000

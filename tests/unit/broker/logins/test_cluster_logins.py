@@ -18,7 +18,7 @@ from log_service.metadata.access import ScramUser
 from log_service.metadata.access_records import credential_record
 from log_service.security.sasl.scram_argument import parse_scram_argument
 from tests.helpers.cluster import Cluster, host_of, node_properties, replicate_records, tell_cluster
-from tests.unit.broker.login_story import Guest, scram_user
+from tests.unit.broker.logins.login_story import Guest, scram_user
 from tests.unit.security.sasl.issuer import unsigned
 
 IDS = (1, 2, 3)

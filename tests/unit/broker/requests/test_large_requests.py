@@ -20,8 +20,8 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import encode
 from log_service.protocol.frames import RequestHeader, encode_request
 from tests.helpers.handler_node import HandlerNode, tell_handlers
-from tests.unit.broker.gates import Denial, Throttle
-from tests.unit.broker.request_shapes import Path, request_of, shapes
+from tests.unit.broker.requests.gates import Denial, Throttle
+from tests.unit.broker.requests.request_shapes import Path, request_of, shapes
 
 COUNT = 700
 """More than are handled at once, and than are in two pieces."""
