@@ -1,8 +1,9 @@
-"""The client for programs on asyncio. The trio client runs in a thread of its own, behind classes
-to await.
+"""The client for programs on asyncio. The trio client runs in a thread of its own.
 
-- ``mailbox``: what one thread leaves for another, which is woken once for many things. ``bridge``: calls from an event loop into the
-  client's thread and back. ``calls``: what the classes share.
-- ``admin``, ``consumer``, ``share_consumer``: one call each. ``producer``: its records take a shorter way, and ``settlements`` tells
-  their receipts.
+- ``mailbox``: carries functions from one thread to another, with one wake-up for many functions.
+  ``bridge``: calls from an event loop into the client's thread and back. ``calls``: the base of the
+  classes.
+- ``admin``, ``consumer``, ``share_consumer``: each method is one call. ``producer``: puts records
+  into batches on the event loop. ``settlements``: wakes the tasks that wait for the producer's
+  batches.
 """

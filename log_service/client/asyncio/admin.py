@@ -88,7 +88,7 @@ class AsyncioAdmin(OnAsyncio[Admin]):
         timeout_ms: int | None = None,
         topic_id: UUID | None = None,
     ) -> AsyncIterator[RawBatches]:
-        """Yield the batches of [start, end); see ``range_reader.read_range``."""
+        """Yield the batches of the offsets [start, end); see ``range_reader.read_range``."""
         source = read_range(
             self._client,
             topic_partition,

@@ -1,11 +1,17 @@
-"""Calls from an event loop into the client's own thread, and from there back to the loop.
+"""Calls functions in the client's own thread from an event loop, and callbacks on the loop.
 
-What the client's thread has to tell goes through one ``Mailbox``, so that many completions wake the loop once.
+All messages from the client's thread go through one ``Mailbox``, so that many results wake the loop
+once.
 
-Invariants: a call ends when its function over there has ended, also where the caller is cancelled: the function is cancelled then, and the
-caller waits for that. What a function returned reaches ``on_result`` even if its caller was cancelled meanwhile. A client belongs to the
-loop that opened it; every other loop, and every other process, is refused. A loop that is closed under an open client ends the client as
-an exception in its ``async with`` block would.
+Invariants:
+
+- A call ends only when its function has ended. If the caller is cancelled, the function is
+  cancelled too, and the caller waits for its end.
+- The result of a function reaches ``on_result`` even if the caller was cancelled in the meantime.
+- A client belongs to the loop that opened it. Calls from other loops and other processes are
+  refused.
+- If the loop of an open client is closed, the client ends as after an exception in its ``async
+  with`` block.
 """
 
 import asyncio
@@ -23,11 +29,11 @@ from log_service.common.errors import ErrorCode, KafkaError
 T = TypeVar("T")
 
 CALLBACK_CANCEL_S = 30.0
-"""How long the client's thread waits for a callback that does not heed its cancellation, before it goes on without it."""
+"""The longest time, in seconds, that the client's thread waits for a cancelled callback to end."""
 
 
 class Bridge:
-    """The way between one event loop and one client's thread."""
+    """Connects one event loop with the thread of one client."""
 
     def __init__(self, portal: Portal[Any]) -> None:
         self._portal = portal
@@ -37,11 +43,11 @@ class Bridge:
         self._on_end: Callable[[], object] = int
         self._callbacks: set[asyncio.Task[None]] = set()
         self.put = self._mailbox.put
-        """Run a function on the loop, soon; from the client's thread."""
+        """Run a function on the loop soon. Only the client's thread calls this."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether calls are taken here: in this process, from the loop that runs now."""
+        """Whether calls are possible now, in this process and from the running loop."""
         try:
             self.require_loop()
         except KafkaError:
@@ -49,15 +55,16 @@ class Bridge:
         return True
 
     async def open(self, on_end: Callable[[], object] = int) -> None:
-        """Open the client, for the loop that runs now. ``on_end`` is called there when the client's
-        thread has ended.
+        """Open the client for the running loop.
+
+        ``on_end`` is called on the loop when the client's thread has ended.
 
         Raises:
-            RuntimeError: no event loop of asyncio runs.
-            KafkaError: INVALID_REQUEST, it was opened before.
-            Exception: what opening the client raised.
+            RuntimeError: no event loop of asyncio is running.
+            KafkaError: INVALID_REQUEST, the client was opened before.
+            Exception: opening the client raised this exception.
         """
-        loop = asyncio.get_running_loop()  # first: without a loop there is no thread either
+        loop = asyncio.get_running_loop()  # first, because without a loop no thread may start
         started = self._portal.start()
         self._loop, self._context, self._on_end = loop, copy_context(), on_end
         self._portal.ended.add_done_callback(lambda _: self.put(self._on_end))
@@ -68,9 +75,10 @@ class Bridge:
             raise
 
     async def close(self, error: BaseException | None = None) -> None:
-        """Close the client and wait for its thread; raises what closing raised. Idempotent, and for any loop.
+        """Close the client, and wait for its thread to end. Idempotent, and possible from any loop.
 
-        ``error`` is what left the ``async with`` block. Cancelled meanwhile, nothing takes long any more.
+        ``error`` is the exception that left the ``async with`` block. Exceptions of closing are
+        raised. If the caller is cancelled while it waits, closing is cut short.
 
         Raises:
             KafkaError: INVALID_REQUEST, as ``require_no_callback``.
@@ -78,7 +86,7 @@ class Bridge:
         self.require_no_callback()
         if not self._portal.is_here or self._loop is None:
             return
-        # A cancellation is how a service on asyncio ends: what was taken is given the time that an exception leaves it.
+        # A service on asyncio ends by cancellation. Records get the same time as after an error.
         self._portal.stop(Departed() if isinstance(error, asyncio.CancelledError) else error)
         ended = asyncio.wrap_future(self._portal.ended)
         try:
@@ -91,7 +99,9 @@ class Bridge:
         self._portal.close()
 
     def require_no_callback(self) -> None:
-        """Raise where the caller is a callback for which the client waits: each would wait for the other.
+        """Raise if the caller is a callback for which the client waits.
+
+        Otherwise the callback and the client would wait for each other.
 
         Raises:
             KafkaError: INVALID_REQUEST.
@@ -101,10 +111,11 @@ class Bridge:
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     def require_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the loop that runs now.
+        """Return the running loop, if calls from it are possible.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the client is closed, of another process, or of another event loop.
+            KafkaError: INVALID_REQUEST, the client is closed, or belongs to another process or
+                event loop.
         """
         self._portal.require_open()
         try:
@@ -117,13 +128,16 @@ class Bridge:
         return running
 
     async def call(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> T:
-        """Run an async function in the client's thread, and return its result or raise what it raised.
+        """Run an async function in the client's thread, and return its result or raise its
+        exception.
 
-        ``on_result`` is handed the result as soon as it is there, on the loop, also where the caller was cancelled too late to prevent it.
+        ``on_result`` gets the result on the loop as soon as the result is known. This is so even if
+        the caller was cancelled, but too late to cancel the function.
 
         Raises:
-            KafkaError: INVALID_REQUEST, as ``require_loop``, or the client was closed meanwhile.
-            asyncio.CancelledError: the caller was cancelled; the function has ended.
+            KafkaError: INVALID_REQUEST, as ``require_loop``, or the client was closed during the
+                call.
+            asyncio.CancelledError: the caller was cancelled. The function has ended.
         """
         return await self._begin(function, on_result).result()
 
@@ -137,10 +151,10 @@ class Bridge:
         return await self.call(run)
 
     async def iterate(self, source: AsyncIterator[T]) -> AsyncIterator[T]:
-        """Yield the items of an async generator in the client's thread. It is closed there, also
-        when the iteration is given up.
+        """Yield the items of an async generator that runs in the client's thread.
 
-        While the caller looks at one item, the next is made.
+        The next item is produced while the caller processes the current one. When the iteration
+        ends, the generator is closed in the client's thread.
         """
         steps = Steps(source)
         ahead = self._begin(steps.step)
@@ -159,7 +173,10 @@ class Bridge:
                 await self.call(steps.close)
 
     async def run_on_loop(self, function: Callable[[], Awaitable[None] | None]) -> None:
-        """Run a callback of the application on its loop, and wait; from the client's thread. Raises what it raised."""
+        """Run a callback of the application on its loop, and wait for its end.
+
+        Only the client's thread calls this. Exceptions of the callback are raised.
+        """
         assert self._loop is not None, "only an open client calls back"
         if self._loop.is_closed():
             return
@@ -188,12 +205,15 @@ class Bridge:
         assert self._loop is not None, "nothing is put before it is open"
         try:
             self._loop.call_soon_threadsafe(self._mailbox.empty, context=self._context)
-        except RuntimeError:  # the loop is closed, so that no task can use the client any more, or hear of its end
+        except RuntimeError:  # the loop is closed, so no task can use the client any more
             self._portal.stop(Departed())
 
 
 class _Call(Generic[T]):
-    """A function that runs in the client's thread, and a task that waits for it. ``set_result`` and its like are called over there."""
+    """A function that runs in the client's thread, and a task that waits for the function.
+
+    The client's thread calls ``set_result``, ``set_exception`` and ``cancel``.
+    """
 
     scope: trio.CancelScope
 
@@ -206,7 +226,7 @@ class _Call(Generic[T]):
         self._on_result = on_result
         self._future: asyncio.Future[None] = loop.create_future()
         self._is_done = False
-        self._results: list[T] = []  # the one, once it is there
+        self._results: list[T] = []  # empty, or the only result
         self._error: BaseException | None = None
 
     def set_result(self, result: T, /) -> None:
@@ -222,14 +242,17 @@ class _Call(Generic[T]):
         self._mailbox.put(self._end)
 
     async def result(self) -> T:
-        """Wait for the result and return it, or raise what the function raised. Cancelled meanwhile, it ends the function first."""
+        """Wait for the result, and return it or raise the function's exception.
+
+        If the waiting task is cancelled, the function is ended first.
+        """
         try:
             if not self._is_done:
                 await self._future
         except asyncio.CancelledError:
             await self._end_early()
             raise
-        except BaseException:  # the coroutine is thrown away: nothing may be awaited any more
+        except BaseException:  # the coroutine is being closed, so it may not await anything
             self._portal.post(self.scope.cancel)
             raise
         if self._error is not None:
@@ -237,7 +260,7 @@ class _Call(Generic[T]):
         return self._results[0]
 
     async def abandon(self) -> None:
-        """Cancel the function, and return when it has ended; its result is dropped."""
+        """Cancel the function, and return when it has ended. The result is dropped."""
         if not self._is_done:
             await self._end_early()
 
@@ -251,7 +274,7 @@ class _Call(Generic[T]):
                 continue  # the function is cancelled already, and ends soon
 
     def _end(self) -> None:
-        """On the loop: the function has ended."""
+        """Note on the loop that the function has ended."""
         self._is_done = True
         if self._on_result is not None and self._results:
             self._on_result(self._results[0])
@@ -278,13 +301,13 @@ class _Errand:
         self.error: Exception | None = None
 
     def start(self) -> None:
-        """On the loop: run it."""
+        """Run the callback. Only the loop calls this."""
         self._task = self._loop.create_task(self._run())
         self._running.add(self._task)
         self._task.add_done_callback(self._note_end)
 
     def cancel(self) -> None:
-        """On the loop: cancel it."""
+        """Cancel the callback. Only the loop calls this."""
         if self._task is not None:
             self._task.cancel()
 

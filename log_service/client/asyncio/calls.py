@@ -1,7 +1,8 @@
-"""The base of the asyncio classes. A client runs in a thread of its own, opened and closed by
-``async with``, with methods to await.
+"""The base class of the asyncio clients, and functions that turn client methods into awaitable
+ones.
 
-``bridge`` has the way to that thread. Knows no clients.
+A client runs in a thread of its own. ``async with`` opens and closes it. ``bridge`` connects the
+event loop with that thread. This module knows no client.
 """
 
 import warnings
@@ -19,10 +20,11 @@ T = TypeVar("T")
 
 
 class OnAsyncio(Generic[C]):
-    """Opens and closes an asyncio client, and makes one call after the other.
+    """Opens and closes an asyncio client, and passes calls to its thread.
 
-    A client belongs to the event loop that opened it. A task that is cancelled in a call ends the call over there before it goes on.
-    Leaving the ``async with`` block by a cancellation is leaving it by an exception; a second cancellation ends it at once. In a forked
+    A client belongs to the event loop that opened it. If a task is cancelled in a call, the call
+    ends in the client's thread before the task continues. A cancellation that leaves the ``async
+    with`` block counts as an exception. A second cancellation ends closing at once. In a forked
     process every call raises KafkaError, and closing does nothing.
     """
 
@@ -49,7 +51,7 @@ class OnAsyncio(Generic[C]):
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are taken."""
+        """Whether the client accepts calls."""
         return self._portal.is_open
 
     async def close(self) -> None:
@@ -58,7 +60,10 @@ class OnAsyncio(Generic[C]):
 
 
 def awaited(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Concatenate[OnAsyncio[Any], P], Coroutine[Any, Any, T]]:
-    """Return the method for a task on asyncio: it runs in the client's thread while the task waits."""
+    """Return the method for a task on asyncio.
+
+    It runs in the client's thread while the task waits.
+    """
 
     async def call(self: OnAsyncio[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._bridge.call(partial(method, self._client, *args, **kwargs))
@@ -68,9 +73,9 @@ def awaited(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Conca
 
 
 def awaited_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[OnAsyncio[Any], P], Coroutine[Any, Any, T]]:
-    """Return a method that does not wait, run in the client's thread.
+    """Return an awaitable method that runs a plain method in the client's thread.
 
-    Its state is touched nowhere else.
+    So only the client's thread uses the state of the client.
     """
 
     async def call(self: OnAsyncio[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:

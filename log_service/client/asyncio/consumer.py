@@ -1,10 +1,11 @@
 """The consumer for programs on asyncio.
 
-Each method is one call through a ``Bridge`` into the thread that runs the consumer; a loop over the consumer is one call for each poll, not
-for each record.
+Each method is one call through a ``Bridge`` into the thread that runs the consumer. A loop over the
+consumer makes one call for each poll, not for each record.
 
-Invariants: a record that was polled is returned once, whatever is cancelled: what arrives after its task was cancelled is held, and comes
-first when the next one polls. What is held counts as not consumed: it is not committed, and read again after a seek.
+Invariants: each polled record is returned exactly once, whatever is cancelled. Records that arrive
+after their task was cancelled are held, and the next poll returns them first. Held records count as
+not consumed. They are not committed, and a seek makes the consumer read them again.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -40,9 +41,10 @@ def moving(method: Callable[Concatenate[Consumer, P], None]) -> Callable[Concate
 
 
 def moving(method: Callable[Concatenate[Consumer, P], Any]) -> Callable[Concatenate["AsyncioConsumer", P], Coroutine[Any, Any, Any]]:
-    """Return a method that changes what is read.
+    """Return a method that changes the assignment or the positions.
 
-    Held records are dropped, and read again where their partition stays where it is.
+    Held records are dropped. They are read again if the position of their partition does not
+    change.
     """
 
     async def call(self: "AsyncioConsumer", /, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -55,9 +57,10 @@ def moving(method: Callable[Concatenate[Consumer, P], Any]) -> Callable[Concaten
 class AsyncioConsumer(OnAsyncio[Consumer]):
     """``Consumer`` for tasks on asyncio. Settings are those of ``Consumer``.
 
-    Rebalance callbacks are called on the event loop, and may be async, while ``poll`` or ``close`` waits; so is ``on_commit``.
-    Deserializers and interceptors are called in the consumer's own thread. ``lag``, ``current_lag`` and ``metrics`` count from behind what
-    was fetched for a loop; ``position`` and ``commit`` go by what the loop has returned.
+    Rebalance callbacks run on the event loop while ``poll`` or ``close`` waits, and may be async.
+    ``on_commit`` runs on the event loop too. Deserializers and interceptors run in the consumer's
+    own thread. ``lag``, ``current_lag`` and ``metrics`` treat all fetched records of a loop as
+    read. ``position`` and ``commit`` treat only the records that the loop has returned as read.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
@@ -92,12 +95,14 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
             await super().__aexit__(kind, error, trace)
 
     async def close(self) -> None:
-        """Close the consumer and its thread; commits as leaving its block does. Idempotent, and possible from any event loop.
+        """Close the consumer and its thread. Idempotent, and possible from any event loop.
 
-        From another loop than its own it commits only where no record is held.
+        It commits as leaving the ``async with`` block does. From another loop than its own it
+        commits only if no record is held.
 
         Raises:
-            KafkaError: INVALID_REQUEST, a rebalance callback called it, for which the consumer waits.
+            KafkaError: INVALID_REQUEST, a rebalance callback called it, and the consumer waits for
+                that callback.
         """
         self._bridge.require_no_callback()
         try:
@@ -117,31 +122,31 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     ) -> None:
         """Read these topics with the other members of the group, as ``Consumer.subscribe``.
 
-        Callbacks are called on the loop.
+        Callbacks run on the event loop.
         """
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         on_loop = {name: self._on_loop(callback) for name, callback in callbacks.items() if callback is not None}
         await self._call_moving(partial(self._client.subscribe, topics, **on_loop))
 
     async def assignment(self) -> list[TopicPartition]:
-        """Return the partitions that are read now, sorted."""
+        """Return the assigned partitions, sorted."""
         return await self._bridge.call_sync(lambda: self._client.assignment)
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed."""
+        """The subscribed topics."""
         return self._client.subscription
 
     async def paused(self) -> list[TopicPartition]:
-        """Return the partitions that are paused."""
+        """Return the paused partitions."""
         return await self._bridge.call_sync(lambda: self._client.paused)
 
     # Records
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
-        """Return records as ``Consumer.poll``. Where it is cancelled, what had arrived already is what the next poll or loop returns.
+        """Return records as ``Consumer.poll``, and raise as ``Consumer.poll``.
 
-        Raises as ``Consumer.poll``.
+        If the task is cancelled, the next poll or loop returns the records that had arrived.
         """
         self._bridge.require_loop()
         if not self._held:
@@ -150,7 +155,10 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         return self._held.take(self._client.config.max_poll_records if max_records is None else max_records)
 
     def wakeup(self) -> None:
-        """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""
+        """End the waiting poll at once, or else the next one. A loop over the consumer ends.
+
+        Any thread and any signal handler may call this.
+        """
         self._is_woken = True
         self._portal.submit(self._client.wakeup)
 
@@ -158,9 +166,9 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record, waiting until there is one, or ``wakeup``.
+        """Return the next record. It waits until there is one, or until ``wakeup``.
 
-        Leaving the loop or a cancellation loses nothing.
+        Leaving the loop or a cancellation loses no record.
         """
         held = self._held
         while not (held or self._is_woken):
@@ -174,22 +182,24 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     # Positions and commits
 
     async def position(self, topic_partition: TopicPartition) -> int:
-        """Return the offset of the next record that is returned. Raises as ``Consumer.position``."""
+        """Return the offset of the next record to return. Raises as ``Consumer.position``."""
         held = self._held.firsts().get(topic_partition)
         found = await self._bridge.call(partial(self._client.position, topic_partition))
         return found if held is None else held.offset
 
     async def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that ``commit`` commits by itself.
+        """Return the offsets that ``commit`` commits by default.
 
-        They lie behind all returned records, where not committed yet.
+        They lie behind all returned records. Partitions without new records are left out.
         """
         return await self._bridge.call_sync(partial(consumed_before, self._client, self._held.firsts()))
 
     async def commit(self, positions: Positions | None = None) -> None:
-        """Commit these offsets (default: behind all records that were returned). Raises as ``Consumer.commit``.
+        """Commit these offsets (default: behind all returned records).
 
-        Where it is cancelled, the commit may have been made or not.
+        Raises as ``Consumer.commit``.
+
+        After a cancelled call it is not known whether the offsets were committed.
         """
         firsts = self._held.firsts()
 
@@ -199,7 +209,10 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         await self._bridge.call(commit)
 
     async def commit_soon(self, positions: Positions | None = None, on_commit: CommitCallback | None = None) -> None:
-        """Commit without waiting for it; ``on_commit`` hears on the loop how it went. Raises as ``Consumer.commit_soon``."""
+        """Commit without waiting. ``on_commit`` gets the result on the event loop.
+
+        Raises as ``Consumer.commit_soon``.
+        """
         firsts = self._held.firsts()
 
         def report(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: KafkaError | None) -> None:
@@ -221,6 +234,9 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         return await self._bridge.call(partial(call_after_going_back, self._client, firsts, function))
 
     async def _return_held(self) -> None:
-        """Go back to what is held, which is not committed then; impossible from another loop."""
+        """Move positions back to the first held records, so that these are not committed.
+
+        This is impossible from another loop.
+        """
         if self._held and self._bridge.is_usable:
             await self._bridge.call(partial(go_back, self._client, self._held.give_up()))

@@ -1,10 +1,10 @@
-"""Carries calls from one thread to another. The other is woken once for everything that came until
-it looks.
+"""Carries functions from one thread to another, with one wake-up for all functions that wait.
 
-Knows neither trio nor asyncio: to wake is a function that it is given.
+This module knows neither trio nor asyncio. The caller passes the function that wakes the other
+thread.
 
-Invariant: whatever was put is run once, in order, by the thread that empties the mailbox, as long as waking works. Where a wake-up that was
-sent may never be heard, the next one is sent all the same.
+Invariant: the thread that empties the mailbox runs each function once, in order, as long as
+wake-ups arrive. If a wake-up may have been lost, another one is sent.
 """
 
 import logging
@@ -15,9 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class Mailbox:
-    """Functions that wait until the other thread runs them. ``wake`` lets that thread call ``empty`` soon.
+    """Functions that wait until the other thread runs them.
 
-    ``is_deaf`` says that the other thread will not, whatever it was sent.
+    ``wake`` makes that thread call ``empty`` soon. ``is_deaf`` returns whether the other thread
+    ignores all wake-ups.
     """
 
     def __init__(self, wake: Callable[[], None], is_deaf: Callable[[], bool] = bool) -> None:
@@ -30,18 +31,19 @@ class Mailbox:
         return len(self._waiting)
 
     def put(self, function: Callable[[], object]) -> None:
-        """Leave a function; from any thread."""
+        """Add a function. Any thread may call this."""
         self._waiting.append(function)
         if not self._is_wake_sent or self._is_deaf():
             self._is_wake_sent = True
             self._wake()
 
     def empty(self) -> None:
-        """Run the waiting calls.
+        """Run the waiting functions.
 
-        An error of one is logged, and the others run, after a Ctrl-C at the next wake-up.
+        An exception of one is logged, and the others run. After a Ctrl-C the others run at the next
+        wake-up.
         """
-        self._is_wake_sent = False  # first: what is put from here on wakes again
+        self._is_wake_sent = False  # first, so that later functions wake the thread again
         for _ in range(len(self._waiting)):
             function = self._waiting.popleft()
             try:

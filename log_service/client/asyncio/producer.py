@@ -1,11 +1,13 @@
 """The producer for programs on asyncio.
 
-A record goes into its batch on the event loop, through a ``SharedIntake``: no thread is asked, unless there is no room for it or its topic
-is not known yet. Everything else is one call through a ``Bridge``.
+``send`` puts a record into its batch on the event loop, through a ``SharedIntake``. It needs the
+client's thread only if there is no room or the topic is unknown. Everything else is one call
+through a ``Bridge``.
 
-Invariants: ``send`` awaits nothing between taking a record and returning its receipt, so that a cancelled ``send`` has not taken it.
-Records of one task keep their order. Tasks for which there is no room are served in the order in which they came. Leaving the
-``async with`` block delivers everything, or raises.
+Invariants: ``send`` awaits nothing between taking a record and returning its receipt. So a
+cancelled ``send`` has not taken the record. Records of one task keep their order. Tasks that wait
+for room are served in the order in which they came. Leaving the ``async with`` block delivers all
+records, or raises.
 """
 
 import asyncio
@@ -29,7 +31,7 @@ _new = tuple.__new__
 
 
 class AsyncioDelivery(NamedTuple):
-    """The receipt of one record: a tuple, because one is made for every record."""
+    """The receipt of one record. It is a tuple, because one is made for every record."""
 
     batch: ProducerBatch
     record_index: int
@@ -41,7 +43,7 @@ class AsyncioDelivery(NamedTuple):
 
     @property
     def delivery(self) -> Delivery:
-        """The same receipt, for the producer's own thread."""
+        """The same receipt in the form that the producer's own thread uses."""
         return Delivery(self.batch, self.record_index, self.timestamp_ms)
 
     @property
@@ -50,12 +52,13 @@ class AsyncioDelivery(NamedTuple):
         return self.delivery.is_done
 
     async def wait(self) -> RecordMetadata:
-        """Wait until the record is acknowledged, and return where it is; possible after closing, too.
+        """Wait until the record is acknowledged, and return its metadata.
 
-        A cancelled wait does not cancel the delivery. Thousands of tasks that wait for the records of one batch wake up together.
+        It may be called after closing. A cancelled wait does not cancel the delivery. All tasks
+        that wait for records of one batch wake up together.
 
         Raises:
-            KafkaError: it was given up.
+            KafkaError: the record was not delivered.
         """
         while True:
             batch, index = self.batch.part_of(self.record_index)
@@ -70,7 +73,7 @@ _new_receipt = partial(_new, AsyncioDelivery)
 class AsyncioProducer(OnAsyncio[Producer]):
     """``Producer`` for tasks on asyncio. Settings are those of ``Producer``.
 
-    Interceptors, serializers, partitioner and delivery callbacks are called on the event loop.
+    Interceptors, serializers, partitioner and delivery callbacks run on the event loop.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
@@ -89,7 +92,7 @@ class AsyncioProducer(OnAsyncio[Producer]):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None:
-            await self.close()  # beside what another task may have begun
+            await self.close()  # another task may be closing it too
         else:
             await super().__aexit__(kind, error, trace)
 
@@ -104,12 +107,13 @@ class AsyncioProducer(OnAsyncio[Producer]):
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> AsyncioDelivery:
-        """Take a record and return its receipt. Waits only while the buffer is full, or for a topic that is used for the first time.
+        """Take a record and return its receipt.
 
-        Other tasks run once for each batch that is begun. Where it is cancelled, the record was not taken.
+        It waits only while the buffer is full, or if a topic is used for the first time. Other
+        tasks run once for each new batch. A cancelled call has not taken the record.
 
         Raises:
-            KafkaError: as ``Producer.send``; what is only found out later, the receipt raises.
+            KafkaError: as ``Producer.send``. The receipt raises errors that occur later.
             TypeError: as ``Producer.send``.
         """
         if self._is_pause_due:
@@ -135,11 +139,11 @@ class AsyncioProducer(OnAsyncio[Producer]):
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> list[AsyncioDelivery]:
-        """Take many values without keys and return their receipts, in order. It is several times as
-        fast as ``send`` for each.
+        """Take many values without keys, and return their receipts in order.
 
-        Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken, and so it
-        does where the task is cancelled.
+        It is several times as fast as ``send`` for each value. Without ``partition``, whole batches
+        go to one partition after the other. Raises as ``send``. If it raises or is cancelled,
+        earlier values stay taken.
         """
         intake, settlements = self._intake, self._settlements
         is_run = intake.is_run_possible
@@ -168,7 +172,10 @@ class AsyncioProducer(OnAsyncio[Producer]):
     abort_transaction = awaited(Producer.abort_transaction)
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction, as ``Producer.begin_transaction``. One that has begun as the task was cancelled is aborted."""
+        """Begin a transaction, as ``Producer.begin_transaction``.
+
+        If the task is cancelled after the transaction began, the transaction is aborted.
+        """
         begun: list[None] = []
         try:
             await self._bridge.call(self._producer.begin_transaction, begun.append)
@@ -179,11 +186,11 @@ class AsyncioProducer(OnAsyncio[Producer]):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Have one transaction, ``async with producer.transaction():``. Its end commits, and an
-        exception aborts.
+        """Run one transaction: ``async with producer.transaction():``.
 
-        What all tasks send meanwhile is part of it. Where the block is cancelled, it is aborted without being waited for. Raises as
-        ``Producer.transaction``.
+        The end of the block commits, and an exception aborts. Records that any task sends during
+        the block are part of the transaction. If the block is cancelled, the transaction is aborted
+        in the background. Raises as ``Producer.transaction``.
         """
         await self.begin_transaction()
         transactor = self._producer.transactor
@@ -199,10 +206,10 @@ class AsyncioProducer(OnAsyncio[Producer]):
         await self._bridge.call(transactor.finish)
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Take nothing more, deliver what waits for up to ``timeout_ms``, and fail the rest. By
-        default this is the delivery timeout. Idempotent.
+        """Take no more records, deliver the waiting ones, and fail the rest. Idempotent.
 
-        Possible from any event loop; from another than the producer's, ``timeout_ms`` is not heeded.
+        Delivery may take ``timeout_ms`` (default: the delivery timeout). It may be called from any
+        event loop. From a loop other than the producer's own, ``timeout_ms`` has no effect.
         """
         try:
             if self._bridge.is_usable:
@@ -229,7 +236,7 @@ class AsyncioProducer(OnAsyncio[Producer]):
                     await self._bridge.call(partial(producer.wait_for_room, record.size_bytes, producer.config.max_block_ms))
         except TimeoutError:
             if not deadline.expired():
-                raise  # whatever raised it, it was not this deadline
+                raise  # not the timeout of this deadline
             raise producer.no_room(record.size_bytes, limit_ms) from None
         finally:
             self._queued_count -= 1

@@ -1,9 +1,11 @@
-"""The tasks that wait for batches. A batch that is settled wakes all of them, and costs the event
-loop one function.
+"""Wakes the tasks that wait for batches.
 
-Knows nothing of records. Used on the loop, except for what the producer's thread leaves in the mailbox.
+A settled batch wakes all its tasks with one function on the event loop. This module knows nothing
+of records. All of it runs on the loop, except for functions that the producer's thread puts into
+the mailbox.
 
-Invariant: every waiting task is woken when its batch is settled or split, and all of them when the producer has ended.
+Invariant: every waiting task is woken when its batch is settled or split. All tasks are woken when
+the producer has ended.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from log_service.common.errors import KafkaError
 
 
 class Settlements:
-    """The waiting tasks of one producer."""
+    """The tasks that wait for the batches of one producer."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -25,7 +27,8 @@ class Settlements:
         """Return when the batch is settled or split. A cancelled wait cancels nothing else.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the producer is of another process or event loop, or its thread ended without settling the batch.
+            KafkaError: INVALID_REQUEST, the producer belongs to another process or event loop, or
+                its thread ended without settling the batch.
         """
         future: asyncio.Future[None] = self._bridge.require_loop().create_future()
         futures = self._waiting.get(batch)
@@ -38,10 +41,9 @@ class Settlements:
         await future
 
     def reporting(self, callback: DeliveryCallback, topic: str) -> DeliveryCallback:
-        """Return a delivery callback for the producer's thread. It has the application's called on
-        the loop.
+        """Return a callback for the producer's thread that runs ``callback`` on the event loop.
 
-        Raises TypeError.
+        Raises TypeError if ``callback`` cannot be called.
         """
         require_callback(callback)
 
@@ -51,12 +53,12 @@ class Settlements:
         return report
 
     def wake_all(self) -> None:
-        """Wake every task: there is nothing left to wait for."""
+        """Wake every task, because the producer has ended."""
         for batch in list(self._waiting):
             self._wake(batch)
 
     def _note(self, batch: ProducerBatch) -> None:
-        """In the producer's thread."""
+        """Put a wake-up into the mailbox. Only the producer's thread calls this."""
         self._bridge.put(partial(self._wake, batch))
 
     def _wake(self, batch: ProducerBatch) -> None:

@@ -1,9 +1,10 @@
 """The share consumer for programs on asyncio.
 
-Each method is one call through a ``Bridge`` into the thread that runs the consumer; a loop over the consumer is one call for each poll.
+Each method is one call through a ``Bridge`` into the thread that runs the consumer. A loop over the
+consumer makes one call for each poll.
 
-Invariant: a record that was acquired is returned once in each delivery, whatever is cancelled: what arrives after its task was cancelled
-comes with the next poll.
+Invariant: an acquired record is returned once in each delivery, whatever is cancelled. Records that
+arrive after their task was cancelled come with the next poll.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -23,7 +24,10 @@ T = TypeVar("T")
 
 
 class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
-    """``ShareConsumer`` for tasks on asyncio. Settings are those of ``ShareConsumer``; ``on_acknowledged`` is called on the event loop."""
+    """``ShareConsumer`` for tasks on asyncio. Settings are those of ``ShareConsumer``.
+
+    ``on_acknowledged`` runs on the event loop.
+    """
 
     def __init__(
         self, bootstrap_servers: str | Iterable[str], *, on_acknowledged: AcknowledgeCallback | None = None, **settings: Any
@@ -49,23 +53,29 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
             await super().__aexit__(kind, error, trace)
 
     async def close(self) -> None:
-        """Close the consumer and its thread; acknowledges as leaving its block does. Idempotent."""
+        """Close the consumer and its thread. Idempotent.
+
+        It acknowledges records as leaving the ``async with`` block does.
+        """
         try:
             await self._tell()
         finally:
             await super().close()
 
     async def assignment(self) -> list[TopicPartition]:
-        """Return the partitions that records are taken of now, sorted."""
+        """Return the partitions of which the consumer acquires records now, sorted."""
         return await self._bridge.call_sync(lambda: self._client.assignment)
 
     async def acquisition_lock_timeout_ms(self) -> int | None:
-        """Return how long a record is this consumer's own, as leaders told; None before the first response."""
+        """Return how long this consumer has a record to itself, as leaders reported.
+
+        It is None before the first response.
+        """
         return await self._bridge.call_sync(lambda: self._client.acquisition_lock_timeout_ms)
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed."""
+        """The subscribed topics."""
         return self._client.subscription
 
     async def unsubscribe(self) -> None:
@@ -73,13 +83,19 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         await self._call(self._client.unsubscribe)
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:
-        """Return records as ``ShareConsumer.poll``. Where it is cancelled, what had arrived already comes with the next poll."""
+        """Return records as ``ShareConsumer.poll``.
+
+        If the task is cancelled, the next poll returns the records that had arrived.
+        """
         await self._call(partial(self._client.poll, max_records, timeout_ms), self._held.extend)
         self._is_woken = False
         return self._held.take_all()
 
     def wakeup(self) -> None:
-        """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""
+        """End the waiting poll at once, or else the next one. A loop over the consumer ends.
+
+        Any thread and any signal handler may call this.
+        """
         self._is_woken = True
         self._portal.submit(self._client.wakeup)
 
@@ -87,9 +103,9 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         return self
 
     async def __anext__(self) -> ShareRecord:
-        """Return the next record, waiting until there is one, or ``wakeup``.
+        """Return the next record. It waits until there is one, or until ``wakeup``.
 
-        With implicit acknowledgement a record is accepted once the loop asked for the next.
+        With implicit acknowledgement a record is accepted when the loop asks for the next one.
         """
         self._held.note_passed()
         while not (self._held or self._is_woken):
@@ -100,11 +116,14 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         return self._held.next_of_loop()
 
     async def commit(self, timeout_ms: int | None = None) -> None:
-        """Send what was said, and wait. Raises as ``ShareConsumer.commit``."""
+        """Send the acknowledgements, and wait for the responses.
+
+        Raises as ``ShareConsumer.commit``.
+        """
         await self._call(partial(self._client.commit, timeout_ms))
 
     async def commit_soon(self) -> None:
-        """Send what was said without waiting."""
+        """Send the acknowledgements without waiting for the responses."""
 
         async def commit_soon() -> None:
             self._client.commit_soon()
@@ -112,7 +131,7 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         await self._call(commit_soon)
 
     async def _call(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> T:
-        """Call it once the consumer knows what became of the records that came before."""
+        """Report the outcomes of earlier records to the consumer, then call ``function``."""
         self._bridge.require_loop()
         outcome = self._held.take_outcome()
 
@@ -123,9 +142,9 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         return await self._bridge.call(call, on_result)
 
     async def _tell(self) -> None:
-        """Pass on what became of the records, also where the task is cancelled.
+        """Report the outcomes of records, also if the task is cancelled.
 
-        Closing accepts what was not put back.
+        Closing accepts records that were not put back.
         """
         if self._bridge.is_usable:
             await self._call(nothing)

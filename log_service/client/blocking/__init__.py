@@ -1,5 +1,6 @@
 """The same client for programs without an event loop.
 
-- ``calls``: what the classes share; ``portal``, beside this room, has the thread. ``admin``, ``consumer``, ``share_consumer``: one call
-  each. ``producer``: its records take a shorter way. ``range_arrow``: a range of offsets as Arrow columns.
+- ``calls``: the base of the classes. ``portal``, in the folder above, runs the client's thread.
+- ``admin``, ``consumer``, ``share_consumer``: each method is one call. ``producer``: puts records
+  into batches in the calling thread. ``range_arrow``: reads a range of offsets as Arrow columns.
 """

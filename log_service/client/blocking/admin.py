@@ -1,7 +1,7 @@
-"""The admin for programs without an event loop. It has the same methods without ``await``, usable
-from any thread.
+"""The admin for programs without an event loop.
 
-Each method is one call through a ``Portal`` into the thread that runs the admin.
+It has the same methods without ``await``, and any thread may call them. Each method is one call
+through a ``Portal`` into the thread that runs the admin.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -101,7 +101,7 @@ class BlockingAdmin(Blocking[Admin]):
         timeout_ms: int | None = None,
         topic_id: UUID | None = None,
     ) -> Iterator[RawBatches]:
-        """Yield the batches of [start, end); see ``range_reader.read_range``."""
+        """Yield the batches of the offsets [start, end); see ``range_reader.read_range``."""
         source = read_range(
             self._client,
             topic_partition,

@@ -1,7 +1,7 @@
-"""The base of the blocking classes. A client runs in a thread of its own, opened and closed by
-``with``, with methods without ``await``.
+"""The base class of the blocking clients, and functions that remove ``await`` from client methods.
 
-``portal`` has the thread. Knows no clients.
+A client runs in a thread of its own, which ``portal`` runs. ``with`` opens and closes it. This
+module knows no client.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Blocking(Generic[C]):
-    """Opens and closes a blocking client, and makes one call after the other."""
+    """Opens and closes a blocking client, and passes calls to its thread."""
 
     def __init__(self, client: C) -> None:
         self._client = client
@@ -35,7 +35,7 @@ class Blocking(Generic[C]):
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are taken."""
+        """Whether the client accepts calls."""
         return self._portal.is_open
 
     def close(self) -> None:
@@ -44,7 +44,10 @@ class Blocking(Generic[C]):
 
 
 def blocking(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Concatenate[Blocking[Any], P], T]:
-    """Return the method without ``await``: it runs in the client's thread while the caller waits."""
+    """Return the method without ``await``.
+
+    It runs in the client's thread while the caller waits.
+    """
 
     def call(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._portal.call(partial(method, self._client, *args, **kwargs))
@@ -54,9 +57,9 @@ def blocking(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Conc
 
 
 def blocking_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Blocking[Any], P], T]:
-    """Return a method that does not wait, run in the client's thread.
+    """Return a method that runs a plain method in the client's thread.
 
-    Its state is touched nowhere else.
+    So only the client's thread uses the state of the client.
     """
 
     def call(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:

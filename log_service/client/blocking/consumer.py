@@ -1,10 +1,11 @@
-"""The consumer for programs without an event loop. It has the same methods without ``await``,
-usable from any thread.
+"""The consumer for programs without an event loop.
 
-Each method is one call through a ``Portal`` into the thread that runs the consumer.
+It has the same methods without ``await``, and any thread may call them. Each method is one call
+through a ``Portal`` into the thread that runs the consumer.
 
-Invariants: a record that was polled is returned once, also where Ctrl-C interrupts a poll: what had arrived already is held, and comes
-first with the next one. What is held counts as not consumed: it is not committed, and read again after a seek.
+Invariants: each polled record is returned exactly once, even if Ctrl-C interrupts a poll. Records
+that had arrived then are held, and the next poll returns them first. Held records count as not
+consumed. They are not committed, and a seek makes the consumer read them again.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -39,9 +40,10 @@ def moving(method: Callable[Concatenate[Consumer, P], None]) -> Callable[Concate
 
 
 def moving(method: Callable[Concatenate[Consumer, P], Any]) -> Callable[Concatenate["BlockingConsumer", P], Any]:
-    """Return a method that changes what is read.
+    """Return a method that changes the assignment or the positions.
 
-    Held records are dropped, and read again where their partition stays where it is.
+    Held records are dropped. They are read again if the position of their partition does not
+    change.
     """
 
     def call(self: "BlockingConsumer", /, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -52,7 +54,10 @@ def moving(method: Callable[Concatenate[Consumer, P], Any]) -> Callable[Concaten
 
 
 class BlockingConsumer(Blocking[Consumer]):
-    """``Consumer`` for threads. Rebalance callbacks are called in another thread, while ``poll`` waits: they may commit and seek."""
+    """``Consumer`` for threads.
+
+    Rebalance callbacks run in another thread while ``poll`` waits. They may commit and seek.
+    """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
         super().__init__(Consumer(bootstrap_servers, **settings))
@@ -86,7 +91,10 @@ class BlockingConsumer(Blocking[Consumer]):
             super().__exit__(kind, error, trace)
 
     def close(self) -> None:
-        """Close the consumer and its thread; commits as leaving its block does. Idempotent."""
+        """Close the consumer and its thread. Idempotent.
+
+        It commits as leaving the ``with`` block does.
+        """
         try:
             self._return_held()
         finally:
@@ -94,17 +102,17 @@ class BlockingConsumer(Blocking[Consumer]):
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read now, sorted."""
+        """The assigned partitions, sorted."""
         return self._portal.call_sync(lambda: self._client.assignment)
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed."""
+        """The subscribed topics."""
         return self._client.subscription
 
     @property
     def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return self._portal.call_sync(lambda: self._client.paused)
 
     def subscribe(
@@ -115,15 +123,18 @@ class BlockingConsumer(Blocking[Consumer]):
         on_revoked: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Read these topics together with the other members of the group. Raises as ``Consumer.subscribe``."""
+        """Read these topics together with the other members of the group.
+
+        Raises as ``Consumer.subscribe``.
+        """
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         beside = {name: partial(_call_beside, callback) for name, callback in callbacks.items() if callback is not None}
         self._call_moving(partial(self._client.subscribe, topics, **beside))
 
     def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
-        """Return records as ``Consumer.poll``. Where Ctrl-C interrupts it, what had arrived already is what the next poll or loop returns.
+        """Return records as ``Consumer.poll``, and raise as ``Consumer.poll``.
 
-        Raises as ``Consumer.poll``.
+        If Ctrl-C interrupts it, the next poll or loop returns the records that had arrived.
         """
         if not self._held:
             self._fill(max_records, timeout_ms)
@@ -131,31 +142,38 @@ class BlockingConsumer(Blocking[Consumer]):
         return self._held.take(self._client.config.max_poll_records if max_records is None else max_records)
 
     def position(self, topic_partition: TopicPartition) -> int:
-        """Return the offset of the next record that is returned. Raises as ``Consumer.position``."""
+        """Return the offset of the next record to return. Raises as ``Consumer.position``."""
         held = self._held.firsts().get(topic_partition)
         found = self._portal.call(partial(self._client.position, topic_partition))
         return found if held is None else held.offset
 
     def wakeup(self) -> None:
-        """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""
+        """End the waiting poll at once, or else the next one. A loop over the consumer ends.
+
+        Any thread and any signal handler may call this.
+        """
         self._is_woken = True
         self._portal.submit(self._client.wakeup)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that ``commit`` commits by itself.
+        """Return the offsets that ``commit`` commits by default.
 
-        They lie behind what ``poll`` or a loop returned, where not committed yet.
+        They lie behind the records that ``poll`` or a loop returned. Partitions without new records
+        are left out.
         """
         return self._portal.call_sync(partial(consumed_before, self._client, self._held.firsts()))
 
     def commit(self, positions: Positions | None = None) -> None:
-        """Commit these offsets (default: behind all records that ``poll`` or a loop returned). Raises as ``Consumer.commit``."""
+        """Commit these offsets (default: behind all records that ``poll`` or a loop returned).
+
+        Raises as ``Consumer.commit``.
+        """
         self._portal.call(partial(self._client.commit, self._to_commit(positions)))
 
     def commit_soon(self, positions: Positions | None = None, on_commit: CommitCallback | None = None) -> None:
         """Commit without waiting, otherwise as ``commit``.
 
-        ``on_commit`` hears the result, in the consumer's own thread.
+        ``on_commit`` gets the result in the consumer's own thread.
         """
         self._portal.call_sync(partial(self._client.commit_soon, self._to_commit(positions), on_commit))
 
@@ -178,7 +196,7 @@ class BlockingConsumer(Blocking[Consumer]):
     # Inside
 
     def _fill(self, max_records: int | None, timeout_ms: int) -> None:
-        """Poll, and hold what came before the caller hears of it."""
+        """Poll, and hold the records before the caller's thread continues."""
 
         async def poll() -> None:
             self._held.extend(await self._client.poll(max_records, timeout_ms))
@@ -190,19 +208,22 @@ class BlockingConsumer(Blocking[Consumer]):
         return self._portal.call(partial(call_after_going_back, self._client, firsts, function))
 
     def _return_held(self) -> None:
-        """Go back to what is held, which is not committed then."""
+        """Move positions back to the first held records, so that these are not committed."""
         if self._held and self.is_open:
             self._portal.call(partial(go_back, self._client, self._held.give_up()))
 
     def _to_commit(self, positions: Positions | None) -> Positions | None:
-        """Return what is to be committed while a loop has not yielded all that was polled."""
+        """Return the given or default offsets to commit; see ``held_records.to_commit``."""
         if not self._held:
             return positions
         return self._portal.call_sync(partial(to_commit, self._client, positions, self._held.firsts()))
 
 
 async def _call_beside(callback: RebalanceCallback, partitions: Sequence[TopicPartition]) -> None:
-    """Call it in a thread that may wait for the client, while the client's own thread serves it."""
+    """Call ``callback`` in another thread.
+
+    The callback may wait for the client there, because the client's own thread stays free.
+    """
     result = await trio.to_thread.run_sync(callback, partitions)
     if isawaitable(result):
         await result

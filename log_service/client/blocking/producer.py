@@ -1,9 +1,10 @@
-"""The producer for programs without an event loop, usable from any thread.
+"""The producer for programs without an event loop. Any thread may use it.
 
-Each thread puts its records into the batches itself, through a ``SharedIntake``. Everything else is one call through a ``Portal``.
+Each thread puts its records into the batches itself, through a ``SharedIntake``. Everything else is
+one call through a ``Portal``.
 
-Invariants: records of one thread keep their order; ``buffer_memory`` bounds what waits, for all threads together; leaving the ``with``
-block delivers everything, or raises.
+Invariants: records of one thread keep their order. ``buffer_memory`` limits the waiting records of
+all threads together. Leaving the ``with`` block delivers all records, or raises.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,7 @@ _new = tuple.__new__
 
 
 class BlockingDelivery(NamedTuple):
-    """The receipt of one record: a tuple, because one is made for every record."""
+    """The receipt of one record. It is a tuple, because one is made for every record."""
 
     batch: ProducerBatch
     record_index: int
@@ -41,7 +42,7 @@ class BlockingDelivery(NamedTuple):
 
     @property
     def delivery(self) -> Delivery:
-        """The same receipt, for the producer's own thread."""
+        """The same receipt in the form that the producer's own thread uses."""
         return Delivery(self.batch, self.record_index, self.timestamp_ms)
 
     @property
@@ -50,10 +51,12 @@ class BlockingDelivery(NamedTuple):
         return self.delivery.is_done
 
     def wait(self, timeout_ms: int | None = None) -> RecordMetadata:
-        """Wait until the record is acknowledged, and return where it is. May be called from any thread, and after closing.
+        """Wait until the record is acknowledged, and return its metadata.
+
+        Any thread may call it, also after closing.
 
         Raises:
-            KafkaError: it was given up.
+            KafkaError: the record was not delivered.
             TimeoutError: ``timeout_ms`` passed first.
         """
         delivery = self.delivery
@@ -73,8 +76,9 @@ _new_receipt = partial(_new, BlockingDelivery)
 class BlockingProducer(Blocking[Producer]):
     """``Producer`` for threads. Settings are those of ``Producer``.
 
-    ``send`` returns at once; delivery callbacks are called in the producer's own thread and must not block it: they may ``send`` where
-    there is room, and wait for nothing. Interceptors, serializers and partitioner are called in the threads that send.
+    Interceptors, serializers and partitioner run in the threads that send. Delivery callbacks run
+    in the producer's own thread and must not block it. They may ``send`` if there is room, but must
+    not wait for anything.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
@@ -85,7 +89,7 @@ class BlockingProducer(Blocking[Producer]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None:
-            self.close()  # beside what another thread may have begun
+            self.close()  # another thread may be closing it too
         else:
             super().__exit__(kind, error, trace)
 
@@ -100,10 +104,12 @@ class BlockingProducer(Blocking[Producer]):
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> BlockingDelivery:
-        """Take a record and return its receipt. Waits only while the buffer is full, or for a topic that is used for the first time.
+        """Take a record and return its receipt.
+
+        It waits only while the buffer is full, or if a topic is used for the first time.
 
         Raises:
-            KafkaError: as ``Producer.send``; what is only found out later, the receipt raises.
+            KafkaError: as ``Producer.send``. The receipt raises errors that occur later.
             TypeError: as ``Producer.send``.
         """
         taken = self._intake.take(topic, value, key, headers, timestamp_ms, partition, on_delivery)
@@ -121,10 +127,11 @@ class BlockingProducer(Blocking[Producer]):
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> list[BlockingDelivery]:
-        """Take many values without keys and return their receipts, in order. It is several times as
-        fast as ``send`` for each.
+        """Take many values without keys, and return their receipts in order.
 
-        Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
+        It is several times as fast as ``send`` for each value. Without ``partition``, whole batches
+        go to one partition after the other. Raises as ``send``. If it raises, earlier values stay
+        taken.
         """
         intake, portal = self._intake, self._portal
         is_run = intake.is_run_possible
@@ -149,7 +156,10 @@ class BlockingProducer(Blocking[Producer]):
     abort_transaction = blocking(Producer.abort_transaction)
 
     def begin_transaction(self) -> None:
-        """Begin a transaction, as ``Producer.begin_transaction``. One that has begun as Ctrl-C came is aborted."""
+        """Begin a transaction, as ``Producer.begin_transaction``.
+
+        If Ctrl-C arrives after the transaction began, the transaction is aborted.
+        """
         begun: list[None] = []
 
         async def begin() -> None:
@@ -165,10 +175,10 @@ class BlockingProducer(Blocking[Producer]):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Have one transaction, ``with producer.transaction():``. Its end commits, and an exception
-        aborts.
+        """Run one transaction: ``with producer.transaction():``.
 
-        What all threads send meanwhile is part of it. Raises as ``Producer.transaction``.
+        The end of the block commits, and an exception aborts. Records that any thread sends during
+        the block are part of the transaction. Raises as ``Producer.transaction``.
         """
         self.begin_transaction()
         transactor = self._producer.transactor
@@ -184,13 +194,13 @@ class BlockingProducer(Blocking[Producer]):
         self._portal.call(transactor.finish)
 
     def metrics(self) -> ProducerMetrics:
-        """Return what the producer counted so far; see ``metrics``."""
+        """Return the metrics of the producer so far; see ``metrics``."""
         return self._portal.call_sync(self._producer.metrics)
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Take nothing more, deliver what waits for up to ``timeout_ms``, and fail the rest.
+        """Take no more records, deliver the waiting ones, and fail the rest. Idempotent.
 
-        By default this is the delivery timeout. Idempotent.
+        Delivery may take ``timeout_ms`` (default: the delivery timeout).
         """
         try:
             if self.is_open:

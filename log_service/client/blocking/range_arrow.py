@@ -1,7 +1,7 @@
-"""One offset range of one partition as Arrow columns, for programs without an event loop.
+"""Reads one range of offsets as Arrow columns, for programs without an event loop.
 
-``range_reader`` reads the batches of the range, and ``records.arrow`` turns them into columns. pyarrow is imported when the first columns
-are asked for.
+``range_reader`` reads the batches of the range, and ``records.arrow`` turns them into columns.
+pyarrow is imported only when the first columns are requested.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,11 +32,11 @@ def read_range_arrow(
     on_unreadable: Callable[[UnreadableBatch], Any] | None = None,
     **settings: Any,
 ) -> Iterator["pa.RecordBatch"]:
-    """Yield the records of [start, end) as ``pyarrow.RecordBatch``. The columns are those of
-    ``records.arrow.schema``. The call blocks.
+    """Yield the records of the offsets [start, end) as ``pyarrow.RecordBatch``. The call blocks.
 
-    All arguments are plain values, so that the call can be made in another process (a Spark worker). Where a batch cannot be read, what
-    ``on_unreadable`` returns of it is yielded in its place. Raises as ``read_range``.
+    The columns are those of ``records.arrow.schema``. All arguments are plain values, so that
+    another process, such as a Spark worker, can make the call. For a batch that cannot be read, the
+    result of ``on_unreadable`` is yielded instead. Raises as ``read_range``.
     """
     partition = TopicPartition(*topic_partition)
     with BlockingAdmin(bootstrap_servers, **settings) as admin:

@@ -1,9 +1,10 @@
-"""The share consumer for programs without an event loop. It has the same methods without ``await``,
-usable from any thread.
+"""The share consumer for programs without an event loop.
 
-Each method is one call through a ``Portal`` into the thread that runs the consumer. A loop over the consumer is one call for each poll.
+It has the same methods without ``await``, and any thread may call them. Each method is one call
+through a ``Portal`` into the thread that runs the consumer. A loop over the consumer makes one call
+for each poll.
 
-Invariant: a record that was acquired is returned once in each delivery, also where Ctrl-C interrupts a poll.
+Invariant: an acquired record is returned once in each delivery, even if Ctrl-C interrupts a poll.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -21,9 +22,9 @@ T = TypeVar("T")
 
 
 class BlockingShareConsumer(Blocking[ShareConsumer]):
-    """``ShareConsumer`` for threads, with its settings.
+    """``ShareConsumer`` for threads. Settings are those of ``ShareConsumer``.
 
-    ``on_acknowledged`` is called in the consumer's own thread.
+    ``on_acknowledged`` runs in the consumer's own thread.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
@@ -45,7 +46,10 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
             super().__exit__(kind, error, trace)
 
     def close(self) -> None:
-        """Close the consumer and its thread; acknowledges as leaving its block does. Idempotent."""
+        """Close the consumer and its thread. Idempotent.
+
+        It acknowledges records as leaving the ``with`` block does.
+        """
         try:
             self._tell()
         finally:
@@ -53,21 +57,24 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that records are taken of now, sorted."""
+        """The partitions of which the consumer acquires records now, sorted."""
         return self._portal.call_sync(lambda: self._client.assignment)
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed."""
+        """The subscribed topics."""
         return self._client.subscription
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long a record is this consumer's own, as leaders told; None before the first response."""
+        """How long this consumer has a record to itself, as leaders reported.
+
+        It is None before the first response.
+        """
         return self._portal.call_sync(lambda: self._client.acquisition_lock_timeout_ms)
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Take records of these topics. Raises as ``ShareConsumer.subscribe``."""
+        """Subscribe to these topics. Raises as ``ShareConsumer.subscribe``."""
         self._portal.call(partial(self._client.subscribe, topics))
 
     def unsubscribe(self) -> None:
@@ -75,21 +82,28 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         self._call(self._client.unsubscribe)
 
     def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:
-        """Return records as ``ShareConsumer.poll``. Where Ctrl-C interrupts it, what had arrived already comes with the next poll."""
+        """Return records as ``ShareConsumer.poll``.
+
+        If Ctrl-C interrupts it, the next poll returns the records that had arrived.
+        """
         self._fill(max_records, timeout_ms)
         self._is_woken = False
         return self._held.take_all()
 
     def wakeup(self) -> None:
-        """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""
+        """End the waiting poll at once, or else the next one. A loop over the consumer ends.
+
+        Any thread and any signal handler may call this.
+        """
         self._is_woken = True
         self._portal.submit(self._client.wakeup)
 
     def __iter__(self) -> Iterator[ShareRecord]:
         """Yield one record after the other, until ``wakeup``.
 
-        With implicit acknowledgement a record is accepted once the loop asks for the next. What a loop that is left has not yielded comes
-        again with the next poll, and is free for others when the consumer closes.
+        With implicit acknowledgement a record is accepted when the loop asks for the next one. If
+        the loop is left early, the next poll returns the remaining records. They become free for
+        other consumers when this one closes.
         """
         held = self._held
         while not self._is_woken:
@@ -101,11 +115,14 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         self._is_woken = False
 
     def commit(self, timeout_ms: int | None = None) -> None:
-        """Send what was said, and wait. Raises as ``ShareConsumer.commit``."""
+        """Send the acknowledgements, and wait for the responses.
+
+        Raises as ``ShareConsumer.commit``.
+        """
         self._call(partial(self._client.commit, timeout_ms))
 
     def commit_soon(self) -> None:
-        """Send what was said without waiting."""
+        """Send the acknowledgements without waiting for the responses."""
 
         async def commit_soon() -> None:
             self._client.commit_soon()
@@ -113,7 +130,7 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         self._call(commit_soon)
 
     def _fill(self, max_records: int | None, timeout_ms: int) -> None:
-        """Poll, and hold what came before the caller hears of it."""
+        """Poll, and hold the records before the caller's thread continues."""
 
         async def poll() -> None:
             self._held.extend(await self._client.poll(max_records, timeout_ms))
@@ -121,7 +138,7 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         self._call(poll)
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Call it once the consumer knows what became of the records that came before."""
+        """Report the outcomes of earlier records to the consumer, then call ``function``."""
 
         async def call() -> T:
             self._held.take_outcome().tell(self._client)
@@ -130,9 +147,9 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         return self._portal.call(call)
 
     def _tell(self) -> None:
-        """Pass on what became of the records, also where Ctrl-C interrupts it.
+        """Report the outcomes of records, also if Ctrl-C interrupts the call.
 
-        Closing accepts what was not put back.
+        Closing accepts records that were not put back.
         """
         if self.is_open:
             self._call(nothing)

@@ -1,5 +1,6 @@
-"""The way to a cluster's nodes: which ones there are, which leads what, and how a call is tried again. Connections are ``rpc``'s.
+"""Connects to a cluster's nodes: knows nodes and leaders, and tries calls again.
 
-- ``cluster_view``: what is known of the cluster, as a value. ``cluster_metadata``: how it stays fresh, and where requests go.
+- ``cluster_view``: the known state of the cluster, as a value. ``cluster_metadata``: refreshes that
+  state, and decides where requests go. It uses the connections of ``rpc``.
 - ``env``: the real clock, randomness and network.
 """

@@ -1,15 +1,20 @@
-"""One client's view of its cluster, kept fresh, and the way to any node of it.
+"""Refreshes one client's view of its cluster, and connects to the nodes of the cluster.
 
-Decides where a request goes (bootstrap servers first, then the brokers that they named), when the view is too old, and how a call is tried
-again: after a retriable error the client refreshes its view and pauses, until the call's deadline. Knows nothing of records and groups.
+Decides where a request goes, when the view is too old, and how a call is tried again. The first
+requests go to the bootstrap servers, later ones to the brokers that these named. After a retriable
+error the client refreshes its view and pauses, until the deadline of the call. This module knows
+nothing of records and groups.
 
-A question that any broker can answer goes to the one with the fewest requests in flight. One that does not respond soon is not waited for
-alone: the next one is asked, too. Connections to brokers that a response names no more are closed, so that what waits for them is tried
-elsewhere. Where no broker that is known can be reached, or none told anything for ``metadata_recovery_rebootstrap_trigger_ms``, the client
-begins again with the bootstrap servers (KIP-899, KIP-1102), unless ``metadata_recovery_strategy`` is none.
+A question that any broker can answer goes to the broker with the fewest requests in flight. If its
+response is slow, the next broker is asked as well. When a response no longer names a broker, the
+connections to it are closed. Requests that wait there are then tried elsewhere. The client begins
+again with the bootstrap servers (KIP-899, KIP-1102) in two cases: no known broker can be reached,
+or none has responded for ``metadata_recovery_rebootstrap_trigger_ms``.
+``metadata_recovery_strategy`` none prevents this.
 
-Invariants: a task that asks for topics while a refresh is under way waits for it, and asks the cluster itself only where that refresh told
-too little. A refresh drops what is known only when the response contradicts it. Every call ends by its deadline, with the last error.
+Invariants: a task that asks for topics during a refresh waits for that refresh. It asks the cluster
+itself only if the refresh did not cover its topics. A refresh drops known facts only if the
+response contradicts them. Every call ends by its deadline, with the last error.
 """
 
 import logging
@@ -58,12 +63,15 @@ class NodeEndpoint(Protocol):
 
 
 SILENCE_MS = 1_000
-"""A broker whose response is late by so much may be dead: the cluster is asked whether others lead now."""
+"""If a response is late by this time, the broker may be dead.
+
+The client then asks the cluster for the current leaders.
+"""
 REBOOTSTRAP = "rebootstrap"
 CONNECT_STAGGER_MS = 250
-"""After so long without a connection to one broker another is tried, too."""
+"""After this time without a connection to one broker, the client tries another broker as well."""
 RESPONSE_STAGGER_MS = 1_000
-"""After so long without a response another broker is asked, too."""
+"""After this time without a response, the client asks another broker as well."""
 
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
@@ -73,7 +81,11 @@ REFUSED_TOPICS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_A
 
 
 class ClusterMetadata:
-    """The cluster as one client sees it. ``view`` may be read at any time without waiting; ``on_refreshed`` hears of each response."""
+    """The cluster as one client knows it.
+
+    ``view`` may be read at any time without waiting. ``on_refreshed`` is called after each
+    response.
+    """
 
     def __init__(
         self,
@@ -83,7 +95,7 @@ class ClusterMetadata:
         *,
         security: Security | None = None,
         is_auto_create_allowed: bool = False,
-        is_idle: Callable[[str, int], bool] = lambda topic, since_ms: False,  # noqa: ARG005 - nothing is by default
+        is_idle: Callable[[str, int], bool] = lambda topic, since_ms: False,  # noqa: ARG005 - no topic is idle by default
         on_refreshed: Callable[[], None] = lambda: None,
     ) -> None:
         self.env = env
@@ -93,7 +105,7 @@ class ClusterMetadata:
         self._is_auto_create_allowed = is_auto_create_allowed
         self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
         self._backoff = Backoff(first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
-        self._topics: dict[str, int] = {}  # what is watched, and since when it was last asked for
+        self._topics: dict[str, int] = {}  # watched topics, each with the time of the last ``watch``
         self._is_idle = is_idle
         self._on_refreshed = on_refreshed
         self._is_watching_all = False
@@ -111,7 +123,7 @@ class ClusterMetadata:
         return self.env.clock.monotonic_ms() - self._refreshed_ms >= self.config.metadata_max_age_ms
 
     def metrics(self) -> ClientMetrics:
-        """Return what was counted of connections, and how old the view is."""
+        """Return the metrics of the connections, and the age of the view."""
         return ClientMetrics(
             connection_count=self.pool.open_count,
             connection_creation_total=self.pool.opened_total,
@@ -124,9 +136,9 @@ class ClusterMetadata:
     def learn_leader(
         self, topic_partition: TopicPartition, leader: LeaderIdAndEpoch | None, endpoints: Iterable[NodeEndpoint] = ()
     ) -> None:
-        """Take the leader and the address that a response names beside its error (KIP-951).
+        """Store the leader and its address that a response named with its error (KIP-951).
 
-        None names none.
+        ``leader`` None means that the response named no leader.
         """
         if leader is not None and leader.leader_id >= 0:
             told = [endpoint for endpoint in endpoints if endpoint.node_id == leader.leader_id]
@@ -134,25 +146,28 @@ class ClusterMetadata:
             self.view = self.view.with_leader(topic_partition, leader.leader_id, leader.leader_epoch)
 
     def learn_nodes(self, endpoints: Iterable[NodeEndpoint]) -> None:
-        """Take where brokers are reached from a response that names them."""
+        """Store the addresses of brokers that a response named."""
         nodes = (Node(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack) for each in endpoints)
         self.view = self.view.with_nodes(nodes)
 
     def has_other_leader(self, topic_partition: TopicPartition, node_id: int) -> bool:
-        """Whether the view names another leader than ``node_id``.
+        """Return whether the view names another leader than ``node_id``.
 
-        A refused request can go there at once.
+        If so, a refused request can go to that leader at once.
         """
         return self.view.leader_of(topic_partition) not in {NO_LEADER, node_id}
 
     # Nodes
 
     async def any_node(self) -> RpcConnection:
-        """Return a connection to any broker. It is the open one with the fewest requests in flight,
-        else whichever can be reached first.
+        """Return a connection to any broker.
+
+        Prefers the open connection with the fewest requests in flight. If none is open, the first
+        broker that can be reached is used.
 
         Raises:
-            KafkaError: NETWORK_EXCEPTION, none can be reached; the text names the last one tried.
+            KafkaError: NETWORK_EXCEPTION, no broker can be reached. The text names the last one
+                tried.
         """
         connected = self._connected()
         if connected:
@@ -161,9 +176,10 @@ class ClusterMetadata:
         return await first_success(attempts, stagger_ms=CONNECT_STAGGER_MS)
 
     async def ask_any(self, request: Message, response_type: type[R], *, is_anyone_asked: bool = False) -> R:
-        """Return the response of any broker; one that is slow to respond is not waited for alone. For requests that may be sent twice.
+        """Return the response of any broker. If one is slow to respond, others are asked as well.
 
-        With ``is_anyone_asked`` it is drawn from all brokers, whether there is a connection to it or not.
+        Use it only for requests that may be sent twice. With ``is_anyone_asked`` the broker is
+        drawn from all brokers, connected or not.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
@@ -180,9 +196,9 @@ class ClusterMetadata:
         return await first_success([partial(ask, find) for find in finds], stagger_ms=stagger_ms)
 
     def _connected(self) -> list[RpcConnection]:
-        """Return the open connections to brokers.
+        """Return the open connections to brokers, those with the fewest requests in flight first.
 
-        Those with the fewest requests in flight come first, equal ones in random order.
+        Equal connections come in random order.
         """
         addresses = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
         connected = [connection for address in addresses if (connection := self.pool.connected(address)) is not None]
@@ -190,10 +206,9 @@ class ClusterMetadata:
         return sorted(shuffled, key=lambda connection: connection.in_flight_count)
 
     def _addresses(self) -> list[Destination]:
-        """Return the addresses to try.
+        """Return the addresses to try, known brokers before bootstrap servers.
 
-        Known brokers come before bootstrap servers, each kind in random order, those that failed
-        last at its end.
+        Within each kind the order is random, but addresses that failed last time come at the end.
         """
         known = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
         servers: list[Destination] = []
@@ -206,7 +221,8 @@ class ClusterMetadata:
         """Return the connection to a broker.
 
         Raises:
-            KafkaError: LEADER_NOT_AVAILABLE, no broker of that id is known; NETWORK_EXCEPTION, it cannot be reached.
+            KafkaError: LEADER_NOT_AVAILABLE, no broker of that id is known. NETWORK_EXCEPTION, the
+                broker cannot be reached.
         """
         known = self.view.nodes.get(node_id)
         if known is None:
@@ -214,11 +230,12 @@ class ClusterMetadata:
         return await self.pool.connect(Destination(host=known.host, port=known.port, purpose=purpose))
 
     async def controller(self) -> RpcConnection:
-        """Return a connection to the controller that clients are told, or to any broker, which
-        forwards.
+        """Return a connection to the controller, or else to any broker, which forwards requests.
+
+        The controller is the broker that the metadata names as controller.
 
         Raises:
-            KafkaError: NETWORK_EXCEPTION, it cannot be reached; REQUEST_TIMED_OUT.
+            KafkaError: NETWORK_EXCEPTION, the node cannot be reached. REQUEST_TIMED_OUT.
         """
         if self.view.controller_id not in self.view.nodes:
             await self.refresh()
@@ -227,10 +244,10 @@ class ClusterMetadata:
         return await self.any_node()
 
     async def leader(self, topic_partition: TopicPartition, purpose: str = "") -> RpcConnection:
-        """Return the connection to a partition's leader as the view has it.
+        """Return the connection to a partition's leader, according to the view.
 
         Raises:
-            KafkaError: LEADER_NOT_AVAILABLE, there is none; NETWORK_EXCEPTION.
+            KafkaError: LEADER_NOT_AVAILABLE, no leader is known. NETWORK_EXCEPTION.
         """
         leader = self.view.leader_of(topic_partition)
         if leader < 0:
@@ -238,11 +255,12 @@ class ClusterMetadata:
         return await self.node(leader, purpose)
 
     async def coordinator(self, key: str, purpose: str = "coordinator", *, key_type: int = GROUP_KEY_TYPE) -> RpcConnection:
-        """Return a connection of its own to the coordinator of a group or transactional id. It is
-        kept until ``forget_coordinator``.
+        """Return a separate connection to the coordinator of a group or transactional id.
+
+        The coordinator is remembered until ``forget_coordinator``.
 
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE and others; NETWORK_EXCEPTION.
+            KafkaError: COORDINATOR_NOT_AVAILABLE and others. NETWORK_EXCEPTION.
         """
         node_id = self._coordinators.get((key_type, key))
         if node_id is None or node_id not in self.view.nodes:
@@ -253,11 +271,11 @@ class ClusterMetadata:
         return await self.node(node_id, purpose)
 
     def forget_coordinator(self, key: str, *, key_type: int = GROUP_KEY_TYPE) -> None:
-        """Ask again for the coordinator of the group, or of the transactional id, when it is next needed."""
+        """Forget the coordinator of a group or transactional id. The next use looks it up again."""
         self._coordinators.pop((key_type, key), None)
 
     async def _find_coordinator(self, key: str, key_type: int) -> int:
-        """Ask any broker who coordinates a key; its response says where that one is reached, too."""
+        """Ask any broker for the coordinator of a key, and store the coordinator's address."""
         connection = await self.any_node()
         if connection.version_of(ApiKey.FIND_COORDINATOR) >= FIRST_VERSION_WITH_COORDINATOR_KEYS:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
@@ -273,11 +291,18 @@ class ClusterMetadata:
     # Topics
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the view from the next refresh on. Raises TypeError, KafkaError: there can be no topic of such a name."""
+        """Keep these topics in the view from the next refresh on.
+
+        Raises:
+            TypeError, KafkaError: a name is not valid for a topic.
+        """
         self._topics.update(dict.fromkeys(map(topic_name, topics), self.env.clock.monotonic_ms()))
 
     def watch_only(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the view, and ask no more for those that were watched before. Raises as ``watch``."""
+        """Keep only these topics in the view, and no longer ask for earlier ones.
+
+        Raises as ``watch``.
+        """
         self._topics = dict.fromkeys(map(topic_name, topics), self.env.clock.monotonic_ms())
 
     def watch_all(self, *, is_on: bool) -> None:
@@ -285,21 +310,24 @@ class ClusterMetadata:
         self._is_watching_all = is_on
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Drop topics from the view, and stop asking for them: they were deleted, or are not used any more."""
+        """Drop topics from the view and stop asking for them.
+
+        Use it for topics that were deleted or are not used any more.
+        """
         gone = list(topics)
         for topic in gone:
             self._topics.pop(topic, None)
         self.view = self.view.without(gone)
 
     async def topic(self, name: str, timeout_ms: int, *, before_attempt: Callable[[], None] = lambda: None) -> TopicView:
-        """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it. Where that is
-        on, the cluster creates it.
+        """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it.
 
-        ``before_attempt`` may raise what ends the wait early.
+        The cluster creates the topic if client and brokers allow this. ``before_attempt`` may raise
+        an error to end the wait early.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION and others, the deadline passed; INVALID_TOPIC_EXCEPTION and
-                TOPIC_AUTHORIZATION_FAILED at once.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION and others, the deadline passed.
+                INVALID_TOPIC_EXCEPTION and TOPIC_AUTHORIZATION_FAILED are raised at once.
             TypeError: the name is not text.
         """
         known = self.view.topics.get(name)
@@ -323,12 +351,13 @@ class ClusterMetadata:
             raise
 
     async def refresh(self, topics: Iterable[str] | None = (), *, is_creating: bool = False, is_anyone_asked: bool = False) -> ClusterView:
-        """Ask any broker for watched topics and ``topics``, and return the new view. None means all
-        topics of the cluster.
+        """Ask any broker for the watched topics and ``topics``, and return the new view.
 
-        With ``is_creating`` only ``topics`` are asked for, and the broker may create them, if the client allows it: any other refresh
-        must never bring back a topic that was deleted. With ``is_anyone_asked`` the broker is drawn from all: the ones that there are
-        connections to may be cut off from the others, and tell the same again and again.
+        ``topics`` None means all topics of the cluster. With ``is_creating`` the request names only
+        ``topics``, and the broker may create them if the client allows it. Any other refresh must
+        never create a topic again that was deleted. With ``is_anyone_asked`` the broker is drawn
+        from all brokers. The connected brokers may be cut off from the others, and would then
+        return the same old state each time.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
@@ -356,13 +385,16 @@ class ClusterMetadata:
         return self.view
 
     def _forget_idle(self) -> None:
-        """Drop what the client says is idle (KIP-526): it is asked for again when it is next used."""
+        """Drop the topics that the client does not use (KIP-526).
+
+        The next use asks for them again.
+        """
         idle = [topic for topic, since_ms in self._topics.items() if self._is_idle(topic, since_ms)]
         if idle:
             self.forget(idle)
 
     async def keep_fresh(self) -> None:
-        """Refresh when the view is too old, for ever; errors wait for the next time."""
+        """Refresh the view forever, each time it is too old. Errors are logged."""
         while True:
             age_ms = self.env.clock.monotonic_ms() - self._refreshed_ms
             await trio.sleep(max(self.config.metadata_max_age_ms - age_ms, self.config.retry_backoff_max_ms) / 1_000)
@@ -399,7 +431,7 @@ class ClusterMetadata:
     def _forget_gone(self, before: ClusterView) -> None:
         """Close the connections to brokers that have left the cluster.
 
-        Waiting requests are tried elsewhere.
+        Requests that wait there are tried elsewhere.
         """
         kept = {(node.host, node.port) for node in self.view.nodes.values()}
         for node in before.nodes.values():
@@ -407,7 +439,7 @@ class ClusterMetadata:
                 self.pool.forget_address(node.host, node.port)
 
     def _note_silence(self) -> None:
-        """Begin again with the bootstrap servers where no broker has told anything for too long (KIP-1102)."""
+        """Begin again with the bootstrap servers if no broker responded for too long (KIP-1102)."""
         now_ms = self.env.clock.monotonic_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms
@@ -420,17 +452,18 @@ class ClusterMetadata:
     # Trying again
 
     def countdown(self, timeout_ms: int) -> Callable[[], int]:
-        """Return a function that tells what is left of ``timeout_ms``, for calls that take several steps."""
+        """Return a function that returns the remaining time, for calls with several steps."""
         clock = self.env.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         return lambda: max(deadline_ms - clock.monotonic_ms(), 0)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int, *, is_refreshing: bool = True) -> T:
-        """Return the result of ``attempt``. Try again after retriable errors until ``timeout_ms``
-        have passed.
+        """Return the result of ``attempt``.
+
+        Try again after retriable errors until ``timeout_ms`` passed.
 
         Raises:
-            KafkaError: the last error, or REQUEST_TIMED_OUT where nothing was heard at all.
+            KafkaError: the last error, or REQUEST_TIMED_OUT if no attempt ended.
         """
 
         async def refreshed_attempt(failed_count: int) -> T:
@@ -450,7 +483,8 @@ class ClusterMetadata:
         """Return the partitions by the node id of their leaders.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE: one of them has no leader that is known.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, a partition is unknown. LEADER_NOT_AVAILABLE,
+                the leader of a partition is unknown.
         """
         grouped: dict[int, list[TopicPartition]] = {}
         for topic_partition in partitions:

@@ -1,8 +1,8 @@
-"""A client's view of a cluster at one moment: nodes, topics, partitions, leaders. Immutable values,
-and how one response changes them.
+"""A client's view of a cluster at one moment: nodes, topics, partitions and leaders.
 
-Of two descriptions of a partition the one with the higher leader epoch is newer, unless the topic was created anew (KIP-320). Knows no
-sockets and no clock.
+The values are immutable. A response produces a new view. Of two descriptions of a partition, the
+one with the higher leader epoch is newer, unless the topic was created again (KIP-320). This module
+knows no sockets and no clock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A broker as clients are told to reach it."""
+    """A broker with the address that the cluster reports to clients."""
 
     node_id: int
     host: str
@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition. ``leader`` is -1 while there is none."""
+    """One partition. ``leader`` is -1 while the partition has no leader."""
 
     partition: int
     leader: int
@@ -41,7 +41,10 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView:
-    """One topic; ``partitions[i].partition == i``. ``topic_id`` is zero where the broker is too old to tell."""
+    """One topic, where ``partitions[i].partition == i``.
+
+    ``topic_id`` is zero if the broker is too old to report it.
+    """
 
     name: str
     topic_id: TopicId
@@ -51,14 +54,14 @@ class TopicView:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has."""
+        """The number of the topic's partitions."""
         return len(self.partitions)
 
     def has(self, partition: int | None) -> bool:
-        """Whether there is such a partition; None is any.
+        """Return whether the topic has this partition. None stands for any partition.
 
         Raises:
-            TypeError: it is no whole number.
+            TypeError: ``partition`` is no whole number.
         """
         if partition is None:
             return True
@@ -68,7 +71,11 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The cluster as last heard of. ``errors`` holds the topics that the last response refused, with why; each response makes it anew."""
+    """The last known state of the cluster.
+
+    ``errors`` holds the topics that the last response refused, with their error codes. Each
+    response replaces it.
+    """
 
     version: int = 0
     cluster_id: str | None = None
@@ -79,27 +86,27 @@ class ClusterView:
     errors: Mapping[str, ErrorCode] = field(default_factory=lambda: MappingProxyType({}))
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
-        """Return what is known of a partition."""
+        """Return a partition, or None if it is unknown."""
         topic = self.topics.get(topic_partition.topic)
         if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
             return None
         return topic.partitions[topic_partition.partition]
 
     def leader_of(self, topic_partition: TopicPartition) -> int:
-        """Return the node id of the leader, -1 where there is none or it is not known."""
+        """Return the node id of the leader, or -1 if no leader is known."""
         partition = self.partition(topic_partition)
         return NO_LEADER if partition is None or partition.leader not in self.nodes else partition.leader
 
     def leader_epoch_of(self, topic_partition: TopicPartition) -> int:
-        """Return the epoch of a partition's known leader, -1 where it is not known.
+        """Return the epoch of a partition's known leader, or -1 if it is unknown.
 
-        A broker that does not lead in it refuses a request that names it.
+        A broker refuses a request with an epoch in which it does not lead.
         """
         found = self.partition(topic_partition)
         return NO_LEADER_EPOCH if found is None else found.leader_epoch
 
     def racks_of(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
-        """Return the racks in which the partitions of topics have replicas, as far as brokers tell."""
+        """Return the racks of the replicas by partition, as far as brokers report racks."""
         rack_of = {node_id: node.rack for node_id, node in self.nodes.items() if node.rack}
         if not rack_of:
             return {}
@@ -110,12 +117,15 @@ class ClusterView:
         }
 
     def topic_id_of(self, topic: str) -> TopicId:
-        """Return the topic's id, zero where no broker told."""
+        """Return the topic's id, or zero if no broker reported it."""
         known = self.topics.get(topic)
         return NO_TOPIC_ID if known is None else known.topic_id
 
     def updated(self, response: MetadataResponse, *, is_full: bool) -> "ClusterView":
-        """Return the view after a response; ``is_full`` says that topics which are not in it do not exist."""
+        """Return the view after a response.
+
+        ``is_full`` means that topics which are not in the response do not exist.
+        """
         topics = {} if is_full else dict(self.topics)
         errors: dict[str, ErrorCode] = {}
         for described in response.topics:
@@ -147,11 +157,11 @@ class ClusterView:
         return replace(self, version=self.version + 1, topics=MappingProxyType(kept), names_by_id=MappingProxyType(names_by_id))
 
     def without_nodes(self) -> "ClusterView":
-        """Return the view without any broker: the bootstrap servers are asked for them anew."""
+        """Return the view without any broker. The client then asks the bootstrap servers again."""
         return replace(self, version=self.version + 1, nodes=MappingProxyType({}), controller_id=NO_LEADER)
 
     def with_nodes(self, nodes: Iterable[Node]) -> "ClusterView":
-        """Return the view with brokers that a response named beside the ones that are known."""
+        """Return the view with additional brokers that a response named."""
         told = {node.node_id: node for node in nodes}
         if all(self.nodes.get(node_id) == node for node_id, node in told.items()):
             return self
@@ -160,7 +170,7 @@ class ClusterView:
     def with_leader(self, topic_partition: TopicPartition, leader: int, leader_epoch: int) -> "ClusterView":
         """Return the view with a leader that a produce or fetch response named (KIP-951).
 
-        An older epoch, or a broker of which no address is known, changes nothing.
+        An older epoch changes nothing. A broker whose address is unknown changes nothing either.
         """
         topic, partition = self.topics.get(topic_partition.topic), self.partition(topic_partition)
         if topic is None or partition is None or leader_epoch <= partition.leader_epoch or leader not in self.nodes:
@@ -177,7 +187,7 @@ def _topic_view(name: str, described: MetadataResponseTopic, known: TopicView | 
     partitions = []
     for index, partition in enumerate(sorted(described.partitions, key=lambda each: each.partition_index)):
         if partition.partition_index != index:
-            break  # numbers behind a gap: a broker that left out the others cannot be relied on
+            break  # after a gap the numbers of a broker's response cannot be trusted
         older = known.partitions[index] if known is not None and is_same_topic and index < len(known.partitions) else None
         fresh = _partition_view(partition)
         partitions.append(older if older is not None and older.leader_epoch > fresh.leader_epoch else fresh)

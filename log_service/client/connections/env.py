@@ -1,4 +1,7 @@
-"""The real world for a client: system clock, system randomness, sockets. Every public class takes another ``env`` for tests."""
+"""The real environment of a client: system clock, system randomness and sockets.
+
+Every public class accepts another ``env``, for tests.
+"""
 
 from random import SystemRandom
 
