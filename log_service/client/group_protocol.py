@@ -34,8 +34,7 @@ _INT32 = Struct(">i")
 class Subscription:
     """Topics that a member wants and partitions that it owns.
 
-    ``generation_id`` is the generation in which it owned ``owned``, -1 if the member does not tell
-    it.
+    ``generation_id`` is the generation in which the member owned ``owned``, or -1 if unknown.
     """
 
     topics: tuple[str, ...]
@@ -165,7 +164,7 @@ def _encode_previous(owned: Iterable[TopicPartition], generation_id: int) -> byt
 
 
 def _decode_previous(user_data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """Decode the output of ``_encode_previous``, also of another client.
+    """Decode the output of ``_encode_previous``, also that of another client.
 
     Malformed bytes count as a member that owned nothing.
     """

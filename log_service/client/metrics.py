@@ -1,8 +1,8 @@
 """Metrics of producers and consumers, under the names that Kafka's clients use.
 
 Counters change per request, per batch and per poll, never per record. ``metrics()`` of a client
-returns one frozen value. Its ``named()`` gives the names with dashes that dashboards use. Knows no
-network.
+returns one frozen value. Its ``named()`` returns the names with dashes that dashboards use. This
+module knows no network.
 
 Invariants: totals only grow. Averages and maxima cover the last 30 to 60 seconds and are 0 if
 nothing happened. Times are in ms.
@@ -132,13 +132,13 @@ class Spread:
         self._highest = max(self._highest, value)
 
     def average(self, now_ms: int) -> float:
-        """Return the average, 0 if nothing was counted lately."""
+        """Return the average, or 0 if no value was recorded lately."""
         self._turn_if_over(now_ms)
         count = self._count + self._before[0]
         return (self._sum + self._before[1]) / count if count else 0.0
 
     def maximum(self, now_ms: int) -> float:
-        """Return the highest value, 0 if nothing was counted lately."""
+        """Return the highest value, or 0 if no value was recorded lately."""
         self._turn_if_over(now_ms)
         return max(self._highest, self._before[2])
 

@@ -1,8 +1,8 @@
-"""Run trio in a background thread and take calls from other threads.
+"""Runs trio in a background thread and accepts calls from other threads.
 
 A call from another thread runs in the trio thread while the caller waits. An exception that
 interrupts the wait cancels the call. A caller that cannot wait, such as an event loop, passes an
-``Outcome`` instead. Knows no clients and no event loops.
+``Outcome`` instead. This module knows no clients and no event loops.
 
 Invariants: every accepted call ends with a result or an error, also when the run ends. Closing
 cancels the calls in progress. Calls that arrive while the client closes are served until it has
@@ -37,7 +37,7 @@ A callback of the application may take longer.
 class Outcome(Protocol[T_contra]):
     """Receives the result of a call, once, in the trio thread.
 
-    ``concurrent.futures.Future`` is one.
+    ``concurrent.futures.Future`` has this interface.
     """
 
     def set_result(self, result: T_contra, /) -> None:
@@ -236,8 +236,8 @@ class Portal(Generic[C]):
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
         """Yield the items of an async generator that runs in the trio thread.
 
-        The generator is closed there, also if the iteration is abandoned. The next item is made
-        while the caller looks at one.
+        The generator is closed there, also if the iteration ends early. The next item is made while
+        the caller processes the current one.
         """
         steps = Steps(source)
         ahead = self._begin(steps.step)

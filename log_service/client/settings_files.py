@@ -30,7 +30,7 @@ def settings_from_file(path: Path | str) -> dict[str, Any]:
 
 
 def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the settings that the environment asks for. None: the environment of this process.
+    """Return the client settings in an environment. None means the environment of this process.
 
     ``TIDELOG_CLIENT_CONFIG`` names a properties file. Variables such as ``TIDELOG_SASL_PASSWORD``
     override it.
@@ -46,8 +46,8 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[
 class SettingsFile(NamedTuple):
     """Content of a settings file.
 
-    ``is_open``: users other than its owner may read the file. ``warning``: a text about keys that
-    no client has, None without such keys.
+    ``is_open`` means that users other than its owner may read the file. ``warning`` is a text about
+    keys that no client has, or None.
     """
 
     settings: dict[str, Any]

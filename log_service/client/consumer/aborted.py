@@ -1,7 +1,8 @@
-"""Filter batches of aborted transactions out of one partition (KIP-98).
+"""Filters batches of aborted transactions out of one partition (KIP-98).
 
-Decides from the aborted transactions in fetch responses and from the markers in the log. Knows
-neither network nor positions. A reader that continues at another offset begins with a new filter.
+The decision depends on the aborted transactions in fetch responses and on the markers in the log.
+This module knows neither network nor positions. A reader that continues at another offset begins
+with a new filter.
 """
 
 from log_service.protocol.messages.fetch import AbortedTransaction

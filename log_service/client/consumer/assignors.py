@@ -1,14 +1,15 @@
-"""Assign partitions to members, as the leader of a classic group does.
+"""Assigns partitions to members, as the leader of a classic group does.
 
 The assignors have the names that every Kafka client knows. An assignor decides from the members'
-subscriptions and the partition counts. ``range`` and ``roundrobin`` assign all partitions anew each
-time. ``sticky`` and ``cooperative-sticky`` move as few as balance and racks allow
-(``sticky_assignment``). Balance comes before racks (KIP-881). The cooperative one gives no member a
-partition that another still owns. The owner gives it up first, and the next rebalance assigns it
-(KIP-429).
+subscriptions and the partition counts. ``range`` and ``roundrobin`` make a new assignment each
+time. ``sticky`` and ``cooperative-sticky`` move as few partitions as balance and racks allow
+(``sticky_assignment``). Balance comes before racks (KIP-881). ``cooperative-sticky`` gives no
+member a partition that another member still owns. The owner gives the partition up first, and the
+next rebalance assigns it (KIP-429).
 
-Invariants: every partition of a subscribed topic goes to exactly one member that wants it (under
-the cooperative one, at most one). The result depends on the arguments alone, not on their order.
+Invariants: every partition of a subscribed topic goes to exactly one member that wants it. With
+``cooperative-sticky`` it goes to at most one. The result depends on the arguments alone, not on
+their order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ from log_service.common.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One member as the leader sees it."""
+    """One member as the leader of the group knows it."""
 
     member_id: str
     group_instance_id: str | None
@@ -38,7 +39,10 @@ class Member:
 
 Assignment = dict[str, list[TopicPartition]]
 Racks = Mapping[TopicPartition, frozenset[str]]
-"""Racks of the replicas of each partition. A partition is missing if no broker told its racks."""
+"""Racks of the replicas of each partition.
+
+A partition is missing if no broker reported its racks.
+"""
 
 NO_RACKS: Racks = MappingProxyType({})
 
@@ -66,12 +70,12 @@ class Assignor:
 
 
 def assign_range(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
-    """Split each topic into runs of partitions, one per member that wants it.
+    """Split each topic into runs of partitions, one run per member that wants the topic.
 
     The first members get one partition more. Topics of one size that the same members want are
-    split alike. If racks make a difference to some topic, members first get partitions with a
-    replica in their own rack, up to their share, and then the remaining ones (KIP-881). A member
-    without a rack is near to all.
+    split alike. If racks make a difference to some topic, there are two steps (KIP-881). Members
+    first get partitions with a replica in their own rack, up to their share. Then they get the
+    remaining partitions. A member without a rack counts as near to all replicas.
     """
     ordered = sorted(members, key=lambda member: member.order)
     assignment: Assignment = {member.member_id: [] for member in ordered}

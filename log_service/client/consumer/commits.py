@@ -1,15 +1,15 @@
-"""Commit offsets for one consumer, on request or automatically, with or without waiting.
+"""Commits offsets for one consumer, on request or automatically, with or without waiting.
 
 Decides which offsets to send, and what an error means to the caller and to the membership. Commits
 of one consumer are sent in order, so an older offset never overwrites a newer one.
 
-The coordinator refuses to commit for a topic that was deleted, with a retriable error. The
+If a topic was deleted, the coordinator refuses to commit for it with a retriable error. The
 application gets that error when its time is up. An automatic commit leaves out the partitions of
 topics that the newest metadata does not contain.
 
-A position belongs to one topic and is committed by the id of that topic, if the broker takes ids.
-It is left out once the topic was deleted and created anew, because it would skip records of the new
-topic.
+A position belongs to one topic, and is committed by the id of that topic if the broker supports
+ids. A position is left out once its topic was deleted and created again, because it would skip
+records of the new topic.
 """
 
 import logging
@@ -52,7 +52,7 @@ TOPIC_IS_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNO
 class _Batch:
     """Offsets for one request, the ids of their topics, and the callbacks that wait for them.
 
-    No application asked to commit the partitions in ``automatic``.
+    ``automatic`` holds the partitions that no application asked to commit.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class Committer:
         self._membership: CommittingMember | None = None
 
     def commit_as(self, membership: CommittingMember | None) -> None:
-        """Commit as that member of the group from now on.
+        """Commit as this member of the group from now on.
 
-        None: partitions were assigned by hand.
+        None means that partitions were assigned by hand.
         """
         self._membership = membership
 
@@ -178,7 +178,7 @@ class Committer:
         return batch
 
     async def run(self) -> None:
-        """Send the commits of ``commit_soon``, for ever."""
+        """Send the commits of ``commit_soon``, forever."""
         while True:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
@@ -219,7 +219,7 @@ class Committer:
         """Return the offsets without those of deleted topics.
 
         Automatic commits for topics that do not exist are left out. Every commit for a topic that
-        was deleted and created anew is left out.
+        was deleted and created again is left out.
         """
         view = self._cluster.view
         unknown = (each for each in batch.automatic if each.topic not in view.topics)

@@ -1,14 +1,14 @@
-"""Read records of assigned partitions and commit offsets.
+"""The consumer reads records of assigned partitions and commits offsets.
 
 Decides the order of steps in one ``poll``: it advances the group membership, then returns ready
-records, or else waits. Fetching, finding positions, joining and heartbeats run in their own tasks.
-They never change the assignment. Only ``poll`` does.
+records, or else waits. Tasks of their own fetch, find positions, join and send heartbeats. They
+never change the assignment. Only ``poll`` does.
 
 A poll that follows one with records raises pending errors first. Every other poll returns records
-first. So neither records nor errors wait for ever, however long the application waits between two
+first. So neither records nor errors wait forever, however long the application waits between two
 polls.
 
-Invariants: the position of a partition is behind the last record that ``poll`` returned of it.
+Invariants: the position of a partition is behind the last record of it that ``poll`` returned.
 Automatic commits contain only records that an earlier ``poll`` returned.
 """
 
@@ -55,14 +55,13 @@ An exception is raised by the poll, and those records are read again.
 
 
 class Consumer:
-    """Reads records.
+    """Reads records. ``async with`` opens and closes it.
 
-    ``async with`` opens and closes it. Settings are those of ``ConsumerConfig``, as keywords.
-
-    Deserializers turn keys and values into objects of the application. ``interceptors`` see the
-    records of each poll. All are plain functions. Leaving the block commits the polled records if
-    commits are automatic. If an exception leaves the block, nothing is committed, because the
-    application may not have processed the last records. They are read again.
+    The keywords are the settings of ``ConsumerConfig``. Deserializers turn keys and values into
+    objects of the application. ``interceptors`` see the records of each poll. All of these are
+    plain functions. Leaving the block commits the polled records if commits are automatic. If an
+    exception leaves the block, nothing is committed. The application may not have processed the
+    last records, and they are read again.
     """
 
     def __init__(
@@ -331,9 +330,9 @@ class Consumer:
                 self._membership.note_poll(is_polling=False)
 
     def wakeup(self) -> None:
-        """End the waiting poll at once, or else the next one.
+        """End the waiting poll at once, or else the next poll.
 
-        It returns the ready records, or none.
+        The poll returns the ready records, if there are any.
         """
         self._is_woken = True
         self._note_change()
@@ -342,7 +341,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record and move behind it, waiting for ever. ``poll`` is faster."""
+        """Return the next record and move behind it, waiting forever. ``poll`` is faster."""
         while True:
             records = await self.poll(max_records=1, timeout_ms=self.config.default_api_timeout_ms)
             if records:
@@ -363,8 +362,8 @@ class Consumer:
     async def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
         """Continue reading at ``offset``. Records that were fetched already are dropped.
 
-        ``leader_epoch`` is the epoch of the record before it, if known. A commit carries it. It
-        lets the consumer detect a truncation (KIP-320).
+        ``leader_epoch`` is the epoch of the record before ``offset``, if known. A commit includes
+        the epoch. With it the consumer can detect a truncation (KIP-320).
 
         Raises:
             ValueError: the partition is not assigned, or the offset is not valid.
@@ -436,7 +435,7 @@ class Consumer:
         return self._subscriptions.of(topic_partition).lag(is_stable_only=bool(self.config.isolation))
 
     async def current_lag(self, topic_partition: TopicPartition) -> int:
-        """Return the lag, asking the cluster if no fetch has told it yet.
+        """Return the lag. The cluster is asked if no fetch has reported it yet.
 
         Raises as ``position``.
         """
@@ -479,8 +478,8 @@ class Consumer:
         """Commit these offsets of the next records to read (default: behind all polled records).
 
         An offset that equals the position is committed with the leader epoch of the record before
-        it (KIP-320). A reader that continues there uses the epoch to detect a leader that has not
-        heard of its successor.
+        it (KIP-320). A reader that continues there uses the epoch to detect a leader that does not
+        know its successor yet.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS, the member

@@ -1,9 +1,9 @@
 """Membership in a group of the consumer protocol (KIP-848), with a task that sends heartbeats.
 
-Decides when to send a heartbeat and what the coordinator's errors mean. ``GroupMember`` has the
-content of heartbeats. This module never touches partitions. ``Reconciler`` changes them inside the
+Decides when to send a heartbeat and what the coordinator's errors mean. ``GroupMember`` builds the
+heartbeats. This module never touches partitions. ``Reconciler`` changes them inside the
 application's polls and reports here. The member joins with the application's first poll. After it
-was lost, it joins with the poll that tells the application so.
+was lost, it joins with the poll that reports the loss to the application.
 
 Invariants: one heartbeat at a time. Heartbeats continue while the application works and while its
 callbacks run. A member that does not poll for ``max_poll_interval_ms`` leaves (KIP-62).
@@ -48,7 +48,7 @@ NEVER_AGAIN = frozenset({ErrorCode.FENCED_INSTANCE_ID})
 
 
 class ConsumerMembership:
-    """A consumer's membership. ``on_change`` is called when a poll should look at it."""
+    """A consumer's membership. ``on_change`` is called when a poll should check it."""
 
     def __init__(
         self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None], meter: ConsumerMeter
@@ -131,7 +131,7 @@ class ConsumerMembership:
         return self._is_lost
 
     def begin_anew(self) -> None:
-        """Join again after the application was told that its partitions are lost."""
+        """Join again after the application has learned that its partitions are lost."""
         self._member.give_up(self._member.owned)
         self._is_lost = False
         self._wakeup.set()
@@ -168,7 +168,7 @@ class ConsumerMembership:
         self._member.give_up(partitions)
 
     def finish(self, owned: Owned) -> None:
-        """Report the owned partitions: the assignment, as far as its topics are known here."""
+        """Report the owned partitions: those of the assignment whose topics are known here."""
         self._member.finish(owned)
         self._has_taken = True
         self._note_epoch()
@@ -259,9 +259,9 @@ class ConsumerMembership:
             self._on_change()
 
     async def _create_missing_topics(self) -> None:
-        """Let the broker create missing topics that are subscribed by name, before a join.
+        """Make the broker create missing topics that are subscribed by name, before a join.
 
-        Client and broker must allow it.
+        Client and broker must allow this.
         """
         missing = [topic for topic in self._member.wanted.topics if topic not in self._cluster.view.topics]
         if missing and not self._member.is_member and self._config.allow_auto_create_topics:
@@ -310,7 +310,7 @@ class ConsumerMembership:
         self._on_change()
 
     async def leave(self, reason: str) -> None:
-        """Tell the coordinator that this member leaves, if the coordinator knows it.
+        """Send the coordinator the heartbeat that leaves the group, if it knows this member.
 
         A static member keeps its place until its session ends (KIP-345).
         """

@@ -130,7 +130,7 @@ class FetchExchange:
     def _session(self, node_id: int, version: int, *, is_by_id: bool) -> FetchSession | None:
         """Return the session with a broker.
 
-        A session that named topics in another way begins anew.
+        A session that named topics in another way starts again.
         """
         if version < FIRST_VERSION_WITH_SESSIONS:
             return None

@@ -1,10 +1,10 @@
 """Fetch sessions (KIP-227): a leader remembers the partitions, and a request names only changes.
 
-Decides which partitions a request names, which it removes, and when a session begins anew. Knows
-neither network nor records.
+Decides which partitions a request names, which it removes, and when a session starts again. This
+module knows neither network nor records.
 
 Invariants: after a response that ``accept`` took, broker and client know the same partitions. After
-anything else (an error, a lost connection, a refused session) the next request is full.
+an error, a lost connection or a refused session, the next request is full.
 """
 
 from collections.abc import Mapping
@@ -57,9 +57,9 @@ class FetchSession:
         request.forgotten_topics_data = _forgotten(gone)
 
     def accept(self, response: FetchResponse) -> bool:
-        """Take a response and return whether it has partitions to look at.
+        """Apply a response to the session, and return whether its partitions are valid.
 
-        If not, the session begins anew with the next request.
+        If not, the session starts again with the next request.
         """
         if response.error_code != ErrorCode.NONE:
             self.reset(is_forgotten=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -74,9 +74,9 @@ class FetchSession:
         return True
 
     def reset(self, *, is_forgotten: bool = False) -> None:
-        """Begin anew with the next request.
+        """Start the session again with the next request.
 
-        It also ends the old session, unless the broker forgot that.
+        That request also ends the old session, unless the broker has forgotten it.
         """
         self._epoch, self._known = INITIAL_EPOCH, {}
         if is_forgotten:

@@ -1,15 +1,19 @@
-"""Fetch ahead of the application, within bounds, and open batches when their records are polled.
+"""Fetches ahead of the application, within limits, and opens batches when their records are polled.
 
-Decides what to fetch next (every fetchable partition, one request per leader at a time), when
-enough is buffered, and how to treat the errors of a response. ``positions`` finds the start of
-reading. The consumer decides which partitions are read.
+Decides what to fetch next, when enough is buffered, and how to treat the errors of a response.
+Every partition that can be fetched is fetched, with one request per leader at a time. ``positions``
+finds the start of reading. The consumer decides which partitions are read.
 
-Invariants: buffered bytes stay below ``queued_max_bytes`` plus one response per leader. Records are
-returned once, in the order of offsets, none from before the position, none of a partition that is
-paused or was given up. The response to a fetch that was sent before a seek is dropped. No position
-is carried over into a topic that was deleted and created anew. A partition with an error is fetched
-again after a pause. If the application must learn of the error, the fetch waits for that, too. A
-partition whose new leader is known by then is fetched there at once (KIP-951).
+Invariants:
+
+- Buffered bytes stay below ``queued_max_bytes`` plus one response per leader.
+- Records are returned once, in the order of offsets. No returned record is from before the
+  position, or of a partition that is paused or was given up.
+- The response to a fetch that was sent before a seek is dropped.
+- No position is carried over into a topic that was deleted and created again.
+- A partition with an error is fetched again after a pause. If the application must learn of the
+  error, the fetch waits for that too. If the new leader of the partition is known by then, it is
+  fetched there at once (KIP-951).
 """
 
 import logging
@@ -135,7 +139,7 @@ class Fetcher:
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """Return up to ``max_records`` ready records of partitions that are not paused.
 
-        Positions move behind them.
+        Positions move behind the returned records.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE or INVALID_RECORD (RecordDeserializationError is one). The
@@ -165,7 +169,7 @@ class Fetcher:
         await self._exchange.end_sessions()
 
     async def run(self) -> None:
-        """Fetch for ever."""
+        """Fetch forever."""
         async with trio.open_nursery() as self._nursery:
             while True:
                 for node_id, states in self._fetchable().items():
@@ -274,8 +278,8 @@ class Fetcher:
     def _node_for(self, state: PartitionState) -> int:
         """Return the node to fetch from: the preferred replica (KIP-392) or the leader.
 
-        The preferred replica is used for as long as metadata stays fresh. Returns ``UNKNOWN`` while
-        the view is behind the position.
+        The preferred replica is used until metadata is too old. Returns ``UNKNOWN`` while the view
+        is behind the position.
         """
         if self._is_view_behind(state):
             return UNKNOWN
@@ -291,7 +295,7 @@ class Fetcher:
 
         Commits carry such epochs. The leader in the view may not know of its successor. It lacks
         the records of that successor and would respond OFFSET_OUT_OF_RANGE. After
-        ``default_api_timeout_ms`` the view is believed, because the epoch may be that of an earlier
+        ``default_api_timeout_ms`` the view is trusted, because the epoch may be that of an earlier
         topic with the same name.
         """
         if state.sought_epoch == NO_LEADER_EPOCH:
@@ -330,8 +334,9 @@ class Fetcher:
             self.wake()
 
     def _release(self, states: list[PartitionState]) -> None:
-        """Let partitions be fetched again: at once from another broker, after a pause from this
-        one.
+        """Allow partitions to be fetched again.
+
+        This is at once from another broker, and after a pause from the same broker.
         """
         for state in states:
             state.is_in_flight = False
@@ -398,7 +403,7 @@ class Fetcher:
         self._on_change()
 
     def _aborted_filter(self, state: PartitionState, response: PartitionData) -> AbortedFilter | None:
-        """Return the filter of the partition. A seek begins a new one."""
+        """Return the filter of the partition. A seek starts a new filter."""
         if not self._config.isolation:
             return None
         if state.aborted is None:

@@ -1,14 +1,14 @@
 """State of one member of a group of the consumer protocol (KIP-848).
 
-Builds heartbeats and takes their responses, without network, clock and callbacks. The coordinator
-sends an assignment. The application gives up and takes over partitions in its polls. The member
-reports the owned partitions when such a pass is complete.
+Builds heartbeats and applies their responses, without network, clock and callbacks. The coordinator
+sends an assignment. In its polls the application gives up and takes over partitions. When such a
+pass is complete, the member reports the owned partitions.
 
-Invariants: ``owned`` is what the application may read now. Owned partitions are reported only
-between two passes. The coordinator gives away the partitions that a report leaves out, so the
-member takes over nothing from an assignment older than the report. If a heartbeat may have been
-lost, the member drops its assignment and sends everything again. The coordinator then sends the
-whole assignment.
+Invariants: ``owned`` holds the partitions that the application may read now. Owned partitions are
+reported only between two passes. The coordinator gives away the partitions that a report leaves
+out. So the member takes over no partition from an assignment older than the report. If a heartbeat
+may have been lost, the member drops its assignment and sends everything again. The coordinator then
+sends the whole assignment.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -136,9 +136,9 @@ class GroupMember:
         self._is_everything_due = True
 
     def lose(self) -> None:
-        """Begin anew after the group dropped this member.
+        """Start again after the group dropped this member.
 
-        Its owned partitions belong to other members. The application is not told yet.
+        Its owned partitions belong to other members. The application does not know this yet.
         """
         self.epoch = JOIN_EPOCH
         self.told = None

@@ -1,8 +1,8 @@
-"""Hold polled records that a blocking or asyncio consumer has not handed out yet.
+"""Holds polled records that a blocking or asyncio consumer has not returned yet.
 
-The positions of the inner consumer are behind all of them. So these consumers must know which
-offsets the application has not consumed. Those are not committed. If the records are dropped, the
-consumer seeks back to them.
+The positions of the inner consumer are behind all held records. So the outer consumer must know
+which offsets the application has not consumed. Those offsets are not committed. If held records are
+dropped, the consumer seeks back to them.
 
 Invariant: the records of each partition are in the order of their offsets.
 """
@@ -27,7 +27,7 @@ Positions = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
 class HeldRecords(deque[ConsumerRecord]):
-    """The next records, as a deque. ``extend`` adds polled records, ``popleft`` hands out one."""
+    """The next records, as a deque. ``extend`` adds polled records, ``popleft`` returns one."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Remove and return the next records, at most ``limit``.
@@ -67,9 +67,9 @@ async def go_back(consumer: Consumer, firsts: Firsts) -> None:
 
 
 async def call_after_going_back(consumer: Consumer, firsts: Firsts, function: Callable[[], Any]) -> Any:
-    """Go back, then call a method of the consumer that changes what is read.
+    """Move positions back to ``firsts``, then call a method that changes assignment or positions.
 
-    Returns its result. The method may be async.
+    Returns the result of the method, which may be async.
     """
     await go_back(consumer, firsts)
     result = function()
@@ -84,8 +84,8 @@ def consumed_before(consumer: Consumer, firsts: Firsts) -> dict[TopicPartition, 
 def to_commit(consumer: Consumer, positions: Positions | None, firsts: Firsts) -> Positions | None:
     """Return the given or default offsets to commit while records are held from ``firsts`` on.
 
-    To the application, its position is where the held records begin. So such an offset is committed
-    with the known leader epoch, too (KIP-320).
+    To the application, its position is the first held record. So this offset is committed with the
+    known leader epoch (KIP-320).
     """
     if positions is None:
         return consumed_before(consumer, firsts) if firsts else None

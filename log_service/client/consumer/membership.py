@@ -1,9 +1,9 @@
-"""Membership in a classic group: join, assign as the leader, send heartbeats, leave.
+"""Membership in a classic group: joins, assigns as the leader, sends heartbeats, leaves.
 
-Decides when the member has to join again and what the coordinator's errors mean for it. It never
-touches partitions. The consumer asks it to join with a subscription, takes the outcome when it
-polls, and learns when its partitions are lost. Joining runs in its own task and is never cancelled,
-because a second join of the same member would leave the first without a response.
+Decides when the member has to join again and what the coordinator's errors mean. It never touches
+partitions. The consumer asks it to join with a subscription. In its polls the consumer takes the
+outcome, and learns when its partitions are lost. Joining runs in its own task and is never
+cancelled. A second join of the same member would leave the first without a response.
 
 Invariants: one join at a time. Heartbeats are sent from the outcome of a join until the member
 leaves, also while the application works. A member that does not poll for ``max_poll_interval_ms``
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 JOIN_PURPOSE = "join"
-"""Joins use their own connection, because heartbeats and commits would wait behind them."""
+"""Joins use their own connection. Otherwise heartbeats and commits would wait behind them."""
 REJOIN_AS_NEW = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 AT_ONCE = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
 """Errors after which the next join is sent without a pause, up to ``MAX_AT_ONCE`` times."""
@@ -80,7 +80,7 @@ class JoinOutcome:
 
 
 class Membership:
-    """A consumer's membership. ``on_change`` is called when a poll should look at it."""
+    """A consumer's membership. ``on_change`` is called when a poll should check it."""
 
     def __init__(
         self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None], meter: ConsumerMeter
@@ -158,7 +158,7 @@ class Membership:
 
     @property
     def outcome(self) -> JoinOutcome | None:
-        """Outcome of the last join, None once it was taken."""
+        """Outcome of the last join, or None once the consumer has taken it."""
         return self._outcome
 
     def take_outcome(self) -> JoinOutcome | None:
@@ -227,7 +227,7 @@ class Membership:
                     self._on_change()
 
     async def leave(self, reason: str) -> None:
-        """Tell the coordinator that this member leaves, if it is a member.
+        """Send the coordinator a request to leave, if this is a member.
 
         A static member stays in the group until its session ends (KIP-345).
         """

@@ -31,7 +31,7 @@ class CommittingMember(Protocol):
     async def hear_epoch(self) -> bool:
         """Wait until the coordinator has sent the newest epoch.
 
-        Returns whether it may differ from the epoch of the refused commit.
+        Return whether that epoch may differ from the epoch of the refused commit.
         """
 
 

@@ -1,12 +1,12 @@
-"""Find and move the positions of a consumer.
+"""Finds and moves the positions of a consumer.
 
 A position comes from the group's commits or from the log. This module decides in which order to
 ask, what ``auto_offset_reset`` means, and when to try again. It knows nothing of fetching and
 polling. ``on_found`` is called when a partition may be fetched, ``on_error`` when a poll has an
 error to raise.
 
-Invariants: a position is set only if it was not moved meanwhile. A call that fails does not change
-the positions that it could not find.
+Invariants: a position that was moved during a search is not overwritten. A call that fails does not
+change the positions that it could not find.
 """
 
 import logging
@@ -78,7 +78,7 @@ class Positions:
             raise error
 
     async def run(self) -> None:
-        """Find the positions of partitions that have none, for ever."""
+        """Find the positions of partitions that have none, forever."""
         attempt = 0
         while True:
             await self._wanted.wait()
@@ -110,7 +110,7 @@ class Positions:
     async def move_to(self, partitions: Iterable[TopicPartition], start: Start) -> None:
         """Read these partitions (default: all) from ``start`` on.
 
-        Raises ValueError if one is not assigned.
+        Raises ValueError if a partition is not assigned.
         """
         named = list(partitions)
         states = [self._subscriptions.of(each) for each in named] if named else list(self._subscriptions)
@@ -212,7 +212,7 @@ class Positions:
     async def _leaderless(self, states: list[PartitionState]) -> list[PartitionState]:
         """Return the existing partitions that have no leader even in a new view.
 
-        Asking for them would keep the others waiting.
+        A search for their positions would delay the other partitions.
         """
         cluster = self._cluster
 
@@ -252,9 +252,9 @@ class Positions:
             raise failure
 
     def _topic_ids(self, states: list[PartitionState]) -> dict[str, TopicId]:
-        """Return the ids of topics. Take them before asking for offsets.
+        """Return the ids of topics. Call this before asking for offsets.
 
-        A topic that is created later is another one.
+        A topic that is created later has another id.
         """
         return {state.topic_partition.topic: self._cluster.view.topic_id_of(state.topic_partition.topic) for state in states}
 

@@ -1,15 +1,19 @@
-"""Read exactly one offset range of one partition, as raw batches.
+"""Reads exactly one offset range of one partition, as raw batches.
 
-Yields whole batches that overlap [start, end), in order. Under read_committed, markers and batches
-of aborted transactions are left out. The first and the last batch may reach beyond the range. The
-code that opens them (``records.arrow``) leaves out the rest. Knows nothing of groups and
-checkpoints.
+Yields the whole batches that overlap [start, end), in order. Under read_committed, markers and
+batches of aborted transactions are left out. The first and the last batch may reach beyond the
+range. The code that opens them (``records.arrow``) leaves out the rest. This module knows nothing
+of groups and checkpoints.
 
-Invariants: reading ends when the position reaches ``end``, even if the last offsets hold no record
-(markers, compaction, aborted records). At most one response is in memory besides the one that the
-caller holds. Nothing is skipped silently. A start below the log start offset is an error, and so is
-an end that the partition does not reach within the deadline. A batch whose checksum does not hold
-is never left out, and reaches up to the next batch, because its header cannot be believed.
+Invariants:
+
+- Reading ends when the position reaches ``end``, even if the last offsets hold no record (markers,
+  compaction, aborted records).
+- Apart from the response that the caller holds, at most one response is in memory.
+- Nothing is skipped silently. A start below the log start offset is an error. An end that the
+  partition does not reach within the deadline is an error too.
+- A batch whose checksum does not match is never left out. It counts up to the next batch, because
+  its header cannot be trusted.
 """
 
 from collections.abc import AsyncIterator
@@ -40,7 +44,7 @@ PURPOSE = "range"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawBatches:
-    """Whole batches, back to back, as in the log. ``position`` is the next offset to read.
+    """Whole batches, without gaps, as in the log. ``position`` is the next offset to read.
 
     ``batches`` is a view of the broker's response if the response contains nothing else.
     """
@@ -74,13 +78,13 @@ async def read_range(
 ) -> AsyncIterator[RawBatches]:
     """Yield the batches of [start, end), in chunks of about ``max_bytes``.
 
-    One batch may be larger. ``timeout_ms`` (default ``default_api_timeout_ms``) bounds the wait for
-    each chunk. Close the generator early with ``aclosing``. With ``topic_id``, all records are of
-    the topic with that id. A topic that was created anew under the name is refused.
+    A single batch may be larger. ``timeout_ms`` (default ``default_api_timeout_ms``) limits the
+    wait for each chunk. Close the generator early with ``aclosing``. With ``topic_id``, all records
+    are of the topic with that id. A topic that was created again with the same name is refused.
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE, ``start`` is not in the log. INCONSISTENT_TOPIC_ID, the
-            topic has another id. REQUEST_TIMED_OUT, the position stood still for ``timeout_ms``
+            topic has another id. REQUEST_TIMED_OUT, the position did not move for ``timeout_ms``
             (with read_committed perhaps below an open transaction). CORRUPT_MESSAGE, a checksum
             does not match. Or an error of the broker.
         ValueError: the range ends before it starts.
@@ -133,7 +137,7 @@ async def read_range(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """The partition to read. ``topic_id`` None: any topic with that name."""
+    """The partition to read. ``topic_id`` None accepts any topic with that name."""
 
     topic_partition: TopicPartition
     topic_id: TopicId | None
@@ -216,8 +220,8 @@ async def _fetch_once(
 class _Cut:
     """The whole batches of a response in the range, and the position behind them.
 
-    ``damaged`` is the last batch of the response if its checksum does not hold. Its header does not
-    tell the position.
+    ``damaged`` is the last batch of the response if its checksum does not match. The position
+    behind it is then unknown.
     """
 
     batches: Buffer
@@ -237,8 +241,8 @@ def _cut(
 ) -> _Cut:
     """Cut the range out of a response. ``passed`` is a damaged batch that was returned already.
 
-    A batch ends before the next one begins, whatever its header claims, because nothing has checked
-    the header yet.
+    A batch ends before the next batch begins. The header is not used for this, because nothing has
+    checked it yet.
     """
     records: Any = response.records
     view = memoryview(records)
@@ -291,11 +295,11 @@ def _bytes_behind(damaged: BatchHeader, max_bytes: int) -> int:
 
 
 async def _next_base(fetch: _Fetch, damaged: BatchHeader, end: int) -> int:
-    """Return the offset to go on with behind a damaged batch, at most ``end``.
+    """Return the offset at which to continue behind a damaged batch, at most ``end``.
 
-    A fetch behind its base offset returns the batches after it. If the header claims too many
-    offsets and the segment ends with the batch, the fetch returns only the batch again. The offset
-    from which it does not is then searched for.
+    A fetch from an offset inside the batch usually returns the batches after it. If the header
+    claims too many offsets and the segment ends with the batch, such a fetch returns only the batch
+    again. The function then searches for the first offset that returns another batch.
     """
     low, high = damaged.base_offset + 1, end
     is_more, probe = True, low
@@ -349,7 +353,7 @@ async def _damaged_before(fetch: _Fetch, response: PartitionData, start: int, en
 
 
 def _joined(view: memoryview, kept: list[tuple[int, int]]) -> Buffer:
-    """Return the kept pieces of a response end to end.
+    """Return the pieces of a response joined together.
 
     Pieces without gaps are returned as a view.
     """

@@ -1,9 +1,9 @@
-"""Run the steps of a rebalance in the classic protocol, inside the consumer's polls.
+"""Runs the steps of a rebalance in the classic protocol, inside the consumer's polls.
 
-The consumer commits, gives up partitions, takes others over, and tells the application. Eager
-members give up all partitions before they join. Cooperative members join first and then give up
-only those that go to other members (KIP-429). All steps run inside the application's own poll, so
-no partition is taken away while its records are processed.
+The consumer commits, gives up partitions, takes others over, and informs the application. Eager
+members give up all partitions before they join. Cooperative members join first. Then they give up
+only the partitions that go to other members (KIP-429). All steps run inside the application's own
+poll, so no partition is taken away while its records are processed.
 """
 
 import logging
@@ -121,7 +121,7 @@ class Rebalancer:
     async def _take_over(self, outcome: JoinOutcome) -> None:
         """Give up revoked partitions and take over the assigned ones.
 
-        If a poll ends before that, the next poll does all of it.
+        If a poll ends before this is complete, the next poll does all of it again.
         """
         membership = self._membership
         owned = set(self._subscriptions.assigned)
@@ -212,7 +212,7 @@ class News:
 
 
 async def tell(callback: RebalanceCallback | None, partitions: Sequence[TopicPartition]) -> None:
-    """Call a callback, if there is one, and wait for it."""
+    """Call a callback, if there is one, and wait for its end."""
     if callback is not None:
         result = callback(partitions)
         if isawaitable(result):

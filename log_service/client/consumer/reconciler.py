@@ -1,8 +1,9 @@
-"""Apply new assignments of the consumer protocol (KIP-848) inside the consumer's polls.
+"""Applies new assignments of the consumer protocol (KIP-848) inside the consumer's polls.
 
-First the consumer commits, tells the application and gives up the revoked partitions. Only then it
-takes over new ones, because the coordinator hands a partition on once the member's report leaves it
-out. If a newer assignment arrives while a callback runs, the pass ends, and the next one uses that.
+First the consumer commits, informs the application and gives up the revoked partitions. Only then
+it takes over new ones. The reason is that the coordinator assigns a partition to another member as
+soon as the report of this member leaves it out. If a newer assignment arrives while a callback
+runs, the pass ends. The next pass uses the newer assignment.
 """
 
 import logging

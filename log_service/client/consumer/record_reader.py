@@ -1,15 +1,15 @@
-"""Read records from fetched bytes.
+"""Reads records from fetched bytes.
 
 Batches are checked, decompressed and opened on demand. This module decides which records of a
-response are visible (none before the position, no markers, none of aborted transactions), and how
-many batches are opened at once. ``record_rows`` makes the records. Knows nothing of where the bytes
-came from.
+response are visible, and how many batches are opened at once. Records before the position, markers
+and records of aborted transactions are not visible. ``record_rows`` makes the records. This module
+does not know where the bytes came from.
 
 Invariants: after any number of records, ``position`` is the next offset to read, and
-``end_position`` the one behind the whole response. A damaged batch raises before any of its records
-is returned. A malformed record raises after all records before it. With ``skip_corrupt`` neither
-raises. A warning names the skipped offsets, up to the end of the batch. If the checksum does not
-hold, the batch ends where the next one begins, because its header cannot be believed.
+``end_position`` is the offset behind the whole response. A damaged batch raises before any of its
+records is returned. A malformed record raises after all records before it. With ``skip_corrupt``
+neither raises. A warning names the skipped offsets, up to the end of the batch. If the checksum
+does not match, the header cannot be trusted. The batch then ends where the next batch begins.
 """
 
 import logging
@@ -67,7 +67,7 @@ class RecordReader:
     def read_into(self, taken: list[ConsumerRecord], max_records: int) -> bool:
         """Append records to ``taken`` until it holds ``max_records``.
 
-        Returns whether nothing is left.
+        Return whether no record is left.
 
         Raises:
             RecordDeserializationError: ``position`` stays at that record, and the next call begins
@@ -90,7 +90,7 @@ class RecordReader:
         return self._rows is None and self._next_batch == len(self._headers)
 
     def _read_rows(self, rows: Iterator[ConsumerRecord], taken: list[ConsumerRecord], max_records: int) -> bool:
-        """Take records of the opened batches. Returns whether nothing is left of them."""
+        """Append records of the opened batches. Return whether none of their records is left."""
         before_count = len(taken)
         wanted = islice(rows, max_records - before_count)
         try:
@@ -144,9 +144,10 @@ class RecordReader:
     def _end_of(self, index: int) -> int:
         """Return the offset after a batch.
 
-        A damaged header does not tell it. If no batch follows, the header is believed if it counts
-        as many records as offsets. Otherwise the batch is fetched again from its next offset on,
-        together with the batches behind it.
+        The header of a damaged batch cannot be trusted. If another batch follows, the batch ends
+        there. Otherwise the header is trusted if it counts as many records as offsets. If it does
+        not, the batch is fetched again from its next offset on, together with the batches behind
+        it.
         """
         at, header = self._headers[index]
         next_base = self._headers[index + 1][1].base_offset if index + 1 < len(self._headers) else header.base_offset
@@ -165,7 +166,7 @@ class RecordReader:
         """Move behind the unreadable batch if such batches are skipped.
 
         Raises:
-            KafkaError: they are not skipped.
+            KafkaError: unreadable batches are not skipped.
         """
         broken = 0
         if self._rows is None:

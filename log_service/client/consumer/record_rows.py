@@ -1,8 +1,8 @@
-"""Turn opened batches into records of the application.
+"""Turns opened batches into records of the application.
 
-With numpy, many records are made at once. ``records.fields`` finds every field of all of them, and
-only keys and values are cut out one by one. Few records, or a client without numpy, use a loop.
-Both ways yield the same records. Knows nothing of positions and transactions.
+With numpy, many records are made at once. ``records.fields`` finds all fields, and only keys and
+values are cut out one by one. A loop is used for few records, or if numpy is missing. Both ways
+yield the same records. This module knows nothing of positions and transactions.
 
 Invariants: records are made in portions, on demand. A malformed record raises after the records
 before it.

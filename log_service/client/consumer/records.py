@@ -1,4 +1,4 @@
-"""Values that a consumer returns: records, and errors that name one.
+"""Values that a consumer returns: records, and errors that name a record.
 
 ``record_reader`` makes the records from fetched bytes.
 """
@@ -11,9 +11,9 @@ from log_service.common.types import TopicPartition
 from log_service.records.record import RecordHeader
 
 Deserializer = Callable[[bytes], Any]
-"""Turns the bytes of a key or a value into an object of the application. Null stays None.
+"""Turns the bytes of a key or a value into an object of the application.
 
-Null is not passed to it.
+It is not called for null, which becomes None.
 """
 
 

@@ -1,13 +1,14 @@
-"""Assign partitions evenly, near to members' racks, with few moves (KIP-54, KIP-881).
+"""Assigns partitions evenly, near to members' racks, with few moves (KIP-54, KIP-881).
 
 The assignment is improved step by step. Owners begin with the partitions that they own, and the
-rest goes to the members with the fewest. Then partitions move while that makes members more equal.
-At last they move and change places while that brings more of them near, or back to their owners.
-Knows nothing of subscriptions and generations.
+remaining partitions go to the members with the fewest. Then partitions move while this makes the
+loads of members more equal. At last partitions move or change places while this brings more of them
+near to their members, or back to their owners. This module knows nothing of subscriptions and
+generations.
 
 Invariants: once all partitions are placed, every step lowers the sum of the squared loads, or keeps
-it and lowers the cost. So the work ends, and an assignment that it made before stays unchanged. The
-result depends on the arguments alone.
+the sum and lowers the cost. So the work ends. An assignment that this module made before stays
+unchanged. The result depends on the arguments alone.
 """
 
 from collections import deque
@@ -80,8 +81,8 @@ class StickyAssignment:
         """Let owners keep their partitions, and return the remaining ones.
 
         Partitions that few members may hold, and few of them near, come first. If all members want
-        the same, no member keeps more than a fair share, near partitions first. Otherwise the next
-        step would take the surplus away one by one.
+        the same topics, no member keeps more than a fair share, near partitions first. Otherwise
+        the next step would take the surplus away one by one.
         """
         share = len(self._partitions) if len(self._may_hold) > 1 else -(-len(self._partitions) // max(len(self._held), 1))
         missing: list[TopicPartition] = []
@@ -115,7 +116,8 @@ class StickyAssignment:
     def _cost(self, member_id: str, kind: Kind) -> int:
         """Return the cost of a member holding a partition.
 
-        It is highest if the partition is not near, and lower if another member owned it.
+        The cost is highest if the partition is not near, and lower if another member owned the
+        partition.
         """
         cost = 0 if self._is_near(member_id, kind) else self._far_cost
         return cost if kind.owner is None or kind.owner == member_id else cost + 1
@@ -129,7 +131,7 @@ class StickyAssignment:
     def _gift(self, giver: str, taker: str) -> tuple[int, Kind] | None:
         """Return the cheapest kind that ``giver`` can give to ``taker``, with the change in cost.
 
-        None: ``taker`` may hold none of them.
+        None means that ``taker`` may hold no partition of ``giver``.
         """
         gifts = self._gifts.setdefault(giver, {})
         if taker not in gifts:
@@ -158,9 +160,9 @@ class StickyAssignment:
         return False
 
     def _way_down(self, giver: str) -> list[str]:
-        """Return the path of members from ``giver`` to one that has at least two fewer.
+        """Return the path of members from ``giver`` to one that has at least two partitions fewer.
 
-        A partition can move along it. Both ends are included.
+        A partition can move along the path. Both ends are included.
         """
         before = {giver: ""}
         waiting = deque([giver])
@@ -178,9 +180,9 @@ class StickyAssignment:
     # Reduce the cost
 
     def _exchange(self) -> bool:
-        """Move partitions to members where they cost less.
+        """Move partitions to members with which they cost less. Return whether any moved.
 
-        They are exchanged for others if loads must stay. Returns whether any moved.
+        If loads must stay equal, partitions are exchanged for others.
         """
         is_changed = False
         for holder, held in self._held.items():
@@ -206,10 +208,10 @@ class StickyAssignment:
         return False
 
     def _pass_round(self) -> bool:
-        """Move partitions round a cycle of members if that lowers the total cost.
+        """Move partitions round a cycle of members if this lowers the total cost.
 
-        Each member gives one partition to the next, or nothing to a member that has more. Where
-        nothing is given, the two members swap their counts. Without such a cycle the cost is minimal
+        Each member gives one partition to the next, or no partition to a member that has more. In
+        the second case the two members swap their counts. Without such a cycle the cost is minimal
         (cycle-cancelling, Klein 1967). Returns whether there was a cycle.
         """
         gifts = {giver: self._all_gifts(giver) for giver in self._held}

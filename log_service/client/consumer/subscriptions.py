@@ -1,11 +1,12 @@
 """State of a consumer's partitions and positions, without network and clock.
 
-Decides which partitions can be fetched. Records fetched before a seek are never returned after it.
+Decides which partitions can be fetched. Records that were fetched before a seek are never returned
+after the seek.
 
-Invariants: ``position`` is the next offset to return, ``fetch_offset`` the next to fetch, and
-everything between is buffered. Every external change of position raises ``version``. The response
-to a fetch that was sent under another version is dropped. A position belongs to one topic id. It is
-not valid in a topic that was created anew under the name.
+Invariants: ``position`` is the next offset to return, ``fetch_offset`` the next to fetch, and all
+records between them are buffered. Every external change of position raises ``version``. The
+response to a fetch that was sent under another version is dropped. A position belongs to one topic
+id. It is not valid in a topic that was created again with the same name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,7 +37,7 @@ class SubscriptionPattern:
 
 
 class Start(Enum):
-    """How to find the position of a partition without one."""
+    """The way to find the position of a partition that has none."""
 
     COMMITTED = auto()
     RESET = auto()
@@ -56,7 +57,7 @@ class Hold(Enum):
 def is_other_topic(known: TopicId, current: TopicId) -> bool:
     """Return whether two ids are known and differ.
 
-    Then the topic of that name was deleted and created anew.
+    If so, the topic of that name was deleted and created again.
     """
     return known != current and NO_TOPIC_ID not in {known, current}
 
@@ -143,7 +144,7 @@ class PartitionState:
     def advance(self, position: int, leader_epoch: int) -> None:
         """Move the position after records were returned.
 
-        ``leader_epoch`` is of the last of them.
+        ``leader_epoch`` is the epoch of the last returned record.
         """
         self.position, self.leader_epoch = position, leader_epoch
 
@@ -167,7 +168,10 @@ class PartitionState:
         self.sought_epoch = leader_epoch
 
     def seek_to(self, start: Start) -> None:
-        """Continue reading as ``start`` says. ``positions`` finds the offset."""
+        """Continue reading at the offset that ``start`` asks for.
+
+        ``positions`` finds the offset.
+        """
         self.start = start
         self.topic_id = NO_TOPIC_ID
         self._begin_anew()
@@ -199,7 +203,7 @@ class Subscriptions:
         return topic_partition in self._partitions
 
     def get(self, topic_partition: TopicPartition) -> PartitionState | None:
-        """Return the state of a partition, None if it is not assigned."""
+        """Return the state of a partition, or None if it is not assigned."""
         return self._partitions.get(topic_partition)
 
     def of(self, topic_partition: TopicPartition) -> PartitionState:

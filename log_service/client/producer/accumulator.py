@@ -1,12 +1,13 @@
-"""Hold records until they are sent: batches per partition, with one bound for all of them.
+"""Holds records in batches, one queue per partition, until the batches are sent.
 
-Decides which batch takes a record, which batches may be sent now, and when to look again. No call
-waits, and the caller passes the time. Knows neither network nor metadata. The caller passes a
-function that returns the leader of a partition.
+Decides which batch takes a record, which batches may be sent now, and when the sender must check
+again. One limit, ``buffer_memory``, applies to all batches together. No call waits, and the caller
+passes the time. This module knows neither network nor metadata. The caller passes a function that
+returns the leader of a partition.
 
 Invariants: ``buffered_bytes`` counts every batch that is not settled. The batches of a partition
-are sent in order. With idempotence, a batch that was sent before is sent again only as the first
-outstanding one. A batch is in exactly one of ``waiting`` and ``in_flight``.
+are sent in order. With idempotence, a batch that was sent before is sent again only if no earlier
+batch is outstanding. A batch is in exactly one of ``waiting`` and ``in_flight``.
 """
 
 from collections import deque
@@ -53,8 +54,9 @@ class PartitionQueue:
     def may_leave(self, batch: ProducerBatch, connection: object) -> bool:
         """Return whether a numbered batch may be sent over a connection now.
 
-        It may not if an earlier batch waits to be sent again. Behind a batch without a response, it
-        may not if the broker may not know the producer.
+        It may not be sent while an earlier batch waits to be sent again. While an earlier batch has
+        no response, it may be sent only if the broker has acknowledged the producer over this
+        connection.
         """
         return not self.is_overtaking(batch) and (self.in_flight[0] is batch or self.sequence.is_known_over(connection))
 
@@ -65,7 +67,7 @@ class PartitionQueue:
 
     @property
     def oldest_ms(self) -> int:
-        """Creation time of the oldest batch, ``NEVER_MS`` without one."""
+        """Creation time of the oldest batch, or ``NEVER_MS`` if there is no batch."""
         first = min((each.created_ms for each in self.in_flight), default=NEVER_MS)
         return min(first, self.waiting[0].created_ms) if self.waiting else first
 
@@ -81,8 +83,8 @@ class PartitionQueue:
 class Drained:
     """Result of one pass over all queues: batches by node id, and partitions without a leader.
 
-    ``ready_ms`` is when the next batch has lingered, ``expires_ms`` when the first delivery timeout
-    passes. A batch that is ready but may not be sent waits for an event.
+    ``ready_ms`` is the time at which the next batch has lingered. ``expires_ms`` is the time of the
+    first delivery timeout. A batch that is ready but may not be sent waits for an event.
     """
 
     requests: dict[int, list[ProducerBatch]] = field(default_factory=dict)
@@ -188,9 +190,11 @@ class Accumulator:
         headers: tuple[RecordHeader, ...],
         callback: DeliveryCallback | None,
     ) -> tuple[Delivery, int]:
-        """Append a record. Returns its receipt and the time at which the sender must look.
+        """Append a record.
 
-        ``NEVER_MS``: the sender looks anyway.
+        Return its receipt, and the time at which the sender must check the queues.
+
+        ``NEVER_MS`` means that the sender checks them in any case.
         """
         queues = self._by_topic.get(topic)
         queue = None if queues is None else queues.get(partition)
@@ -298,7 +302,7 @@ class Accumulator:
         return taken
 
     def settle(self, batch: ProducerBatch) -> None:
-        """Remove a batch that got its response. The caller completes or fails it."""
+        """Remove a batch that got its response. The caller completes or fails the batch."""
         queue = self._queues[batch.topic_partition]
         queue.in_flight.remove(batch)
         self._forget(queue, batch)

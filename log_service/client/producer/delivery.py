@@ -1,10 +1,10 @@
 """A batch of a producer, and the receipts of its records.
 
-Knows nothing of sending. A ``Delivery`` is a batch and an index, so a record costs one small object
-until a task waits for it. The event for waiting tasks is made once per batch, and only when a task
-waits.
+A ``Delivery`` is a batch and an index, so a record costs one small object until a task waits for
+it. The event for waiting tasks is created once per batch, and only if a task waits. This module
+knows nothing of sending.
 
-Invariants: a batch is settled once, with an offset or an error. Its callbacks are called then, in
+Invariants: a batch is settled once, with an offset or an error. Its callbacks are then called in
 the order of the records.
 """
 
@@ -32,7 +32,8 @@ NO_OFFSET = -1
 class RecordMetadata:
     """Partition, offset and timestamp of a delivered record.
 
-    ``offset`` is -1 if it is not known (acks=0, or a duplicate whose offset the broker forgot).
+    ``offset`` is -1 if it is unknown. The reason is acks=0, or a duplicate whose offset the broker
+    no longer knows.
     """
 
     topic: str
@@ -179,7 +180,7 @@ class ProducerBatch:
         self._callbacks.append((index, timestamp_ms, callback))
 
     def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Set producer id, epoch and sequence. It may be numbered again before it is sent again."""
+        """Set producer id, epoch and sequence. A batch that is sent again may get a new number."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         if self.builder is None:
             stamp_producer(self._encoded, 0, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
@@ -200,7 +201,7 @@ class ProducerBatch:
     def complete(self, base_offset: int, append_time_ms: int) -> None:
         """Settle with the offset of the first record and the broker's timestamp.
 
-        Offset -1: unknown. Timestamp -1: the records keep theirs.
+        Offset -1 means unknown. With timestamp -1 the records keep their own timestamps.
         """
         self._offset, self._timestamp_ms = base_offset, append_time_ms
         self._settle()
@@ -233,7 +234,7 @@ class ProducerBatch:
         return parts
 
     def part_of(self, index: int) -> "tuple[ProducerBatch, int]":
-        """Return the batch that carries record ``index`` now, and the index of the record in it."""
+        """Return the batch that now contains record ``index``, and the record's index in it."""
         batch = self
         while batch._parts is not None:
             first, second = batch._parts
@@ -281,8 +282,8 @@ class ProducerBatch:
     def listen(self, listener: Callable[["ProducerBatch"], None]) -> bool:
         """Set a function to call in the producer's thread when the batch is settled or split.
 
-        Any thread may call this. Returns false if that has happened already. Then the function may
-        not be called.
+        Any thread may call this. Returns False if the batch is settled or split already. The
+        function may not be called in that case.
         """
         self._listener = listener  # first, so that the listener misses nothing from here on
         return not self.is_settled and self._parts is None

@@ -1,7 +1,8 @@
-"""Take a record from ``send`` into its batch: interceptors, serializers, size, partition.
+"""Puts a record from ``send`` into its batch, after interceptors, serializers and partitioner.
 
-Nothing here waits, so that the producer's task and the threads of a blocking producer can share it.
-There must be room before a record is placed, which the caller checks. Knows nothing of sending.
+No function here waits. So the producer's task and the threads of a blocking producer can share this
+module. The caller makes sure that there is room before it places a record. This module knows
+nothing of sending.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +28,7 @@ MAX_TIMESTAMP_MS = 2**63
 class Intake:
     """Puts records of the application into batches.
 
-    ``is_plain``: keys and values are used as they are.
+    ``is_plain`` means that keys and values are used unchanged.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Records before serialization, and the plain functions that see or change them.
+"""Defines records before serialization, and the functions that see or change them.
 
-Serializers turn keys and values into bytes. Without one they are used as they are. Knows nothing of
-partitions and batches.
+Serializers turn keys and values into bytes. Without a serializer they are used unchanged. This
+module knows nothing of partitions and batches.
 
-Invariant: ``send`` raises every error of this step, before anything of the record is taken.
+Invariant: ``send`` raises every error of this step, before any part of the record is stored.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from log_service.records.record import RecordHeader
 
 Serializer = Callable[[Any], bytes | str | None]
-"""Turns a key or a value into bytes (or text, which becomes UTF-8). None stays null.
+"""Turns a key or a value into bytes, or into text, which becomes UTF-8.
 
-None is not passed to it.
+It is not called with None. None is stored as null.
 """
 
 
@@ -30,9 +30,9 @@ class ProducerRecord(NamedTuple):
 
 
 ProducerInterceptor = Callable[[ProducerRecord], ProducerRecord]
-"""Sees each record before it is serialized, and returns it or another one.
+"""Receives each record before serialization, and returns the same or another record.
 
-Use ``record._replace(...)``. ``send`` raises its exceptions.
+``record._replace(...)`` makes a changed record. ``send`` raises its exceptions.
 """
 
 

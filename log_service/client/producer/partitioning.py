@@ -1,7 +1,7 @@
-"""Choose the partition of a record: murmur2 for keys, sticky without a key, or a user's function.
+"""Chooses the partition of a record: murmur2 for keys, sticky without a key, or a user's function.
 
-Keyed records get the same partition as from the Java client, so that producers in any language
-agree. Pure functions: the caller passes randomness and the cluster.
+A keyed record gets the same partition as from the Java client, so producers in all languages agree.
+The functions are pure. The caller passes randomness and the cluster.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,12 +1,12 @@
-"""The producer: takes records, returns receipts, and loses no record when it closes.
+"""The producer takes records, returns receipts, and loses no record when it closes.
 
-Decides when ``send`` waits: for room, or for a topic or partition that the client does not know
-yet. ``intake`` puts a record into a batch. ``accumulator`` holds the batches, ``sender`` sends and
-retries, ``sequences`` numbers them.
+Decides when ``send`` waits: for room, or for a topic or partition that is still unknown. ``intake``
+puts a record into a batch. ``accumulator`` holds the batches, ``sender`` sends and retries,
+``sequences`` numbers them.
 
 Invariants: every record that was taken is settled, with metadata or an error. ``buffer_memory``
-bounds the waiting records. A closed producer takes no record. A transactional producer takes none
-outside a transaction.
+limits the waiting records. A closed producer takes no record. A transactional producer takes a
+record only inside a transaction.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -46,13 +46,14 @@ if TYPE_CHECKING:
 class Producer:
     """Sends records to a cluster. ``async with`` opens and closes it.
 
-    Settings are those of ``ProducerConfig``, as keywords. ``partitioner`` may choose partitions.
-    Serializers turn keys and values into bytes. Without one they are bytes already, or text that
-    becomes UTF-8, and None is null. ``interceptors`` see each record before that. All are plain
-    functions. ``send`` raises their exceptions, and then the record was not taken.
+    The keywords are the settings of ``ProducerConfig``. ``partitioner`` may choose partitions.
+    Serializers turn keys and values into bytes. Without a serializer, keys and values must be
+    bytes, text (stored as UTF-8) or None (stored as null). ``interceptors`` see each record before
+    the serializers do. All of these are plain functions. ``send`` raises their exceptions, and has
+    then not taken the record.
 
     With ``transactional_id`` every record is part of a transaction. Call ``init_transactions``
-    once, then use ``async with producer.transaction():`` for each (KIP-98, KIP-890).
+    once, then use ``async with producer.transaction():`` for each transaction (KIP-98, KIP-890).
 
     Raises:
         ConfigError: a setting does not exist or is out of bounds.
@@ -146,16 +147,16 @@ class Producer:
     ) -> Delivery:
         """Take a record and return its receipt.
 
-        Waits only while the buffer is full, or the topic or partition is not known yet. If it is
-        cancelled, the record was not taken. ``timestamp_ms`` None uses the producer's clock. -1 is
-        a record without a timestamp, which a copy of such a record needs.
+        It waits only while the buffer is full, or while topic or partition are unknown. A cancelled
+        call has not taken the record. ``timestamp_ms`` None uses the producer's clock.
+        ``timestamp_ms`` -1 makes a record without a timestamp, for copies of such records.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``.
                 UNKNOWN_TOPIC_OR_PARTITION, no such topic or no such partition within that time.
                 MESSAGE_TOO_LARGE, larger than ``max_request_size``. INVALID_REQUEST, the producer
-                is closed. INVALID_TXN_STATE, it has a ``transactional_id`` and no transaction is
-                open.
+                is closed. INVALID_TXN_STATE, the producer has a ``transactional_id`` and no
+                transaction is open.
             TransactionAbortable, ProducerFailed: the open transaction, or the producer, has failed.
             TypeError: key, value, headers, timestamp, partition or on_delivery has a wrong type.
             Exception: an exception of an interceptor, a serializer or the partitioner.
@@ -301,14 +302,14 @@ class Producer:
     async def init_transactions(self, timeout_ms: int | None = None) -> None:
         """Claim the ``transactional_id`` for this producer, once, before its first transaction.
 
-        An earlier producer of that id is fenced. Its open transaction is aborted. A transaction
-        that it was committing is committed. Waits for that up to ``timeout_ms`` (default
-        ``max_block_ms``).
+        An earlier producer with the same id is fenced. Its open transaction is aborted, but a
+        transaction whose commit has begun is committed. The call waits for this up to
+        ``timeout_ms`` (default ``max_block_ms``).
 
         Raises:
             ProducerFailed: the user may not use the id, or ``transaction_timeout_ms`` is above the
                 limit of the brokers.
-            KafkaError: REQUEST_TIMED_OUT and others, the coordinator did not do it in time. Call it
+            KafkaError: REQUEST_TIMED_OUT and others, the coordinator was not ready in time. Call it
                 again. INVALID_REQUEST, there is no ``transactional_id``. INVALID_TXN_STATE, it was
                 called before.
         """
@@ -340,7 +341,9 @@ class Producer:
         await transactor.finish()
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction for the following records. ``transaction`` begins and ends one.
+        """Begin a transaction for the following records.
+
+        Prefer ``transaction``, which begins and ends one.
 
         Raises:
             ProducerFenced, ProducerFailed: this producer can do nothing more.
@@ -387,10 +390,10 @@ class Producer:
         await self.transactor.commit(timeout_ms)
 
     async def abort_transaction(self, timeout_ms: int | None = None) -> None:
-        """Abort: readers of committed records see nothing of the transaction.
+        """Abort the transaction. Readers of committed records see none of its records.
 
-        Waiting records are dropped, and their receipts say so. It may be called again after
-        ``timeout_ms`` (default ``max_block_ms``).
+        Waiting records are dropped, and their receipts raise an error. After ``timeout_ms``
+        (default ``max_block_ms``) it may be called again.
 
         Raises:
             ProducerFenced, ProducerFailed: this producer can do nothing more. The coordinator has
@@ -463,7 +466,10 @@ class Producer:
         return delivery
 
     def is_sender_late_for(self, due_ms: int) -> bool:
-        """Return whether the sender must be woken for that time. Any thread may call it."""
+        """Return whether the sender must be woken to act at ``due_ms``.
+
+        Any thread may call this.
+        """
         return due_ms < NEVER_MS and self._sender.is_late_for(due_ms)
 
     def wake_sender(self) -> None:
@@ -515,9 +521,9 @@ class Producer:
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _patience_ms(self, error: BaseException | None) -> int:
-        """Return how long closing may take.
+        """Return the time limit for closing.
 
-        After an exception it may take one request, after a cancellation no time.
+        It is one request timeout after an exception, and zero after a cancellation.
         """
         if error is None:
             return self.config.delivery_timeout_ms

@@ -1,17 +1,23 @@
-"""Send full batches to the leaders of their partitions, and settle them with the responses.
+"""Sends full batches to the leaders of their partitions, and settles them with the responses.
 
-Decides when to look (a batch is full, has lingered, or was settled), and acts on the verdict of
-``verdicts`` for each response. ``sequences`` numbers the batches, ``accumulator`` orders them.
+The sender checks the queues when a batch is full, has lingered, or was settled. ``verdicts``
+decides what to do after each response. ``sequences`` numbers the batches, ``accumulator`` orders
+them.
 
-Invariants: requests to one node are sent in the order in which they were drained, at most
-``max_in_flight_requests_per_connection`` of them without a response. No numbered batch is sent
-before an earlier one of its partition that must be sent again. It is not sent behind one without a
-response either, while the node has acknowledged nothing of the partition over that connection.
-Every batch is settled, at the latest at its delivery timeout. At most one metadata refresh and one
-request for a producer id run at a time. A node that is silent for a while is no reason to send
-again, only to ask the cluster for the current leader. Numbered batches of a partition are in flight
-to one node at a time. A new leader first gets the batches without a response of the old one,
-because a leader remembers only the last few batches of a producer.
+Invariants:
+
+- Requests to one node are sent in the order in which they were drained. At most
+  ``max_in_flight_requests_per_connection`` of them wait for a response.
+- No numbered batch is sent before an earlier one of its partition that must be sent again. While
+  a node has acknowledged nothing of a partition over a connection, it gets only one batch of the
+  partition over that connection.
+- Every batch is settled, at the latest at its delivery timeout.
+- At most one metadata refresh and one request for a producer id run at a time.
+- If a node does not respond for a while, nothing is sent again. The sender only asks the cluster
+  for the current leader.
+- Numbered batches of a partition are in flight to one node at a time. A new leader first gets the
+  batches that the old one did not respond to. The reason is that a leader remembers only the last
+  few batches of a producer.
 """
 
 import logging
@@ -52,9 +58,9 @@ CONCURRENT_BACKOFF_MS = 20
 
 
 class _Turn:
-    """The turn of a request among those to one node.
+    """The place of a request in the order of requests to one node.
 
-    ``before`` is None if no request is ahead of it.
+    ``before`` is the request ahead of it, or None.
     """
 
     def __init__(self, node_id: int, before: "_Turn | None") -> None:
@@ -126,7 +132,7 @@ class Sender:
         self._wakeup.set()
 
     def is_late_for(self, due_ms: int) -> bool:
-        """Return whether the sender would sleep beyond ``due_ms``. Any thread may call it."""
+        """Return whether the sender would sleep beyond ``due_ms``. Any thread may call this."""
         return due_ms < self._asleep_until_ms
 
     async def wait_settled(self) -> None:
@@ -134,7 +140,7 @@ class Sender:
         await self._settled.wait()
 
     async def run(self) -> None:
-        """Send for ever, until the caller cancels."""
+        """Send batches forever, until the caller cancels."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._asleep_until_ms = NEVER_MS  # so a thread that adds a record meanwhile wakes it
@@ -294,12 +300,12 @@ class Sender:
         return results
 
     def _hold_back(self, batches: list[ProducerBatch], connection: RpcConnection) -> None:
-        """Put back batches that could overtake an earlier one.
+        """Put back batches that could overtake an earlier batch.
 
-        An earlier batch may have failed while the client connected, or may be sent over a new
-        connection. A broker may refuse the earlier batch because it does not lead yet. If it does
-        not know the producer in that partition, or has lost its state, it would then accept the
-        later batch.
+        An earlier batch may have failed while the client connected, or it is sent over a new
+        connection. The broker may refuse the earlier batch, because it does not lead yet. If the
+        broker does not know the producer in the partition, it would then accept the later batch.
+        The same is true if it has lost its state.
         """
         for batch in batches.copy():
             if batch.is_settled:

@@ -1,16 +1,16 @@
-"""Number the batches of an idempotent producer (KIP-98, KIP-360).
+"""Numbers the batches of an idempotent producer (KIP-98, KIP-360).
 
-Decides which sequence numbers a batch gets, and when a partition starts again. Knows no network and
-no clock.
+Decides which sequence numbers a batch gets, and when a partition starts again. This module knows no
+network and no clock.
 
 Invariants: the batches of a partition are numbered in the order of their records, without gaps. A
-number that was sent stays with its records until the broker has said that it never saw them. A
-partition changes to another producer id or epoch only while none of its batches is in flight. It
-then starts at 0 with a single batch. A broker that does not know a producer accepts any number, so
-the second batch is sent only after the first was acknowledged. A broker may lose its state with its
-connection (a loss of power takes unsynced data) or with its leadership (logs are truncated). So
-over another connection, and after a batch that must be sent again, a single batch is sent first,
-too.
+number that was sent stays with its records, unless the broker reports that it never received them.
+A partition changes to another producer id or epoch only while none of its batches is in flight. It
+then starts at 0 with a single batch. A broker that does not know a producer accepts any number. So
+the second batch is sent only after the first was acknowledged. A broker may lose its state together
+with its connection, because a loss of power destroys unsynced data. It may also lose its state with
+its leadership, because logs are truncated. So over another connection a single batch is sent first,
+and also after a batch that must be sent again.
 """
 
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ class PartitionSequence:
     def note_sent_again(self) -> None:
         """Note that a batch of this partition must be sent again.
 
-        The broker that gets it may not know the batches before it.
+        The broker that receives it may not know the earlier batches.
         """
         self._known_over = None
 
@@ -77,7 +77,7 @@ class Sequences:
             self.identity = None
 
     def can_number(self, sequence: PartitionSequence, *, has_batches_in_flight: bool) -> bool:
-        """Return whether a batch of that partition may be numbered (or sent again) now."""
+        """Return whether a batch of the partition may be numbered (or sent again) now."""
         is_known_there = sequence.identity == self.identity == sequence.acknowledged
         return self.identity is not None and (is_known_there or not has_batches_in_flight)
 
@@ -98,10 +98,11 @@ class Sequences:
         sequence.next_sequence = next_sequence(sequence.next_sequence, batch.record_count)
 
     def start_again(self, sequence: PartitionSequence, batches: Iterable[ProducerBatch], failed: ProducerIdentity) -> None:
-        """Number all waiting batches anew, under the next epoch.
+        """Remove the numbers of all waiting batches, so that they are numbered under the next
+        epoch.
 
-        The broker refused the first outstanding batch of the partition. The epoch rises only if it
-        is still that of ``failed``.
+        The broker refused the first outstanding batch of the partition. The epoch is raised only if
+        it is still the epoch of ``failed``.
         """
         if self.identity == failed:
             next_epoch = failed.producer_epoch + 1

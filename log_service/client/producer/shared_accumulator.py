@@ -1,12 +1,12 @@
 """The accumulator for several threads.
 
 Each thread puts its records into batches, and the sender's thread takes the batches out. One lock
-guards everything. It is held for microseconds, because batches are built and compressed outside of
-it. A thread that finds no room waits on the lock's condition until the sender has settled a batch.
-Knows neither trio nor the portal.
+protects all queues. It is held only for microseconds, because batches are built and compressed
+without it. A thread that finds no room waits on the lock's condition until the sender has settled a
+batch. This module knows neither trio nor the portal.
 
-Invariant: a queue is changed only under the lock. A batch that left its queue belongs to the sender
-alone.
+Invariant: a queue is changed only under the lock. Once a batch has left its queue, only the sender
+uses it.
 """
 
 from collections.abc import Callable
@@ -66,9 +66,9 @@ class SharedAccumulator(Accumulator):
             return super().is_idle(topic, since_ms)
 
     def seal(self, batch: ProducerBatch) -> None:
-        """Seal as ``Accumulator`` does.
+        """Build and compress the batch, as ``Accumulator.seal`` does.
 
-        The batch is built without the lock, so other threads go on.
+        This happens without the lock, so that other threads can continue.
         """
         size_bytes = len(batch.encoded())
         with self.lock:

@@ -1,9 +1,8 @@
-"""Take records for a producer from threads other than its own.
+"""Takes records for a producer from threads other than its own.
 
-A thread puts its records into the batches itself. It holds the accumulator's lock meanwhile, and
-wakes the producer's thread only when a batch begins to wait or is full. Nothing here waits. A
-record without room, or whose topic is not known yet, is returned as ``Unplaced``, and the caller
-decides how to wait.
+A thread puts its records into the batches itself, under the accumulator's lock. It wakes the
+producer's thread only when a batch begins to wait or is full. No function here waits. A record
+without room, or with an unknown topic, is returned as ``Unplaced``. The caller decides how to wait.
 
 Invariant: a record is in a batch, returned, or refused. Interceptors and serializers see it once.
 """
@@ -71,10 +70,10 @@ class SharedIntake:
         *,
         is_queued: bool = False,
     ) -> Delivery | Unplaced:
-        """Put a record into a batch and return its receipt, or return it as ``Unplaced``.
+        """Put a record into a batch and return its receipt, or return the record as ``Unplaced``.
 
-        It is returned if it must wait, or if ``is_queued`` says that others wait before it. Raises
-        as ``Producer.send`` if that does not wait.
+        The record is returned if it must wait, or if ``is_queued`` says that other records wait
+        before it. Raises the errors of ``Producer.send`` that need no waiting.
         """
         producer, intake = self._producer, self._intake
         if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
@@ -133,7 +132,8 @@ class SharedIntake:
     def require_producing(self) -> None:
         """Raise KafkaError if the producer takes no records now.
 
-        INVALID_REQUEST: it is closed. Otherwise as ``Producer.require_transaction``.
+        The error is INVALID_REQUEST if the producer is closed. Otherwise it is that of
+        ``Producer.require_transaction``.
         """
         if self._producer.is_closed:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'with'")

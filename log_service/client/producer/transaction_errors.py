@@ -1,7 +1,7 @@
-"""Errors of transactions, by the action for the application: abort, or close the producer.
+"""Errors of transactions, grouped by the action of the application: abort, or close the producer.
 
-Knows the codes of the transaction coordinator, of partition leaders and of group coordinators, and
-the error texts. Knows no states.
+This module knows the error codes of transaction coordinators, partition leaders and group
+coordinators, and the error texts. It knows no states.
 """
 
 from enum import Enum, auto
@@ -12,8 +12,8 @@ from log_service.common.errors import ErrorCode, KafkaError
 class TransactionAbortable(KafkaError):  # noqa: N818 - it says what can be done
     """The open transaction cannot be committed.
 
-    Abort it, read on at the group's offsets, and do its work again. If this error left
-    ``producer.transaction()``, it is aborted already.
+    Abort it, continue reading at the group's offsets, and do the work of the transaction again. If
+    this error left ``producer.transaction()``, the transaction is aborted already.
     """
 
     @property
@@ -25,7 +25,7 @@ class TransactionAbortable(KafkaError):  # noqa: N818 - it says what can be done
 class ProducerFailed(KafkaError):  # noqa: N818 - it says what happened
     """The transactional producer can do nothing more. Close it and open another.
 
-    ``init_transactions`` of the new one ends an open transaction.
+    ``init_transactions`` of the new producer ends an open transaction.
     """
 
     @property
@@ -153,7 +153,7 @@ def meaning_of(step: Step, code: ErrorCode) -> Meaning:
 
 
 def error_of(meaning: Meaning, transactional_id: str, code: ErrorCode, text: str) -> KafkaError:
-    """Return the error that tells the application the cause and the remedy.
+    """Return the error for the application, with the cause and the remedy in its text.
 
     ``text`` names the place. A retriable error keeps its text.
     """

@@ -1,15 +1,15 @@
 """The state machine of a transactional producer.
 
-Decides from calls and error codes alone which calls are allowed. Knows no network, no clock and no
-batches. ``transactor`` sends the requests.
+Decides which calls are allowed, from calls and error codes alone. It knows no network, no clock and
+no batches. ``transactor`` sends the requests.
 
 There are two protocols. With ``transaction.version`` 2 (KIP-890), leaders add partitions
 themselves, and the response that ends a transaction has the epoch of the next. With version 1, the
-producer announces partitions and groups first and keeps its epoch. After a failure it asks for the
+producer announces partitions and groups first and keeps its epoch. After a failure it requests the
 next epoch itself (KIP-360).
 
-Invariants: every change of state is in ``MOVES``. A failure only leads to a stronger one. Announced
-partitions, sent records and failures are forgotten when the transaction ends.
+Invariants: every change of state is in ``MOVES``. A failure is replaced only by a more serious one.
+Announced partitions, sent records and failures are forgotten when the transaction ends.
 """
 
 from collections.abc import Callable, Mapping
@@ -184,9 +184,9 @@ class Transactions:
         return KafkaError(ErrorCode.TRANSACTION_ABORTABLE, reason)
 
     def judge(self, step: Step, code: ErrorCode, text: str) -> KafkaError | None:
-        """Take the error code of a response, and return the error to raise, None without one.
+        """Apply the error code of a response, and return the error to raise, or None.
 
-        A retriable error is returned, too, and changes nothing.
+        A retriable error is returned too, but does not change the state.
         """
         meaning = meaning_of(step, code)
         if step is Step.END and code is ErrorCode.INVALID_TXN_STATE and self._is_unknown_to_coordinator:
@@ -218,7 +218,7 @@ class Transactions:
     # State of the coordinator
 
     def note_partition(self, topic_partition: TopicPartition) -> None:
-        """Note that a record of the open transaction goes to that partition."""
+        """Note that the open transaction has a record in the partition."""
         if self.is_version_2:
             self.is_started = True
         elif topic_partition not in self._announced:
@@ -233,7 +233,7 @@ class Transactions:
         self._is_confirmed = True
 
     def may_send(self, topic_partition: TopicPartition) -> bool:
-        """Return whether records of the transaction may be sent to that partition."""
+        """Return whether records of the transaction may be sent to the partition."""
         return self.is_version_2 or topic_partition in self._announced
 
     def start_announcing(self) -> list[TopicPartition]:
@@ -258,7 +258,10 @@ class Transactions:
 
     @property
     def _is_unknown_to_coordinator(self) -> bool:
-        """Whether an abort may find no transaction: with version 1, if no addition is confirmed."""
+        """Whether the coordinator may not know the transaction that is aborted.
+
+        This is so with version 1 if the coordinator has confirmed no partition or group.
+        """
         return self.state is State.ABORTING and not self.is_version_2 and not self._is_confirmed
 
     def _move(self, state: State) -> None:

@@ -1,7 +1,7 @@
-"""Send a transactional producer's requests to the coordinators of transactions and groups.
+"""Sends a transactional producer's requests to the coordinators of transactions and groups.
 
-``transaction_state`` decides, ``sender`` has the records. Knows the versions of both transaction
-protocols.
+``transaction_state`` decides which calls are allowed, and ``sender`` sends the records. This module
+knows the versions of both transaction protocols.
 
 Invariants: one call at a time. A call that timed out or was cancelled may be repeated with the same
 meaning. Every record of a transaction is acknowledged before the commit is requested.
@@ -167,10 +167,10 @@ class Transactor:
     # End of a ``transaction()`` block
 
     async def finish(self) -> None:
-        """Commit, or abort and raise the reason if the transaction cannot be committed.
+        """Commit the transaction. If that is impossible, abort it and raise the reason.
 
-        If it is cancelled while records are delivered, it is aborted, too. Once the commit was
-        requested, only a commit can end it.
+        If the call is cancelled while records are delivered, the transaction is aborted too. Once
+        the commit was requested, only a commit can end the transaction.
         """
         try:
             await self.commit(None)
@@ -182,9 +182,9 @@ class Transactor:
             raise
 
     async def abort_quietly(self) -> None:
-        """Abort if that is possible.
+        """Abort the transaction if that is possible.
 
-        Errors are logged, because the application gets another one.
+        Errors are logged, because the application gets another error already.
         """
         if self._transactions.state in TAKEN[Call.ABORT]:
             with self._accumulator.guarded():
@@ -263,9 +263,9 @@ class Transactor:
     async def _until_done(
         self, step: Step, attempt: Callable[[], Awaitable[None]], timeout_ms: int, advice: str, group_id: str | None = None
     ) -> None:
-        """Retry until the step is done, failed for good or too late.
+        """Retry until the step is done, has failed for good, or is too late.
 
-        Every error that leaves here has been judged.
+        ``Transactions.judge`` has applied every error that is raised here.
 
         Raises:
             TransactionAbortable, ProducerFailed, ProducerFenced: the meaning of the response.
@@ -293,7 +293,7 @@ class Transactor:
             raise
 
     def _raise_judged(self, step: Step, code: ErrorCode, text: str) -> None:
-        """Judge the code of a response, and raise its error if there is one."""
+        """Apply the error code of a response, and raise its error if there is one."""
         error = self._transactions.judge(step, code, text)
         if error is not None:
             if self._transactions.is_doomed:
@@ -301,7 +301,7 @@ class Transactor:
             raise error
 
     def _raise_first(self, step: Step, partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, ErrorCode], what: str) -> None:
-        """Judge the codes of partitions, and raise the first error if there is one.
+        """Apply the error codes of partitions, and raise the first error if there is one.
 
         A partition that is missing in the response has failed.
         """

@@ -1,6 +1,7 @@
-"""Decide what to do with a batch after its response (KIP-98, KIP-360).
+"""Decides what to do with a batch after its response (KIP-98, KIP-360).
 
-Decides from the error code and the batch alone. Knows neither queues nor network.
+The decision depends only on the error code and the batch. This module knows neither queues nor
+network.
 """
 
 from enum import Enum, auto

@@ -1,8 +1,8 @@
-"""Acknowledgements on their way to the leader that the offsets were acquired from.
+"""Acknowledgements on their way to the leader from which the offsets were acquired.
 
-``Acknowledging`` holds the acknowledgements of one call for one partition. ``merged`` makes the
-batches of a request from several. A ``Ticket`` waits until all its acknowledgements are settled.
-Knows no requests and no sessions.
+``Acknowledging`` holds the acknowledgements of one call for one partition. ``merged`` combines
+several of them into the batches of a request. A ``Ticket`` waits until all its acknowledgements are
+settled. This module knows no requests and no sessions.
 
 Invariant: each ``Acknowledging`` is settled exactly once.
 """
@@ -24,7 +24,7 @@ It must not block.
 
 
 class Batch(NamedTuple):
-    """Consecutive offsets, with one type for all of them or one for each."""
+    """Consecutive offsets, with one acknowledgement type for all of them or one for each."""
 
     first_offset: int
     last_offset: int
@@ -45,7 +45,10 @@ class Acknowledging:
 
     @property
     def is_renewing(self) -> bool:
-        """Whether a lock is renewed. Only requests with that flag may carry it."""
+        """Whether a lock is renewed.
+
+        Only requests with the renewal flag may carry such acknowledgements.
+        """
         return AcknowledgeType.RENEW in self.types.values()
 
     @property
@@ -72,7 +75,7 @@ class Ticket:
         self.partitions.add(topic_partition)
 
     def settle(self, topic_partition: TopicPartition, error: KafkaError | None) -> None:
-        """Note that one of them was settled."""
+        """Note that the acknowledgements of a partition are settled."""
         self.open_count -= 1
         if error is not None:
             self.errors.setdefault(topic_partition, error)

@@ -1,13 +1,14 @@
-"""Read the acquired records from the bytes of a share fetch.
+"""Reads the acquired records from the bytes of a share fetch.
 
-A response has whole batches, and parts of them may belong to other members. This module decides
-which records are returned (only those at acquired offsets) and which acquired offsets have no
-record (compaction, markers). The offsets of an unreadable batch are released, so that a transient
-fault does not lose them. If its checksum does not hold, these are all offsets up to the next batch,
-because its header cannot be believed. Knows nothing of sessions and of the application.
+A response contains whole batches, and parts of them may belong to other members. This module
+returns only the records at acquired offsets. It also finds acquired offsets without a record, which
+come from compaction and markers. The offsets of an unreadable batch are released, so that a
+transient fault does not lose them. If the checksum of a batch does not match, its header cannot be
+trusted. In this case all offsets up to the next batch are released. This module knows nothing of
+sessions and of the application.
 
-Invariant: each acquired offset comes out exactly once: as a record, in ``gaps``, in ``unreadable``,
-or in the result of ``give_up``.
+Invariant: each acquired offset is reported exactly once: as a record, in ``gaps``, in
+``unreadable``, or in the result of ``give_up``.
 """
 
 from collections import deque
@@ -44,9 +45,9 @@ class AcquiredReader:
         check_crcs: bool,
         deserializers: tuple[Deserializer | None, Deserializer | None],
     ) -> None:
-        """Take a response.
+        """Store a response.
 
-        Raises ProtocolError: its ranges overlap, run backwards, or name more offsets than can be
+        Raises ProtocolError if its ranges overlap, run backwards, or name more offsets than can be
         acquired.
         """
         self._topic_partition = topic_partition
@@ -69,7 +70,7 @@ class AcquiredReader:
         self.unreadable: list[int] = []
 
     def read_into(self, taken: list[ShareRecord], max_records: int) -> bool:
-        """Append records until ``taken`` holds ``max_records``. Returns whether nothing is left.
+        """Append records until ``taken`` holds ``max_records``. Return whether no record is left.
 
         Raises:
             ShareDeserializationError: earlier records were returned first. The next call continues

@@ -1,12 +1,12 @@
-"""The share consumer: acquire records of a share group and acknowledge each (KIP-932).
+"""The share consumer acquires records of a share group and acknowledges each record (KIP-932).
 
-Decides the order of steps in one ``poll``. It sends acknowledgements of earlier records, then
-returns ready records, or else waits. Acquiring records, acknowledging them and heartbeats run in
-their own tasks.
+Decides the order of steps in one ``poll``. The poll sends acknowledgements of earlier records. Then
+it returns ready records, or waits for some. Tasks of their own acquire records, acknowledge them
+and send heartbeats.
 
-Invariants: a record that ``poll`` returned is acknowledged once, or becomes available again: when
-its lock runs out, or as soon as the consumer closes. A cancelled poll loses no acquired record. The
-next poll returns it.
+Invariants: a record that ``poll`` returned is either acknowledged once or becomes available again.
+It becomes available when its lock expires, or as soon as the consumer closes. A cancelled poll
+loses no acquired record, because the next poll returns it.
 """
 
 import logging
@@ -231,9 +231,9 @@ class ShareConsumer:
             self._membership.note_poll(is_polling=False)
 
     def wakeup(self) -> None:
-        """End the waiting poll at once, or else the next one.
+        """End the waiting poll at once, or else the next poll.
 
-        It returns the ready records, or none.
+        The poll returns the ready records, if there are any.
         """
         self._is_woken = True
         self._note_change()
@@ -242,9 +242,9 @@ class ShareConsumer:
         return self
 
     async def __anext__(self) -> ShareRecord:
-        """Return the next record, waiting for ever.
+        """Return the next record, waiting forever.
 
-        With implicit acknowledgement a record is accepted when the next is requested.
+        With implicit acknowledgement a record is accepted when the next record is requested.
         """
         while True:
             records = await self._poll(1, self.config.max_poll_records, self.config.default_api_timeout_ms)
@@ -254,13 +254,13 @@ class ShareConsumer:
     # Acknowledgements
 
     def acknowledge(self, records: ShareRecord | Iterable[ShareRecord], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Acknowledge records in hand. The next ``poll``, ``commit`` or ``commit_soon`` sends it.
+        """Acknowledge records in hand. The next ``poll``, ``commit`` or ``commit_soon`` sends this.
 
         Until then the acknowledgement may be changed. A renewed record stays in hand.
 
         Raises:
-            KafkaError: INVALID_RECORD_STATE, a record is not in hand: acknowledged before, or its
-                lock ran out. Records before it are acknowledged.
+            KafkaError: INVALID_RECORD_STATE, a record is not in hand. It was acknowledged before,
+                or its lock expired. Records before it are acknowledged.
         """
         self._require_open()
         self._drop_expired()
@@ -297,11 +297,11 @@ class ShareConsumer:
     async def commit(self, timeout_ms: int | None = None) -> None:
         """Send the acknowledgements and wait for the leaders' responses.
 
-        With implicit acknowledgement all polled records are accepted. If it is cancelled or times
-        out, the acknowledgements are still sent.
+        With implicit acknowledgement all polled records are accepted. If the call is cancelled or
+        times out, the acknowledgements are still sent.
 
         Raises:
-            ItemsFailed: partitions refused (INVALID_RECORD_STATE: locks had run out). Those records
+            ItemsFailed: partitions refused (INVALID_RECORD_STATE, locks had expired). Those records
                 are delivered again.
             KafkaError: REQUEST_TIMED_OUT, a response is missing after ``timeout_ms`` (default
                 ``default_api_timeout_ms``).
@@ -404,7 +404,7 @@ class ShareConsumer:
     async def _finish(self, *, is_accepting: bool) -> None:
         """Send the last acknowledgements, end the sessions, and leave the group.
 
-        It is shielded from cancellation, because a part of it would be useless.
+        A cancellation does not interrupt these steps, because only all of them together are useful.
         """
         self._say(is_hurried=True, is_implied=is_accepting)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):

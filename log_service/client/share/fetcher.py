@@ -1,12 +1,12 @@
-"""Acquire records from leaders, and keep them until a poll returns them.
+"""Acquires records from leaders, and holds them until a poll returns them.
 
-Records are acquired only while a poll waits and none are ready, because the lock of an acquired
-record runs from then on. All leaders are asked at once. If the number of acquired records is
-limited, they are asked one after the other. ``lane`` has the requests to one leader.
+The lock of a record runs from the moment it is acquired. So records are acquired only while a poll
+waits and none are ready. All leaders are asked at once. If the number of acquired records is
+limited, they are asked one after the other. ``lane`` sends the requests to one leader.
 
-Invariants: a record is not returned if its lock has run out, its session has ended, or its
-partition went to another member or another leader. Each acquired offset is returned, acknowledged
-as a gap, released, or released with its session.
+Invariants: a record is not returned if its lock has expired, if its session has ended, or if its
+partition moved to another member or leader. Each acquired offset is returned, acknowledged as a
+gap, released, or released with its session.
 """
 
 import logging
@@ -178,8 +178,8 @@ class ShareFetcher:
         """Return up to ``max_records`` ready records, which the application then has in hand.
 
         Raises:
-            ShareDeserializationError: that record is in hand, too. Earlier records were returned
-                first.
+            ShareDeserializationError: the application has that record in hand too. Earlier records
+                were returned first.
             KafkaError: CORRUPT_MESSAGE or INVALID_RECORD, a batch cannot be read. Its records are
                 released.
         """
@@ -261,7 +261,7 @@ class ShareFetcher:
         return {where: topic_id for where, topic_id in wanted.items() if topic_id != NO_TOPIC_ID}
 
     def plan_of(self, node_id: int) -> FetchPlan | None:
-        """Return the next fetch from a leader, None if nothing is wanted."""
+        """Return the next fetch from a leader, or None if no records are wanted."""
         if self._limit is None or self._arrived:
             return None
         wanted = self.wanted_of(node_id)
@@ -345,7 +345,7 @@ class ShareFetcher:
     # The task
 
     async def run(self) -> None:
-        """Keep a lane to each leader, for ever."""
+        """Run a lane to each leader, forever."""
         async with trio.open_nursery() as self._nursery:
             while True:
                 self._wakeup = trio.Event()

@@ -1,10 +1,11 @@
-"""Hold polled records that a blocking or asyncio share consumer has not handed out yet.
+"""Holds polled records that a blocking or asyncio share consumer has not returned yet.
 
-It also remembers the records that a loop went past. The inner consumer counts both as in hand.
-Before it accepts or releases records, it is told the truth. Records that a loop went past are
-accepted under implicit acknowledgement. Records that the application never saw are put back.
+The module also remembers the records that a loop has passed. The inner consumer counts both kinds
+as in hand. Before it accepts or releases records, it learns their outcomes from here. With implicit
+acknowledgement, records that a loop has passed are accepted. Records that the application never saw
+are put back.
 
-Invariant: a record is handed to the application before it is accepted.
+Invariant: a record is accepted only after the application has received it.
 """
 
 from collections import deque
@@ -14,7 +15,7 @@ from log_service.client.share.records import ShareRecord
 
 
 class HeldShareRecords(deque[ShareRecord]):
-    """The next records, as a deque. ``extend`` adds polled records, ``popleft`` hands out one."""
+    """The next records, as a deque. ``extend`` adds polled records, ``popleft`` returns one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,26 +40,26 @@ class HeldShareRecords(deque[ShareRecord]):
         return taken
 
     def take_outcome(self) -> "HeldOutcome":
-        """Remove and return the outcome that the consumer must be told before it goes on."""
+        """Remove and return the outcomes that the consumer needs before it continues."""
         passed, self._passed = self._passed, []
         return HeldOutcome(passed, self.take_all())
 
 
 class HeldOutcome:
-    """Passed and unseen records, to be told to the consumer in its own thread."""
+    """Passed and unseen records, which the consumer learns in its own thread."""
 
     def __init__(self, passed: list[ShareRecord], unseen: list[ShareRecord]) -> None:
         self._passed = passed
         self._unseen = unseen
 
     def tell(self, consumer: ShareConsumer) -> None:
-        """Accept the passed records if that is implied, and put the unseen ones back."""
+        """Accept the passed records if acknowledgement is implicit, and put the unseen back."""
         consumer.accept_implied(self._passed)
         consumer.put_back(self._unseen)
 
 
 async def nothing() -> None:
-    """Do nothing. Callers use it if the consumer must only be told an outcome.
+    """Do nothing. Callers use this to report only an outcome to the consumer.
 
-    There is no checkpoint, so that the outcome is told even if the call is cancelled.
+    It has no checkpoint, so the outcome is reported even if the call is cancelled.
     """

@@ -1,11 +1,12 @@
-"""Keep the records that the application holds: returned and not settled yet.
+"""Holds the records that the application has in hand: returned, and not settled yet.
 
-Decides which acknowledgements are still possible, which are implied, and when a record leaves
-because its lock ran out. Knows neither network nor clock. The caller passes the time.
+Decides which acknowledgements are still possible, which are implied, and when the lock of a record
+has expired. This module knows neither network nor clock. The caller passes the time.
 
-Invariants: a record is in hand from the poll that returned it until an acknowledgement other than
-RENEW is taken to be sent, or its lock runs out. The last acknowledgement before that counts. A
-record that is delivered again replaces its earlier delivery.
+Invariants: a record is in hand from the poll that returned it. It leaves when an acknowledgement
+other than RENEW is taken for sending, or when its lock expires. Before that, a later
+acknowledgement replaces an earlier one. A record that is delivered again replaces its earlier
+delivery.
 """
 
 from collections.abc import Iterable
@@ -32,9 +33,10 @@ class _Held(Generic[S]):
 
 
 class InHand(Generic[S]):
-    """Records that one application holds. A source is the session that acquired a record.
+    """Records that one application has in hand, each with its source.
 
-    Acknowledgements of the record go only to that session.
+    The source is the session that acquired the record. Acknowledgements of the record go only to
+    that session.
     """
 
     def __init__(self) -> None:
@@ -44,7 +46,10 @@ class InHand(Generic[S]):
         return len(self._held)
 
     def hand_out(self, records: Iterable[ShareRecord], source: S, deadline_ms: float, said: AcknowledgeType | None = None) -> None:
-        """Note records that the application gets now. ``said`` is their default acknowledgement."""
+        """Add records that the application receives now.
+
+        ``said`` is their default acknowledgement.
+        """
         for record in records:
             self._held[record[:3]] = _Held(record, source, deadline_ms, said)
 
@@ -62,14 +67,14 @@ class InHand(Generic[S]):
         held.said = kind
 
     def say_of_unsaid(self, records: Iterable[ShareRecord], kind: AcknowledgeType) -> None:
-        """Acknowledge those of these records that are in hand without an acknowledgement."""
+        """Acknowledge those of ``records`` that are in hand and have no acknowledgement yet."""
         for record in records:
             held = self._held.get(record[:3])
             if held is not None and held.said is None and held.record.delivery_count == record.delivery_count:
                 held.said = kind
 
     def say_of_others(self, kind: AcknowledgeType) -> None:
-        """Acknowledge all records in hand without an acknowledgement."""
+        """Acknowledge all records in hand that have no acknowledgement yet."""
         for held in self._held.values():
             if held.said is None:
                 held.said = kind

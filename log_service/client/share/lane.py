@@ -1,13 +1,13 @@
-"""Send all requests to one leader, one at a time, in one share session over one connection.
+"""Sends all requests to one leader, one at a time, in one share session over one connection.
 
 The requests are fetches, which acquire records, and acknowledgements. A fetch carries the pending
-acknowledgements. A separate acknowledgement is sent if a fetch cannot carry one, or if one cannot
+acknowledgements. A separate acknowledgement is sent if a fetch cannot carry some, or if some cannot
 wait for a fetch. Acknowledgements go only to the session that acquired the records. ``fetcher``
 decides whether records are wanted and how to treat a partition's error.
 
-Invariants: one request in flight. When a session ends, for any reason, its leader releases the
-records acquired in it. If the leader may not know, the connection is closed. All pending
-acknowledgements of the session are settled with the error that ended it.
+Invariants: one request is in flight at a time. When a session ends, for any reason, its leader
+releases the records acquired in it. If the leader may not know of the end, the connection is
+closed. All pending acknowledgements of the session are then settled with the error that ended it.
 """
 
 from collections import deque
@@ -72,7 +72,7 @@ class Desk(Protocol):
         """Return the partitions to read from a leader."""
 
     def plan_of(self, node_id: int) -> FetchPlan | None:
-        """Return the next fetch from a leader, None if nothing is wanted."""
+        """Return the next fetch from a leader, or None if no records are wanted."""
 
     def note_fetch_begun(self, node_id: int) -> None:
         """Note that a fetch is sent."""
@@ -173,7 +173,7 @@ class Lane:
     def _can_wait(self, plan: FetchPlan | None) -> bool:
         """Return whether the pending acknowledgements can wait for a fetch.
 
-        The next fetch can carry all of them, or may come soon.
+        They can if the next fetch can carry all of them, or if a fetch may come soon.
         """
         if self._is_hurried:
             return False

@@ -89,7 +89,7 @@ class ShareMembership:
     # Calls of the application
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe to these topics. The next heartbeat says so and is sent at once."""
+        """Subscribe to these topics. A heartbeat with the new topics is sent at once."""
         self._topics = frozenset(topics)
         self._early_count = 0
         self._wakeup.set()
@@ -108,7 +108,7 @@ class ShareMembership:
     def raise_error(self) -> None:
         """Raise the error that keeps this member out of the group, once.
 
-        Heartbeats go on, because the cause may pass.
+        Heartbeats continue, because the cause may pass.
 
         Raises:
             KafkaError: GROUP_AUTHORIZATION_FAILED, GROUP_MAX_SIZE_REACHED, UNSUPPORTED_VERSION and
@@ -143,7 +143,7 @@ class ShareMembership:
     # The task
 
     async def run(self) -> None:
-        """Send heartbeats, for ever."""
+        """Send heartbeats, forever."""
         while True:
             with trio.move_on_after(self._until_next_ms() / 1_000):
                 await self._wakeup.wait()

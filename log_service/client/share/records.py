@@ -28,7 +28,7 @@ class AcknowledgeType(IntEnum):
     REJECT = 3
     """The record can never be processed, and is not delivered again."""
     RENEW = 4
-    """The record is still being processed. Its acquisition lock begins anew."""
+    """The record is still being processed. Its acquisition lock starts again."""
 
 
 class ShareRecord(NamedTuple):

@@ -1,11 +1,11 @@
 """Share sessions (KIP-932): a leader remembers the partitions, and a request names only changes.
 
 Decides which partitions a request names and which epoch it carries. A session begins with a fetch,
-never with an acknowledgement. Knows neither network nor records.
+never with an acknowledgement. This module knows neither network nor records.
 
-Invariants: after a response that ``accept`` took, leader and client know the same partitions. After
-anything else the next request begins a new session, which does not own the records acquired in the
-old one.
+Invariants: after a response that ``accept`` took, leader and client know the same partitions. In
+all other cases the next request begins a new session. The new session does not own the records that
+were acquired in the old one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,5 +84,5 @@ class ShareSession:
         self._epoch = next_epoch(self._epoch)
 
     def place_of(self, topic_id: TopicId, partition: int) -> TopicPartition | None:
-        """Return the partition of a response, None if the session never had it."""
+        """Return the partition of a response, or None if the session never had it."""
         return self._places.get((topic_id, partition))
