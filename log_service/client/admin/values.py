@@ -304,7 +304,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether the value is the default, because nobody set the key."""
+        """Whether the value is Kafka's default, because the key was not set."""
         return self.source == "DEFAULT_CONFIG"
 
 
@@ -531,8 +531,8 @@ class Reassignment:
 class ConsumerGroupMetadata:
     """The member of a group on whose behalf a transactional producer commits offsets.
 
-    ``consumer.group_metadata()`` returns it. Without a member id the group's coordinator fences
-    nobody. This is for consumers whose partitions were assigned by hand.
+    ``consumer.group_metadata()`` returns it. Without a member id the group's coordinator fences no
+    member. This is for consumers whose partitions were assigned by hand.
     """
 
     group_id: str
