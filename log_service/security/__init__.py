@@ -1,8 +1,8 @@
 """Authentication, authorization and encryption of connections, for brokers and clients.
 
-The rooms decide; brokers and clients act. Nothing here knows the metadata, a coordinator or a
-topic's partitions. Credentials, ACLs and tokens are passed in as values. A clock, randomness and a
-thread pool are passed in as arguments.
+The modules of this package decide, and brokers and clients act. They know neither the metadata, nor
+coordinators, nor a topic's partitions. Credentials, ACLs and tokens are passed in as values. A
+clock, randomness and a thread pool are passed in as arguments.
 
 - ``tls``: encryption, and the names in certificates.
 - ``sasl``: the SASL mechanisms, and the broker's side of a login.

@@ -5,7 +5,10 @@ It has its own module because logins without an issuer need no HTTP.
 
 
 class IssuerError(OSError):
-    """An exchange failed. ``may_pass``: a later one may succeed."""
+    """An exchange with an issuer failed.
+
+    ``may_pass`` means that a later exchange may succeed.
+    """
 
     def __init__(self, text: str, *, may_pass: bool) -> None:
         super().__init__(text)

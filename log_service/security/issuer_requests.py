@@ -228,7 +228,7 @@ class _Bounded:
         return io.BufferedReader(_BoundedBytes(self._stream, self._deadline))
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing, because the code that made the socket closes it."""
 
 
 class _BoundedBytes(io.RawIOBase):

@@ -47,7 +47,7 @@ A configured 0 would otherwise query the issuer without a pause.
 logger = logging.getLogger(__name__)
 
 Fetch = Callable[[str], bytes]
-"""Returns the document at a URL. Blocks; raises OSError."""
+"""Returns the document at a URL. It blocks, and raises OSError."""
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 

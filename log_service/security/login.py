@@ -1,9 +1,9 @@
 """The SASL login on a fresh connection, by a client or by a node that connects to another node.
 
-It sends SaslHandshake and then SaslAuthenticate. This module decides which mechanism the
-configuration asks for, when an ending session is renewed (KIP-368), and which error a refusal
-becomes: KafkaError SASL_AUTHENTICATION_FAILED, which is never retried. Salting a password takes
-milliseconds and runs in a thread. The last result is kept, so a reconnection does not repeat it.
+The module sends SaslHandshake and then SaslAuthenticate. It decides which mechanism the
+configuration asks for, and when an ending session is renewed (KIP-368). A refusal becomes
+KafkaError SASL_AUTHENTICATION_FAILED, which is never retried. Salting a password takes milliseconds
+and runs in a thread. The last result is stored, so a reconnection does not compute it again.
 
 Invariant: no error and no ``repr`` shows a password or a token. The broker's own texts are shown
 unchanged.
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RENEWAL_SHARE: Final = 0.85
-"""The share of a session's lifetime after which it is renewed. Kafka's clients use 0.85 to 0.95."""
+"""A session is renewed after this share of its lifetime. Kafka's clients use 0.85 to 0.95."""
 MAX_ROUNDS: Final = 8
-"""The most SaslAuthenticate requests of one login.
+"""The largest number of SaslAuthenticate requests in one login.
 
 SCRAM takes two, and so does a refused OAUTHBEARER token.
 """

@@ -62,10 +62,10 @@ class OutgoingSecurity:
         """Log in.
 
         A TLS 1.3 peer refuses a client's certificate after the handshake, so the first response may
-        report it.
+        report that refusal.
 
         Raises:
-            KafkaError: SASL_AUTHENTICATION_FAILED, the peer wants another certificate; or as
+            KafkaError: SASL_AUTHENTICATION_FAILED, the peer wants another certificate. Others as
                 ``ClientLogin.authenticate``.
         """
         try:

@@ -71,10 +71,10 @@ class TokenEndpoint:
         return f"<TokenEndpoint {shown_url(self._config.url)} of client {self._config.client_id}>"
 
     async def token(self) -> tuple[SecretText, bool]:
-        """Return a token that should still hold, and whether it was fetched just now.
+        """Return a token that should still be valid, and whether it was fetched just now.
 
         Raises:
-            IssuerError: the endpoint gives none.
+            IssuerError: the endpoint returns no token.
         """
         async with self._lock:
             is_old = self._token is not None and trio.current_time() < self._renew_at
@@ -90,7 +90,7 @@ class TokenEndpoint:
             self._token = None
 
     def _fetch(self) -> tuple[SecretText, float]:
-        """Return a token, and its lifetime in seconds. Blocks; raises IssuerError."""
+        """Return a token, and its lifetime in seconds. It blocks, and raises IssuerError."""
         response = self._ask(self._config.url, self._tls, body=self._body(), headers=self._headers())
         where = shown_url(self._config.url)
         if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
@@ -176,7 +176,7 @@ def _tls(config: TokenEndpointConfig, entry: JaasEntry | None) -> IssuerTls:
 
 
 def _document(body: bytes) -> Mapping[str, Any]:
-    """Return a body's JSON object, empty if it has none."""
+    """Return the JSON object of a body, or an empty one if it has none."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -185,9 +185,10 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 def _lifetime_s(document: Mapping[str, Any], token: str) -> float:
-    """Return a token's lifetime in seconds: the endpoint's, else the token's own, else 0.
+    """Return a token's lifetime in seconds.
 
-    0 means that the token serves one login.
+    The endpoint's figure comes first, then the token's own. 0 means that both are missing, and the
+    token serves one login.
     """
     told: Any = document.get("expires_in")
     if isinstance(told, str) and told.isascii() and told.isdecimal() and len(told) < 10:
@@ -205,7 +206,7 @@ def _is_seconds(value: Any) -> bool:
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """Return the unverified claims of a JWT, empty if it is none.
+    """Return the unverified claims of a JWT, or no claims for other text.
 
     Only the broker can check them.
     """

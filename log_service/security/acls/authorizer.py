@@ -47,9 +47,9 @@ class _Memory:
         self.decision_count = 0
 
     def note_decision(self) -> None:
-        """Count one more decision.
+        """Count one more decision, and clear the cache at the limit.
 
-        Clear the cache at the limit; a request under way keeps its ``Rights``.
+        A request in progress keeps its ``Rights``.
         """
         self.decision_count += 1
         if self.decision_count > MAX_DECISIONS_OF_ALL:
@@ -134,7 +134,10 @@ class AclAuthorizer:
         self._is_open = is_open
         self._index = NO_INDEX
         self.version = object()
-        """Identifies the current ACLs. Each change sets a new object; compare with ``is``."""
+        """Identifies the current ACLs.
+
+        Each change sets a new object. Compare versions with ``is``.
+        """
         self._memory = _Memory(self.version)
         self.is_loaded = False
         """Whether the ACLs are loaded. Until then only super users may do anything."""

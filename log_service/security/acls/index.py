@@ -80,7 +80,7 @@ class AclIndex:
         return position < len(acls) and sort_key(acls[position]) == key
 
     def beginning(self, resource_type: int, pattern_type: int, name: str, known: Known) -> Acls:
-        """Return one pattern's ACLs whose sort key goes on with ``known``, by binary search."""
+        """Return the ACLs of one pattern that have the ``known`` fields, by binary search."""
         acls, wanted = self.named(resource_type, pattern_type, name), (pattern_type, *known)
         size = len(wanted)
         start = bisect_left(acls, wanted, key=lambda acl: sort_key(acl)[:size])

@@ -1,6 +1,6 @@
 """SCRAM credentials: the values that a broker stores for a password (RFC 5802, section 3).
 
-They suffice to check a login, but not to log in.
+A broker can check a login with them, but a client cannot log in with them.
 """
 
 from dataclasses import dataclass

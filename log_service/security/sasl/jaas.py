@@ -60,7 +60,7 @@ class JaasEntry:
         return MODULES[self.login_module]
 
     def option(self, name: str) -> str | None:
-        """Return the value of an option, None if it is absent."""
+        """Return the value of an option, or None if it is absent."""
         value = self.options.get(name)
         return None if value is None else value.reveal()
 
@@ -164,7 +164,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 def _begins_word(character: str) -> bool:
     """Whether Java's tokenizer treats a character as a letter.
 
-    From U+00A0 on it does so for all.
+    All characters from U+00A0 on count as letters.
     """
     return (character.isascii() and character.isalpha()) or character in "_$" or character >= "\u00a0"
 

@@ -5,8 +5,8 @@ A ``ServerExchange`` receives the client's tokens one by one and returns an ``Ou
 - ``Challenge``: the client must send another token.
 - ``Accepted``: the client has proved its identity.
 - ``Refused``: the login failed.
-- ``Lookup``: the caller must look something up, which takes time, and pass it to ``resume``. That
-  returns another outcome.
+- ``Lookup``: the caller must look up a value, which takes time, and pass it to ``resume``.
+  ``resume`` returns another outcome.
 
 A ``ClientExchange`` receives the broker's tokens and returns its own. ``is_complete`` says that the
 broker has proved everything that the mechanism demands.
@@ -33,16 +33,16 @@ class Mechanism(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """The broker's token. The client must send another one."""
+    """The broker's token. The client must send another token."""
 
     token: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The client is ``principal``.
+    """The client has proved that it is ``principal``.
 
-    ``expires_at_ms`` is the credential's end in wall time, None if it has none.
+    ``expires_at_ms`` is the wall time at which the credential ends, or None if it has no end.
     """
 
     principal: Principal
@@ -56,8 +56,8 @@ class Accepted:
 class Refused:
     """The login failed.
 
-    ``reason`` is for the broker's log. ``told`` is for the client; None gives it only a general
-    text.
+    ``reason`` is for the broker's log. ``told`` is the text for the client. With None the client
+    gets only a general text.
     """
 
     reason: str
@@ -66,7 +66,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
-    """A value that an exchange needs before it can go on. Pass it to ``resume``."""
+    """A value that an exchange needs before it can continue. Pass the value to ``resume``."""
 
     wanted: Any = field(repr=False)
     resume: "Callable[[Any], Outcome]" = field(repr=False)
@@ -74,7 +74,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnWanted:
-    """A request to let this user's password be guessed once more."""
+    """A request for permission to compare a password of this user once more."""
 
     user: str
 
@@ -103,10 +103,10 @@ class ClientExchange(Protocol):
         """Return the first token."""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Take the broker's token, and return the next one.
+        """Process the broker's token, and return the next token.
 
         Raises:
-            LoginError: the broker is not what it should be, or has refused the login.
+            LoginError: the broker has not proved its identity, or has refused the login.
         """
 
 

@@ -63,7 +63,7 @@ class OAuthServer:
 
     @property
     def untold_refusal(self) -> str | None:
-        """Why the token was refused, while the client has not ended the login yet; else None."""
+        """The reason of a refusal, until the client has ended the login; otherwise None."""
         return f"the token was refused: {self._complaint}" if self._stage is _Stage.REFUSED else None
 
     def guessed_user(self, token: bytes) -> None:
@@ -92,7 +92,7 @@ class OAuthServer:
 
 
 def parse_first(content: bytes) -> tuple[str, str] | None:
-    """Return the authorization id and token of a client's message, None if it is malformed."""
+    """Return the authorization id and token of a client's message, or None if it is malformed."""
     try:
         match = FIRST.fullmatch(content.decode())
     except UnicodeDecodeError:

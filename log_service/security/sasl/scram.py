@@ -134,9 +134,9 @@ def _shape_of(credential: ScramCredential) -> Shape:
 def decoy_credential(mechanism: ScramMechanism, name: str, shape: Shape, secret: bytes) -> ScramCredential:
     """Return a credential for an unknown name, which no password matches.
 
-    The same name gets the same salt each time, and on every node with the same ``secret``. A client
-    therefore cannot tell by asking twice. Another shape gives another salt, just as a new password
-    does.
+    The same name gets the same salt each time, and on every node with the same ``secret``. So a
+    client cannot find out that a name is unknown by asking twice. Another shape gives another salt,
+    just as a new password does.
     """
     about = f"{mechanism.mechanism_name}\0{shape.iterations}\0{shape.salt_bytes}\0{name}"
     stream = hashlib.shake_256(hmac.digest(secret, about.encode(), "sha512")).digest(shape.salt_bytes)
@@ -253,7 +253,7 @@ def to_base64(content: bytes) -> str:
 
 
 def escaped(name: str) -> str:
-    """Return a name as a message carries it."""
+    """Return a name with the escapes that SCRAM messages need."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 

@@ -1,9 +1,9 @@
 """A SCRAM user as given on the command line: ``SCRAM-SHA-256=[name=alice,password=secret]``.
 
 The form is that of Apache Kafka's tools. Inside the brackets are ``key=value`` parts between
-commas. A value may stand in double quotes. ``name`` is needed, and one of ``password``,
-``passwordfile`` and ``saltedpassword``. ``passwordfile`` is an extension: the password is the first
-line of that file, or of the standard input for ``-``, so that no process list shows it.
+commas. A value may stand in double quotes. ``name`` is required, and so is one of ``password``,
+``passwordfile`` and ``saltedpassword``. ``passwordfile`` is an extension. It names a file whose
+first line is the password, or ``-`` for the standard input. So no process list shows the password.
 ``saltedpassword`` and ``salt`` are base64. ``iterations`` defaults to 4096.
 
 Invariant: no error shows a value.

@@ -1,8 +1,8 @@
 """The client's side of SCRAM: makes two messages and checks the broker's (RFC 5802, section 5).
 
-This module bounds the iterations. With too few a broker could guess the password. With too many it
-could keep this process busy. Salting takes milliseconds, so the caller does it: ``evaluate``
-returns the request, and ``resume`` takes the result.
+This module limits the number of iterations that a broker may ask for. With too few iterations a
+broker could guess the password. Too many would keep this process busy. Salting takes milliseconds,
+so the caller does it. ``evaluate`` returns the request for it, and ``resume`` takes the result.
 """
 
 import hmac
@@ -55,9 +55,8 @@ class _Stage(Enum):
 class ScramClient:
     """One login as ``name``, with a fresh ``nonce``.
 
-    ``is_by_token``: by delegation token (KIP-48).
-
-    A login by token uses the token's id as the name and its HMAC as the password.
+    ``is_by_token`` means a login by delegation token (KIP-48). It uses the token's id as the name
+    and its HMAC as the password.
     """
 
     def __init__(self, mechanism: ScramMechanism, name: str, nonce: str, *, is_by_token: bool = False) -> None:

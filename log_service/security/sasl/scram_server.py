@@ -43,7 +43,7 @@ class TokenWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogin:
-    """A delegation token as a login sees it.
+    """The parts of a delegation token that a login needs.
 
     ``expires_at_ms`` is wall time. ``is_there`` returns whether the cluster still has the token.
     """

@@ -58,7 +58,7 @@ class Phase(Enum):
 
 
 class Now(NamedTuple):
-    """The time: monotonic for lifetimes, wall for the rest of a credential's life."""
+    """The current time: monotonic for lifetimes of logins, wall time for credentials."""
 
     monotonic_ns: int
     wall_ms: int
@@ -66,9 +66,9 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """The frame is for the broker.
+    """The broker must handle the frame.
 
-    ``is_versions``: report to the session whether the response was good.
+    With ``is_versions`` the caller must report to the session whether the response was good.
     """
 
     is_versions: bool = False
@@ -160,7 +160,7 @@ class LoginSession:
         self.phase = Phase.OPENING
         self.login: Login | None = None
         self.expires_ns: int | None = None
-        """The end of the login. A copy, because every request reads it."""
+        """The end of the login. It is a copy, because every request reads it."""
         self._policy = policy
         self._exchange: ServerExchange | None = None
         self._mechanism = ""
@@ -175,14 +175,14 @@ class LoginSession:
 
     @property
     def mechanism(self) -> str:
-        """The offered mechanism of the newest login, empty before the client has chosen one."""
+        """The offered mechanism of the newest login, or empty before the client has chosen one."""
         return self._mechanism
 
     @property
     def untold_refusal(self) -> str | None:
-        """Why a login is refused, while the client has not fetched the refusal yet; else None.
+        """The reason of a refusal, until the client has fetched the refusal; otherwise None.
 
-        A client that leaves before it asks was refused, too.
+        A client that leaves before it fetches the refusal was refused, too.
         """
         return self._exchange.untold_refusal if isinstance(self._exchange, OAuthServer) else None
 
@@ -318,7 +318,7 @@ class LoginSession:
         return self._refuse(chunks, refused.reason)
 
     def _token(self, token: bytes, lifetime_ms: int = 0) -> list[Any]:
-        """Return the frame of a token: a response, or the bare token."""
+        """Return the frame with a token. It is a response, or the bare token."""
         if self._request is None:
             return [_SIZE.pack(len(token)) + token]
         response = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
@@ -353,7 +353,10 @@ class LoginSession:
 
 
 def _lifetime_ms(accepted: Accepted, max_reauth_ms: int, wall_ms: int) -> int | None:
-    """Return the lifetime of a login: the lesser of the listener's and the credential's."""
+    """Return the lifetime of a login.
+
+    It is the lesser of the listener's and the credential's lifetime.
+    """
     lifetimes = [max_reauth_ms] if max_reauth_ms > 0 else []
     if accepted.expires_at_ms is not None:
         lifetimes.append(max(0, accepted.expires_at_ms - wall_ms))

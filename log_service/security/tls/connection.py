@@ -43,14 +43,14 @@ MAX_HANDSHAKE_BYTES: Final = 256 << 10
 A certificate chain has some thousands.
 """
 RECORD_TYPES: Final = (21, 22)
-"""The types of a peer's first record: alert or handshake."""
+"""The possible types of a peer's first record: alert or handshake."""
 MAX_UNASKED_BYTES: Final = 64 << 10
 """The most pending bytes that OpenSSL wrote by itself.
 
 A peer may keep asking for new keys, and read none of the responses.
 """
 READ_NOW: Final[int] = getattr(os, "RWF_NOWAIT", 0)
-"""Restricts reads to the page cache. 0 if the system cannot do that."""
+"""A flag that limits reads to the page cache. It is 0 if the system has no such flag."""
 
 
 class TlsConnection:
@@ -129,7 +129,7 @@ class TlsConnection:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER, None if it has shown none."""
+        """The peer's certificate in DER, or None if the peer has shown none."""
         return self._tls.getpeercert(binary_form=True)
 
     @property
@@ -220,7 +220,7 @@ class TlsConnection:
             filled = 0
 
     def close(self) -> None:
-        """Close at once; idempotent. A task that waits on the connection gets OSError."""
+        """Close at once. Idempotent. A task that waits on the connection gets OSError."""
         if not self._is_closed:
             self._is_closed = True
             self._notify_peer()
@@ -230,7 +230,7 @@ class TlsConnection:
     def _notify_peer(self) -> None:
         """Send ``close_notify`` (RFC 8446, 6.1), unless a record was cut or the peer is gone.
 
-        Not every stream below can send it.
+        Some of the streams below cannot send it.
         """
         if not self._is_secured or self._is_broken or self._is_flushing or self._is_ended:
             return

@@ -20,7 +20,7 @@ REASONS = {
 
 
 class TlsError(OSError):
-    """A handshake failed, or bytes are not TLS. The text says why."""
+    """A handshake failed, or bytes are not TLS. The text has the reason."""
 
     def __init__(self, text: str) -> None:
         super().__init__(errno.EPROTO, text)
@@ -29,7 +29,7 @@ class TlsError(OSError):
 def named(error: ssl.SSLError, *, is_server: bool, is_tls: bool = True) -> TlsError:
     """Return an OpenSSL failure as a TlsError.
 
-    ``is_tls``: the first received byte was one of TLS.
+    ``is_tls`` means that the first received byte was one of TLS.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsError(f"the certificate of the {'client' if is_server else 'server'} is not accepted: {error.verify_message}")

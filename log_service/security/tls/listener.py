@@ -33,7 +33,7 @@ MAX_HALF_OPEN_COUNT_PER_HOST = 256
 class TlsListener:
     """One listener's side of TLS.
 
-    ``is_client_named`` says whether certificates name clients. On SASL listeners logins do.
+    ``is_client_named`` says whether certificates name clients. On SASL listeners logins name them.
 
     Raises:
         ConfigError: the configuration cannot be honoured.
@@ -116,7 +116,7 @@ class TlsListener:
         return True
 
     def _release(self, stream: Connection, host: str) -> None:
-        """Stop counting a handshake; idempotent."""
+        """Stop counting a handshake. Idempotent."""
         streams = self._half_open.get(host)
         if streams is None or stream not in streams:
             return

@@ -138,7 +138,10 @@ def _content(location: str, key: str, read: Read) -> bytes:
 
 
 def _pem_keys(text: str, where: str, password: SecretText | None) -> tuple[KeyMaterial, ...]:
-    """Return the keys of a text: one with its chain anywhere, or several, each before its chain."""
+    """Return the keys of a text.
+
+    A single key may stand anywhere beside its chain. Of several keys, each stands before its chain.
+    """
     keys = [match for match in BLOCK.finditer(text) if match["label"] in KEY_LABELS]
     _validate_count(len(keys), f"{where} holds {len(keys)} private keys in PEM")
     if len(keys) == 1:

@@ -37,7 +37,7 @@ class Rule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return the rule's result for a name, None if it does not match."""
+        """Return the rule's result for a name, or None if the rule does not match."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -77,8 +77,8 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     """Return the rules of a text, at least one.
 
     Raises:
-        ConfigError: what stands there is neither DEFAULT nor RULE:pattern/replacement/, or a
-            pattern is none.
+        ConfigError: a rule is neither DEFAULT nor RULE:pattern/replacement/, or its pattern is not
+            valid.
     """
     rules, text, position = [], text.strip(), 0
     while position < len(text):

@@ -22,7 +22,7 @@ def validate_replacement(old: Contexts, new: Contexts, *, are_names_free: bool =
     ``are_names_free`` is ``ssl.allow.dn.changes``, ``are_hosts_free`` is ``ssl.allow.san.changes``.
 
     Raises:
-        ConfigError: the new one must not take the old one's place.
+        ConfigError: the new keys or trust may not replace the old ones.
     """
     if old.trust is None and new.trust is not None:
         raise ConfigError("a trust store cannot be added to a listener while it runs; set it in the file and restart")
@@ -49,7 +49,7 @@ def validate_both_ways(old: tuple[ssl.SSLContext, ssl.SSLContext], new: tuple[ss
     a connecting node, which compares no host.
 
     Raises:
-        ConfigError: they do not come together.
+        ConfigError: a handshake failed.
     """
     for server, client, which in ((old[0], new[1], "a node with the new keys"), (new[0], old[1], "a node with the old keys")):
         try:
