@@ -16,7 +16,6 @@ from click.shell_completion import CompletionItem
 
 from log_service.cli.connection import accepts_at_once, open_admin
 from log_service.cli.output import default_servers
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.counts import counted
 from log_service.common.errors import TidelogError
 from log_service.common.types import TopicPartition

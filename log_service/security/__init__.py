@@ -10,7 +10,8 @@ clock, randomness and a thread pool are passed in as arguments.
 - ``login``: the client's side of a login, over a connection.
 - ``outgoing``: TLS and then a login, on each connection that we open.
 - ``delegation``: delegation tokens (KIP-48).
-- ``jwks``: an issuer's public keys, with which OAUTHBEARER tokens are checked.
+- ``jwks``: an issuer's public keys, with which OAUTHBEARER tokens are checked. ``oauth``: the check
+  of tokens on a listener.
 - ``token_endpoint``: the endpoint from which a client fetches its tokens.
 - ``issuer_requests``: HTTP requests to an issuer, for keys and for tokens.
 - ``issuer_errors``: the error of a failed exchange with an issuer.

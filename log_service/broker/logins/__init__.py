@@ -1,6 +1,6 @@
 """Logins of the node's listeners.
 
 - ``login``: one connection's login, in front of the pipeline. ``offered``: the mechanisms of a listener.
-- ``oauth``, ``tokens``: logins by OAuth tokens and by delegation tokens.
+- ``tokens``: logins by delegation tokens.
 - ``first_users``: warnings about a new cluster that no client could log in to.
 """

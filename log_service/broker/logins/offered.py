@@ -39,7 +39,7 @@ from log_service.security.sasl.scram_server import ScramServer
 from log_service.security.sasl.session import LoginPolicy
 
 if TYPE_CHECKING:
-    from log_service.broker.logins import oauth
+    from log_service.security import oauth
 
 logger = logging.getLogger(__name__)
 
@@ -123,10 +123,10 @@ class Offer:
             if name == Mechanism.PLAIN:
                 self._plain_users = entry.plain_users()
             elif name == Mechanism.OAUTHBEARER:
-                from log_service.broker.logins.oauth import OAuthOffer  # noqa: PLC0415 - only a listener that offers it imports it
+                from log_service.security.oauth import OAuthOffer  # noqa: PLC0415 - only a listener that offers it imports it
 
                 assert mechanism.oauth is not None, "the configuration has read its keys"
-                self.oauth = OAuthOffer(listener.name, mechanism.oauth, entry, env)
+                self.oauth = OAuthOffer(listener.name, mechanism.oauth, entry, env.clock)
 
     def validate(self, names: Collection[str], texts: Mapping[str, str]) -> None:
         """Validate changes of the listener's JAAS texts.

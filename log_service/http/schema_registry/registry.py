@@ -108,6 +108,15 @@ class Registry:
         """Whether the topic was read to its end once."""
         return self._loaded.is_set()
 
+    @property
+    def unreadable_count(self) -> int:
+        """Records of the topic that were left out, because they cannot be understood."""
+        return self._keeper.unreadable_count
+
+    def obstacle(self) -> str | None:
+        """Return why this instance is not ready, None if it is."""
+        return None if self.is_loaded else "the topic of schemas is still being read"
+
     def note_loaded(self) -> None:
         """Answer requests from now on."""
         self._loaded.set()

@@ -16,6 +16,7 @@ from log_service.common.env import Env, Listener
 from log_service.common.errors import ConfigError, KafkaError
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.routes import registry_service
+from log_service.http.schema_registry.authorization import open_access
 from log_service.http.schema_registry.election.elector import ElectionSettings, Elector, Leadership
 from log_service.http.schema_registry.election.protocol import RegistryInstance
 from log_service.http.schema_registry.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderUnknown, tls_of
@@ -26,8 +27,16 @@ from log_service.http.schema_registry.registry import Registry, RegistryIdentity
 from log_service.http.schema_registry.settings import ListenAddress, RegistrySettings
 from log_service.http.schema_registry.state_keeper import StateKeeper
 from log_service.http.schema_registry.values import Settings
+from log_service.http.server.authentication import Authentication, CheckToken, token_check
+from log_service.http.server.cluster_acls import ClusterAcls
+from log_service.http.server.cluster_logins import ClusterLogins
+from log_service.http.server.metrics import HttpMeter
 from log_service.http.server.server import HttpServer
+from log_service.http.server.service import HttpService
+from log_service.http.server.tls import HttpTls
 from log_service.http.server.values import HttpRequest, HttpResponse
+from log_service.security.oauth import OAuthOffer
+from log_service.security.sasl.jaas import parse_jaas
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +45,7 @@ TAKE_OVER_TIMEOUT_MS = 30_000
 LEADER_PATIENCE_S = 10.0
 """So long a change waits for an instance that writes, because elections take a moment."""
 RETRY_S = 1.0
+OAUTH_JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
 DRAIN_MS = 5_000
 """So long open requests may take when the instance stops."""
 IMPATIENT = {"request_timeout_ms": 10_000}
@@ -111,21 +121,64 @@ class RegistryService:
             group=settings.group,
             is_mode_mutable=settings.is_mode_mutable,
         )
-        registry = Registry(keeper, log, identity)
+        acls = ClusterAcls(admin, settings.super_users)
+        registry = Registry(keeper, log, identity, acls.may if settings.is_authorized else open_access)
         registry.forward = partial(self._forward, forwarder, registry)
         elector = Elector(self._election(), group_client)
         async with trio.open_nursery() as nursery:
+            if settings.is_authorized:
+                await nursery.start(acls.run)
             await nursery.start(log.run)
             nursery.start_soon(elector.run)
             nursery.start_soon(self._load, log, registry)
             nursery.start_soon(self._follow, elector, log, registry)
-            service = registry_service(registry)
-            for listener in listeners:
-                server = HttpServer(listener=listener, clock=self._env.clock, service=service, name="registry")
-                await nursery.start(server.run)
+            meter = HttpMeter(self._env.clock)
+            service = registry_service(registry, await self._authentication(), meter)
+            for listener, address in zip(listeners, settings.listeners, strict=True):
+                server = await self._server(listener, address, service, nursery)
                 self._servers.append(server)
             self._say(f"schema registry at {', '.join(map(str, settings.listeners))}")
             task_status.started()
+
+    async def _server(self, listener: Listener, address: ListenAddress, service: HttpService, nursery: trio.Nursery) -> HttpServer:
+        """Start to serve on one listener."""
+        tls = HttpTls(self._settings.tls) if address.scheme == "https" and self._settings.tls else None
+        if tls is not None:
+            nursery.start_soon(tls.run)
+        server = HttpServer(
+            listener=listener,
+            clock=self._env.clock,
+            service=service,
+            secure=None if tls is None else tls.secure,
+            name="registry",
+        )
+        await nursery.start(server.run)
+        return server
+
+    async def _authentication(self) -> Authentication | None:
+        """Return the logins that the settings ask for, None without any.
+
+        Raises:
+            ConfigError: passwords or tokens cannot be checked.
+        """
+        settings = self._settings
+        if not settings.logins:
+            return None
+        logins = ClusterLogins(settings.login_servers, settings.login_client, self._env)
+        return Authentication(
+            clock=self._env.clock,
+            rng=self._env.rng,
+            check_password=logins.check if "basic" in settings.logins else None,
+            check_token=await self._token_check(),
+            realm="schema registry",
+        )
+
+    async def _token_check(self) -> CheckToken | None:
+        if self._settings.oauth is None:
+            return None
+        offer = OAuthOffer("registry", self._settings.oauth, parse_jaas(OAUTH_JAAS), self._env.clock)
+        await offer.fetch_keys()
+        return token_check(offer.validate)
 
     async def _bind(self, address: ListenAddress) -> Listener:
         try:

@@ -1,7 +1,7 @@
 """The settings of a registry, under the keys of Confluent's ``schema-registry.properties``.
 
 This module decides the meaning of each key and refuses invalid values. Keys of Kafka clients stand
-behind ``kafkastore.``. The caller passes in the file's text.
+behind ``kafkastore.``, and those of the listener that checks passwords behind ``login.``. The caller passes in the file's text.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,19 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from log_service.common.addresses import is_loopback
 from log_service.common.errors import ConfigError
 from log_service.config.client_properties import settings_of_properties
 from log_service.config.definition import split_list
+from log_service.config.oauth import oauth_config
 from log_service.config.properties import parse_properties
-from log_service.config.security import TlsConfig
+from log_service.config.security import OAuthConfig, TlsConfig
 from log_service.config.tls import tls_config
 from log_service.http.schema_registry.values import CompatibilityLevel
 
 DEFAULT_PORT: Final = 8081
-STORE = "kafkastore."
+STORE, LOGIN = "kafkastore.", "login."
+OAUTH = "sasl.oauthbearer."
 SCHEMES = ("http", "https")
 LOGINS = ("none", "basic", "bearer", "mtls")
 AUTHORIZERS = ("none", "acl")
@@ -35,7 +38,7 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         "kafkastore.topic.replication.factor": "-1",
         "schema.registry.group.id": "schema-registry",
         "leader.eligibility": "true",
-    "session.timeout.ms": "10000",
+        "session.timeout.ms": "10000",
         "schema.compatibility.level": "backward",
         "mode.mutability": "true",
         "authentication.method": "none",
@@ -72,7 +75,7 @@ class RegistrySettings:
 
     ``advertised`` is the address under which other instances reach this one. They elect a new
     leader when it was silent for ``session_timeout_ms``. ``logins`` are the
-    ways to log in; none of them is no login. ``unused`` are keys without a meaning here.
+    ways to log in; none of them is no login. Passwords are checked at ``login_servers``. ``unused`` are keys without a meaning here.
     """
 
     listeners: tuple[ListenAddress, ...]
@@ -87,6 +90,9 @@ class RegistrySettings:
     level: CompatibilityLevel = CompatibilityLevel.BACKWARD
     is_mode_mutable: bool = True
     tls: TlsConfig | None = field(default=None, repr=False)
+    login_servers: str = ""
+    login_client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    oauth: OAuthConfig | None = None
     logins: frozenset[str] = frozenset()
     is_authorized: bool = False
     super_users: frozenset[str] = frozenset()
@@ -110,7 +116,9 @@ def read_registry_settings(
     if not listeners:
         raise ConfigError(f"{name}: listeners names no address; write http://127.0.0.1:{DEFAULT_PORT}")
     store = {key.removeprefix(STORE): value for key, value in given.items() if key.startswith(STORE)}
+    login = {key.removeprefix(LOGIN): value for key, value in given.items() if key.startswith(LOGIN)}
     logins = _several(found, "authentication.method", LOGINS, name) - {"none"}
+    _refuse_open_passwords(listeners, logins, name)
     is_encrypted = any(each.scheme == "https" for each in listeners)
     return RegistrySettings(
         listeners=listeners,
@@ -125,6 +133,9 @@ def read_registry_settings(
         level=_level(found, name),
         is_mode_mutable=_flag(found, "mode.mutability", name),
         tls=tls_config(given) if is_encrypted else None,
+        login_servers=login.pop("bootstrap.servers", found["kafkastore.bootstrap.servers"]),
+        login_client=settings_of_properties(login or store, name),
+        oauth=oauth_config(given, "registry") if "bearer" in logins else None,
         logins=logins,
         is_authorized="acl" in _several(found, "authorizer", AUTHORIZERS, name),
         super_users=frozenset(filter(None, map(str.strip, found["super.users"].split(";")))),
@@ -132,8 +143,19 @@ def read_registry_settings(
     )
 
 
+def _refuse_open_passwords(listeners: tuple[ListenAddress, ...], logins: frozenset[str], name: str) -> None:
+    """Refuse logins that everybody on the way can read."""
+    for each in listeners:
+        is_open = each.scheme == "http" and not is_loopback(each.host)
+        if is_open and logins & {"basic", "bearer"}:
+            text = "passwords and tokens could be read on the way: use https, or an address of this machine alone"
+            raise ConfigError(f"{name}: authentication.method needs TLS on {each}, because {text}")
+        if each.scheme == "http" and logins == {"mtls"}:
+            raise ConfigError(f"{name}: authentication.method=mtls needs https, and {each} has none")
+
+
 def _is_unused(key: str) -> bool:
-    return key not in DEFAULTS and not key.startswith((STORE, "ssl."))
+    return key not in DEFAULTS and not key.startswith((STORE, LOGIN, OAUTH, "ssl."))
 
 
 def _address(text: str, name: str) -> ListenAddress:

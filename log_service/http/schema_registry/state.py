@@ -191,6 +191,11 @@ class RegistryState:
         """All subjects with a version, also a soft-deleted one, sorted."""
         return sorted(self._subjects)
 
+    @property
+    def version_count(self) -> int:
+        """Versions of all subjects, live and soft-deleted."""
+        return sum(len(versions) for versions in self._subjects.values())
+
     def versions(self, subject: str, *, is_deleted: bool | None = False) -> list[RegisteredSchema]:
         """Return versions of a subject, oldest first.
 

@@ -14,7 +14,7 @@ The rooms, from the bottom up:
 - ``connection``: one connection, its requests in order, and their deadlines.
 - ``passwords``: checks of passwords, delays of guesses, and a short memory of right ones.
 - ``authentication``: logins by password, token, certificate, or none.
-- ``cluster_logins``: passwords of the cluster's own users.
+- ``cluster_logins``: passwords of the cluster's own users. ``cluster_acls``: the cluster's ACLs.
 - ``tls``: encryption and certificates, as a broker's listeners have them.
 - ``server``: a listener, who may connect, and how it stops.
 - ``health``: the routes ``/healthz`` and ``/readyz``.

@@ -3,6 +3,8 @@
 Every route also exists below ``/contexts/{context}``.
 """
 
+from functools import partial
+
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.about import AboutEndpoints
 from log_service.http.schema_registry.api.bodies import CONTENT_TYPES, MAX_BODY_BYTES, error_response
@@ -12,10 +14,13 @@ from log_service.http.schema_registry.api.schemas import SchemaEndpoints
 from log_service.http.schema_registry.api.scopes import ScopeEndpoints
 from log_service.http.schema_registry.api.subjects import SubjectEndpoints
 from log_service.http.schema_registry.authorization import Need, require
+from log_service.http.schema_registry.metrics import families
 from log_service.http.schema_registry.records import compact_json
 from log_service.http.schema_registry.registry import Registry
+from log_service.http.server.health import health_routes
+from log_service.http.server.metrics import HttpMeter, metrics_route
 from log_service.http.server.routes import Route, Router
-from log_service.http.server.service import HttpService
+from log_service.http.server.service import Authenticate, HttpService
 from log_service.http.server.values import Handler, HttpError, HttpRequest, HttpResponse
 
 Row = tuple[str, str, Handler, Need]
@@ -23,9 +28,15 @@ IN_CONTEXT = "/contexts/{context}"
 OF_SETTINGS = frozenset({Need.READ_SETTINGS, Need.CHANGE_SETTINGS})
 
 
-def registry_service(registry: Registry) -> HttpService:
-    """Return the registry as a service of an HTTP server."""
-    return HttpService(router=Router(registry_routes(registry)), error_response=_http_error)
+def registry_service(registry: Registry, authenticate: Authenticate | None, meter: HttpMeter) -> HttpService:
+    """Return the registry as a service of an HTTP server, with its health and its metrics."""
+    extra = [*health_routes(registry.obstacle), metrics_route(partial(families, registry, meter), is_public=False)]
+    return HttpService(
+        router=Router([*registry_routes(registry), *extra]),
+        authenticate=authenticate,
+        error_response=_http_error,
+        note_response=meter.note,
+    )
 
 
 def registry_routes(registry: Registry) -> list[Route]:

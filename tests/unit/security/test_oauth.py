@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.logins.oauth import OAuthOffer
 from log_service.common.errors import ConfigError
 from log_service.config.server import parse_server_properties
+from log_service.security.oauth import OAuthOffer
 from log_service.security.sasl.jaas import OAUTHBEARER_MODULE, parse_jaas
 from log_service.security.sasl.oauthbearer import TokenRefusedError
 from tests.helpers.ports import free_port
@@ -52,7 +52,7 @@ def offer(directory: Path | None, options: str = "", more: Mapping[str, str] = N
     world: Any = World()
     config = sasl.mechanisms["OAUTHBEARER"].oauth
     assert config is not None
-    made = OAuthOffer("A", config, parse_jaas(jaas), world)
+    made = OAuthOffer("A", config, parse_jaas(jaas), world.clock)
     trio.run(made.fetch_keys)
     return made
 

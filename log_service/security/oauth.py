@@ -1,6 +1,6 @@
 """Validation of OAUTHBEARER tokens on a listener: the issuer's keys and the required claims.
 
-The keys are fetched before the node starts. Knows no keys of the configuration, which
+The keys are fetched before the node or service starts. Knows no keys of the configuration, which
 ``config.oauth`` reads. The options of the unsecured validator are in the JAAS text.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import trio
 
-from log_service.common.env import NodeEnv
+from log_service.common.env import Clock
 from log_service.common.errors import ConfigError
 from log_service.config.security import OAuthConfig
 from log_service.security.issuer_requests import issuer_tls
@@ -38,11 +38,11 @@ class OAuthOffer:
         ConfigError: an option of the JAAS text has no meaning.
     """
 
-    def __init__(self, listener: str, config: OAuthConfig, entry: JaasEntry, env: NodeEnv) -> None:
+    def __init__(self, listener: str, config: OAuthConfig, entry: JaasEntry, clock: Clock) -> None:
         self.listener = listener
         self._is_in_clear = (config.jwks_url or "").startswith("http:")
         self.jwks: Jwks | None = None
-        self._clock = env.clock
+        self._clock = clock
         self._tls = issuer_tls(entry)
         self._rules = _unsecured_rules(entry) if config.jwks_url is None else _rules(config)
         if config.jwks_url is not None:
@@ -74,7 +74,7 @@ class OAuthOffer:
         """Fetch the keys for the first time.
 
         Raises:
-            ConfigError: they cannot be fetched; the node must not start.
+            ConfigError: they cannot be fetched; the node or service must not start.
         """
         if self.jwks is None:
             return
