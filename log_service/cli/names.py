@@ -16,6 +16,8 @@ from click.shell_completion import CompletionItem
 
 from log_service.cli.connection import accepts_at_once, open_admin
 from log_service.cli.output import default_servers
+from log_service.cli.running import run
+from log_service.client.admin.admin import Admin
 from log_service.common.counts import counted
 from log_service.common.errors import TidelogError
 from log_service.common.types import TopicPartition
