@@ -1,4 +1,21 @@
 """Avro schemas: parsing, canonical printing, and the rules by which a reader reads a writer.
 
+The rooms, from the bottom up:
+
+- ``types``: a schema as values.
+- ``json_text``: JSON as Java's library reads and prints it.
+- ``definitions``: names, and the types behind them.
+- ``defaults``: whether a default is a value of a type.
+- ``attributes``: the attributes of types and fields, one by one.
+- ``reading``: from a text to types.
+- ``normal_form``: what equal schemas have in common.
+- ``printing``: from types to a text.
+- ``compatibility``: why a reader cannot read a writer.
+- ``schema``: the language, with all of this behind the registry's protocol.
+
 Source: the Avro specification 1.12, and the verdicts of Java's ``SchemaCompatibility``.
 """
+
+from log_service.http.schema_registry.languages.avro.schema import AVRO
+
+__all__ = ["AVRO"]

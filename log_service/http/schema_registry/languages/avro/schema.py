@@ -1,0 +1,89 @@
+"""Avro as a language of the registry: it parses, and its schemas print and compare themselves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from log_service.http.schema_registry.languages.avro.compatibility import differences
+from log_service.http.schema_registry.languages.avro.definitions import same_type
+from log_service.http.schema_registry.languages.avro.normal_form import normal
+from log_service.http.schema_registry.languages.avro.printing import print_type
+from log_service.http.schema_registry.languages.avro.reading import SchemaTypes, read_schema
+from log_service.http.schema_registry.languages.avro.types import full_name
+from log_service.http.schema_registry.languages.language import Difference, NamedSchema, SchemaType
+from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, Budget, SchemaLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AvroSchema:
+    """One valid schema with the types of its references."""
+
+    types: SchemaTypes
+    canonical: str
+    limits: SchemaLimits
+
+    def __repr__(self) -> str:
+        return f"<AvroSchema {self.canonical}>"
+
+    @property
+    def schema_type(self) -> SchemaType:
+        """The language."""
+        return SchemaType.AVRO
+
+    def normalized(self) -> str:
+        """Return the text in its normal form.
+
+        Java's library refuses a type of a reference that is defined again in another form. Such a
+        type is left to the reference, even where the canonical text has it.
+        """
+        budget = Budget(self.limits)
+        changed = (each for each in self.types.named if not same_type(normal(each), each, budget))
+        known = {*self.types.referenced_names, *map(full_name, changed)}
+        return print_type(self.types.root, known, view=normal)
+
+    def formatted(self, form: str) -> str:
+        """Return the text in a form. ``resolved`` has the types of references written out."""
+        return print_type(self.types.root) if form.lower() == "resolved" else self.canonical
+
+    def differences(self, writer: "AvroSchema") -> list[Difference]:
+        """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
+
+        In a text the first ``%s`` stands for the reader and the second for the writer, as in those
+        of Confluent. Only the caller knows which of them is the new one.
+
+        Raises:
+            InvalidSchemaError: the comparison takes too many steps.
+        """
+        return differences(self.types.root, writer.types.root, Budget(self.limits))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroLanguage:
+    """The language Avro, within bounds."""
+
+    limits: SchemaLimits = USUAL_LIMITS
+
+    @property
+    def schema_type(self) -> SchemaType:
+        """The name in requests and records."""
+        return SchemaType.AVRO
+
+    def parse(
+        self,
+        text: str,
+        dependencies: Sequence[NamedSchema] = (),
+        *,
+        is_new: bool = True,
+    ) -> AvroSchema:
+        """Return the schema of a text.
+
+        A new schema has valid names and defaults. Of an old one only the structure is checked.
+
+        Raises:
+            InvalidSchemaError: the text is no Avro schema, or is over a bound.
+        """
+        types = read_schema(text, dependencies, is_new=is_new, limits=self.limits)
+        canonical = print_type(types.root, types.referenced_names, nesting=self.limits.nesting)
+        return AvroSchema(types=types, canonical=canonical, limits=self.limits)
+
+
+AVRO = AvroLanguage()
