@@ -48,6 +48,11 @@ SLOW = (
         ),
     ),
     Slow(
+        why="generated schemas beside the verdicts of Java's libraries",
+        modules=("integration/http/test_avro_against_java.py",),
+        is_case_kept=True,
+    ),
+    Slow(
         why="clusters of several processes through faults, changes and copies",
         modules=(
             "chaos/*.py",
