@@ -11,15 +11,19 @@ from enum import StrEnum
 from log_service.http.schema_registry.languages.protobuf.features import Features
 from log_service.http.schema_registry.languages.protobuf.source import Source
 from log_service.http.schema_registry.languages.protobuf.tree import (
+    MAX_INT32,
+    MAX_NUMBER,
     Enum,
     Extensions,
     Field,
     Message,
     OneOf,
     ProtoFile,
+    Range,
     Reserved,
     Rpc,
     Service,
+    has_flag,
 )
 
 SCALARS = frozenset(
@@ -93,6 +97,13 @@ class FieldDefinition:
         return self.label == "repeated"
 
     @property
+    def is_implicit(self) -> bool:
+        """Whether a zero is the same as no value, so that it is not on the wire."""
+        is_scalar = self.kind not in {"message", "group"}
+        has_presence = self.is_repeated or self.oneof is not None or bool(self.extendee)
+        return is_scalar and not has_presence and self.features.field_presence == "IMPLICIT"
+
+    @property
     def scope(self) -> str:
         """The name of what the field is in."""
         return scope_of(self.full_name)
@@ -130,6 +141,15 @@ class MessageDefinition:
     def scope(self) -> str:
         """The name of what the message is in."""
         return scope_of(self.full_name)
+
+    @property
+    def is_message_set(self) -> bool:
+        """Whether the message has the old format of message sets."""
+        return has_flag(self.node.options, "message_set_wire_format")
+
+    def last_number(self, numbers: Range) -> int:
+        """Return the last number of an extension range. A message set has higher ones."""
+        return MAX_INT32 - 1 if self.is_message_set and numbers.last == MAX_NUMBER else numbers.last
 
     @property
     def oneof_nodes(self) -> list[OneOf]:

@@ -135,7 +135,8 @@ class DescriptorWriter:
     def _ranges(self, proto: DescriptorProto, message: MessageDefinition) -> None:
         for statement in message.extension_ranges:
             for each in statement.ranges:
-                added = proto.extension_range.add(start=each.start, end=each.last + 1)
+                end = message.last_number(each) + 1
+                added = proto.extension_range.add(start=each.start, end=end)
                 self._options(added, "ExtensionRangeOptions", statement.options, message.scope)
 
     def _oneofs(self, proto: DescriptorProto, message: MessageDefinition) -> None:

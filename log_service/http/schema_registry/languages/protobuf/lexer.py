@@ -64,6 +64,8 @@ class Lexer:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._text = source.text
+        if (zero := self._text.find("\0")) >= 0:
+            raise source.error(zero, "the text has a zero byte")
         self.token = self._scan(1 if self._text.startswith("\ufeff") else 0)
 
     def __repr__(self) -> str:

@@ -44,6 +44,7 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
     ProtoFile,
     Service,
     Word,
+    has_flag,
 )
 
 MAX_PACKAGE_LENGTH = 511
@@ -302,10 +303,28 @@ class Linker:
             self._resolved[key] = found
         found = self._resolved[key]
         if isinstance(found, Found):
+            if self._is_strict and self._is_local_elsewhere(found):
+                raise self._source.error(at, f"{name} is local to {found.path!r}")
             return found
         if self._is_strict:
             raise self._source.error(at, missing_sentence(name, found))
         return self._pool.names.get(name.removeprefix("."))
+
+    def _is_local_elsewhere(self, found: Found) -> bool:
+        """Tell whether a type of another file is hidden, as edition 2024 allows it."""
+        message, enum = (
+            self._pool.messages.get(found.full_name),
+            self._pool.enums.get(found.full_name),
+        )
+        definition = message or enum
+        file = self._pool.files.get(found.path)
+        if definition is None or file is None or found.path == self._source.path:
+            return False
+        if definition.node.visibility:
+            return definition.node.visibility == "local"
+        default = definition.features.default_symbol_visibility
+        is_inner = definition.scope != file.node.package
+        return default in {"LOCAL_ALL", "STRICT"} or (default == "EXPORT_TOP_LEVEL" and is_inner)
 
 
 def missing_sentence(name: str, missing: Missing) -> str:
@@ -341,7 +360,7 @@ def entry_message(field: Field) -> Message:
 
 def is_map_entry(message: Message) -> bool:
     """Tell whether a message is the entry of a map. Descriptors spell these messages out."""
-    return any(option.name == (NamePart(text="map_entry"),) and option.value == Word(text="true") for option in message.options)
+    return has_flag(message.options, "map_entry")
 
 
 def messages_in(body: Iterable[object]) -> Iterator[Message]:

@@ -2,9 +2,9 @@
 
 As at Confluent: fields by number, options by name, full names of types and extensions, imports
 sorted, reserved numbers one by one, parts of one option merged into one message, and maps instead
-of the messages that stand for their entries. Otherwise than there, parts of a message that is no
-list are merged, numbers keep all digits, groups in oneofs are kept, and a JSON name is left out if
-it is the default.
+of the messages that stand for their entries. Otherwise than there, the first value of an enum
+stays the first, parts of a message that is no list are merged, numbers keep all digits, groups in
+oneofs are kept, and a JSON name or a zero is left out where it is the default.
 """
 
 import math
@@ -36,6 +36,7 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
     Aggregate,
     Entry,
     Enum,
+    EnumValue,
     Extend,
     Extensions,
     Field,
@@ -47,6 +48,7 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
     OneOf,
     Option,
     ProtoFile,
+    Quoted,
     Range,
     Reserved,
     ReservedName,
@@ -191,7 +193,7 @@ class Normalizer:
         node = enum.node
         values = [
             replace(each, options=self._options(each.options, "EnumValueOptions", enum.scope))
-            for each in sorted(node.values, key=lambda each: (each.number, each.name))
+            for each in sorted_values(node.values)
         ]
         return replace(
             node,
@@ -331,6 +333,10 @@ class Normalizer:
         for key in sorted(found):
             definition, values = found[key]
             normal = self._merged(definition, values)
+            is_entry = message is not None and message.is_map_entry
+            if definition is not None and definition.is_implicit and not is_entry:
+                # A zero is on the wire of no descriptor, so a text may not differ by it.
+                normal = [each for each in normal if not is_zero_value(each)]
             if normal:
                 value = normal[0] if len(normal) == 1 else Items(values=tuple(normal))
                 entries.append(Entry(key=key, value=value))
@@ -368,6 +374,15 @@ def sorted_imports(imports: Iterable[Import]) -> tuple[Import, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
+def sorted_values(values: Sequence[EnumValue]) -> list[EnumValue]:
+    """Return values by number and name, but those of the first number first.
+
+    The first value is the default of an enum, and must be zero if the enum is open.
+    """
+    first = values[0].number if values else 0
+    return sorted(values, key=lambda each: (each.number != first, each.number, each.name))
+
+
 def single(each: Range) -> Range:
     """Return a range, which is one number if it has no other."""
     return Range(start=each.start, end=None if each.end == each.start else each.end)
@@ -388,6 +403,18 @@ def reserved_key(value: Range | ReservedName) -> tuple[int, str]:
         return MAX_INT32, value.text
     shown = str(value.start) if value.end is None else f"{value.start}..{value.end}"
     return value.start, shown
+
+
+def is_zero_value(value: Value) -> bool:
+    """Tell whether a value is what a field without a value has."""
+    match value:
+        case Quoted():
+            return not value.data
+        case Number():
+            return value.text == "0"
+        case Word():
+            return value.text == "false"
+    return False
 
 
 def normal_number(value: Number, kind: str) -> Value:

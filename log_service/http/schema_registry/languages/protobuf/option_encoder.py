@@ -5,18 +5,19 @@ checked against the type of the field.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from log_service.http.schema_registry.languages.limits import Budget
 from log_service.http.schema_registry.languages.protobuf.definitions import (
     FieldDefinition,
+    FileDefinition,
     MessageDefinition,
     NameKind,
 )
 from log_service.http.schema_registry.languages.protobuf.option_decoder import as_float32
-from log_service.http.schema_registry.languages.protobuf.pool import Found, Pool
-from log_service.http.schema_registry.languages.protobuf.source import Source
+from log_service.http.schema_registry.languages.protobuf.pool import Found, Pool, visible_files
 from log_service.http.schema_registry.languages.protobuf.tree import (
     Aggregate,
     Entry,
@@ -24,6 +25,7 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
     NamePart,
     Number,
     Option,
+    ProtoFile,
     Quoted,
     Value,
     Word,
@@ -55,7 +57,61 @@ SPECIAL_FLOATS = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
 BOOLEANS = {"true": 1, "false": 0}
 TEXT_BOOLEANS = BOOLEANS | {"t": 1, "f": 0, "True": 1, "False": 0}
 FORBIDDEN = {"uninterpreted_option"}
+OTHER_BASE = re.compile(r"-?0[xX0-9]")
+EDITIONS = {"proto2": 998, "proto3": 999, "2023": 1000, "2024": 1001}
+FEATURE_SET = "google.protobuf.FeatureSet"
+TARGETS = {
+    "FileOptions": "TARGET_TYPE_FILE",
+    "ExtensionRangeOptions": "TARGET_TYPE_EXTENSION_RANGE",
+    "MessageOptions": "TARGET_TYPE_MESSAGE",
+    "FieldOptions": "TARGET_TYPE_FIELD",
+    "OneofOptions": "TARGET_TYPE_ONEOF",
+    "EnumOptions": "TARGET_TYPE_ENUM",
+    "EnumValueOptions": "TARGET_TYPE_ENUM_ENTRY",
+    "ServiceOptions": "TARGET_TYPE_SERVICE",
+    "MethodOptions": "TARGET_TYPE_METHOD",
+}
 ANY = "google.protobuf.Any"
+
+
+class OptionUses:
+    """Checks where an option may stand, and in which editions. ``target`` is the kind of element."""
+
+    def __init__(self, file: ProtoFile) -> None:
+        self.target = ""
+        self._edition = EDITIONS.get(file.edition or file.syntax, EDITIONS["proto2"])
+
+    def __repr__(self) -> str:
+        return f"<OptionUses {self.target}>"
+
+    def checked(self, definition: FieldDefinition, at: int) -> FieldDefinition:
+        """Return a field of options that may be used here."""
+        name = definition.name
+        targets = [
+            option.value.text
+            for option in definition.node.options
+            if option.name == (NamePart(text="targets"),) and isinstance(option.value, Word)
+        ]
+        if targets and self.target not in targets:
+            raise OptionError(at, f"{name} cannot be set on {self.target.lower()[12:]} elements")
+        if definition.type_name == FEATURE_SET and self._edition < EDITIONS["2023"]:
+            raise OptionError(at, "only editions have features")
+        for option in definition.node.options:
+            if option.name[0].text == "feature_support":
+                self._check_support(name, option, at)
+        return definition
+
+    def _check_support(self, name: str, option: Option, at: int) -> None:
+        entries = option.value.entries if isinstance(option.value, Aggregate) else ()
+        for entry in entries:
+            word = (
+                entry.value.text.removeprefix("EDITION_") if isinstance(entry.value, Word) else ""
+            )
+            edition = EDITIONS.get(word.lower(), 0)
+            if entry.key == "edition_introduced" and self._edition < edition:
+                raise OptionError(at, f"{name} is there from edition {word} on")
+            if entry.key == "edition_removed" and edition and self._edition >= edition:
+                raise OptionError(at, f"edition {word} has removed {name}")
 
 
 class OptionError(Exception):
@@ -69,8 +125,12 @@ class OptionError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageValue:
-    """The values of one message: encoded scalars and messages, by the number of their field."""
+    """The values of one message: encoded scalars and messages, by the number of their field.
 
+    The entry of a map has its key and value on the wire, even if they are zero.
+    """
+
+    is_map_entry: bool = False
     fields: dict[int, FieldDefinition] = field(default_factory=dict)
     values: "dict[int, list[bytes | MessageValue]]" = field(default_factory=dict)
 
@@ -81,7 +141,16 @@ class MessageValue:
 
     def encoded(self) -> bytes:
         """Return the message in the binary format, its fields by number."""
-        return b"".join(encoded_field(self.fields[number], self.values[number]) for number in sorted(self.values))
+        return b"".join(
+            encoded_field(self.fields[number], self.values[number])
+            for number in sorted(self.values)
+            if self.is_map_entry or not self._is_left_out(number)
+        )
+
+    def _is_left_out(self, number: int) -> bool:
+        definition = self.fields[number]
+        values = self.values[number]
+        return definition.is_implicit and all(is_zero(definition.kind, each) for each in values)
 
 
 def encoded_field(definition: FieldDefinition, values: list[bytes | MessageValue]) -> bytes:
@@ -100,6 +169,13 @@ def encoded_field(definition: FieldDefinition, values: list[bytes | MessageValue
     return b"".join(tag(number, wire_type) + each for each in payloads)
 
 
+def is_zero(kind: str, value: bytes | MessageValue) -> bool:
+    """Tell whether a value is an empty string or a number of zero."""
+    if isinstance(value, MessageValue):
+        return False
+    return not (value if kind in {"string", "bytes"} else value.strip(b"\0"))
+
+
 def is_packed(definition: FieldDefinition) -> bool:
     """Tell whether the values of a repeated field share one tag."""
     for option in definition.node.options:
@@ -111,11 +187,12 @@ def is_packed(definition: FieldDefinition) -> bool:
 class OptionEncoder:
     """Interprets the options of one file."""
 
-    def __init__(self, pool: Pool, visible: frozenset[str], source: Source, budget: Budget) -> None:
+    def __init__(self, file: FileDefinition, pool: Pool, budget: Budget) -> None:
         self._pool = pool
-        self._visible = visible
-        self._source = source
+        self._visible = visible_files(file)
+        self._source = file.source
         self._budget = budget
+        self._uses = OptionUses(file.node)
         self._names: dict[str, dict[str, FieldDefinition]] = {}
 
     def __repr__(self) -> str:
@@ -137,6 +214,7 @@ class OptionEncoder:
         """Return the bytes of options, and the options that cannot be interpreted."""
         root = self._pool.message("google.protobuf." + type_name)
         assert root is not None
+        self._uses.target = TARGETS[type_name]
         whole = MessageValue()
         left = []
         for option in options:
@@ -174,7 +252,7 @@ class OptionEncoder:
         definition = self._fields_by_name(message).get(part.text)
         if definition is None or definition.name != part.text or part.text in FORBIDDEN:
             raise OptionError(option.at, f"{short_name(message)} has no option {part.text}")
-        return definition
+        return self._uses.checked(definition, option.at)
 
     def _fields_by_name(self, message: MessageDefinition) -> dict[str, FieldDefinition]:
         """Return the fields of a message by their names in the text format."""
@@ -192,7 +270,7 @@ class OptionEncoder:
         definition = self._pool.extensions.get(found.full_name)
         if definition is None or definition.extendee != message.full_name:
             raise OptionError(at, f"({name}) is no extension of {message.full_name}")
-        return definition
+        return self._uses.checked(definition, at)
 
     def _message(self, definition: FieldDefinition, option: Option) -> MessageDefinition:
         message = self._pool.message(definition.type_name)
@@ -222,7 +300,7 @@ class OptionEncoder:
             case "enum":
                 return encoded_number("enum", self._enum(definition, value, is_text=is_text))
             case "float" | "double":
-                return encoded_number(definition.kind, float_of(definition, value))
+                return encoded_number(definition.kind, float_of(definition, value, is_text=is_text))
             case _:
                 return encoded_number(definition.kind, whole_number(definition, value))
 
@@ -238,14 +316,15 @@ class OptionEncoder:
                 return number
         name = value.text if isinstance(value, Word) else ""
         for each in enum.node.values:
-            if each.name == name:
+            # The first value of a feature means that it is not set.
+            if each.name == name and (each.number or not enum.full_name.startswith(FEATURE_SET)):
                 return each.number
         shown = name or "that"
         raise OptionError(value.at, f"{enum.full_name} has no value {shown}")
 
     def _aggregate(self, message: MessageDefinition, aggregate: Aggregate) -> MessageValue:
         """Return a message in braces, by the rules of the text format."""
-        found = MessageValue()
+        found = MessageValue(is_map_entry=message.is_map_entry)
         oneofs: dict[int, str] = {}
         names = self._fields_by_name(message)
         for entry in aggregate.entries:
@@ -269,7 +348,7 @@ class OptionEncoder:
             return self._extension(message, entry.key[1:-1], message.full_name, entry.at)
         if entry.key not in names:
             raise OptionError(entry.at, f"{message.full_name} has no field {entry.key}")
-        return names[entry.key]
+        return self._uses.checked(names[entry.key], entry.at)
 
     def _check_oneof(self, definition: FieldDefinition, oneofs: dict[int, str], entry: Entry) -> None:
         if definition.oneof is None:
@@ -283,6 +362,8 @@ class OptionEncoder:
         if isinstance(entry.value, Items):
             values = entry.value.values
         is_list = isinstance(entry.value, Items)
+        if not entry.has_colon and definition.kind not in {"message", "group"}:
+            raise OptionError(entry.at, f"a colon is missing after {entry.key}")
         if not definition.is_repeated and (is_list or definition.number in found.values):
             raise OptionError(entry.at, f"the field {definition.name} takes one value")
         for value in values:
@@ -336,8 +417,8 @@ def boolean(definition: FieldDefinition, value: Value, *, is_text: bool) -> int:
     words = TEXT_BOOLEANS if is_text else BOOLEANS
     if isinstance(value, Word) and value.text in words:
         return words[value.text]
-    if is_text and isinstance(value, Number) and value.text in {"0", "1"}:
-        return int(value.text)
+    if is_text and isinstance(value, Number) and is_integer_text(value.text):
+        return integer_between(definition, value, (0, 1))
     raise OptionError(value.at, f"{definition.name} takes true or false")
 
 
@@ -362,16 +443,24 @@ def is_integer_text(text: str) -> bool:
     return digits.isdigit() or digits[:2] in {"0x", "0X"}
 
 
-def float_of(definition: FieldDefinition, value: Value) -> float:
-    """Return a float or double of a field."""
-    if isinstance(value, Number):
+def float_of(definition: FieldDefinition, value: Value, *, is_text: bool) -> float:
+    """Return a float or double of a field. The text format takes decimal numbers only."""
+    if isinstance(value, Number) and not (is_text and OTHER_BASE.match(value.text)):
         number = float_value(value.text)
-    elif isinstance(value, Word) and value.text.removeprefix("-") in SPECIAL_FLOATS:
-        number = SPECIAL_FLOATS[value.text.removeprefix("-")]
+    elif isinstance(value, Word) and (word := special_float(value.text, is_text=is_text)):
+        number = SPECIAL_FLOATS[word]
         number = -number if value.text.startswith("-") else number
     else:
         raise OptionError(value.at, f"{definition.name} takes a number")
     return as_float32(number) if definition.kind == "float" else number
+
+
+def special_float(text: str, *, is_text: bool) -> str:
+    """Return which special number a word is, or nothing. The text format has more words."""
+    word = text.removeprefix("-")
+    if is_text:
+        word = word.lower()
+    return word if word in SPECIAL_FLOATS and (is_text or word != "infinity") else ""
 
 
 def float_value(text: str) -> float:

@@ -104,8 +104,6 @@ class Parser(TokenReader):
 
     def syntax_statement(self) -> None:
         """Take ``syntax`` or ``edition``, which may only come first."""
-        while self.accept(";"):
-            self.budget.spend()
         if not self.is_at("syntax", "edition"):
             return
         word = self.lexer.take().text
@@ -337,11 +335,10 @@ class Parser(TokenReader):
         at = self.lexer.token.at
         extendee = self.dotted_name("the name of a message")
         self.expect("{")
-        fields: list[Field] = []
+        fields = [self.field()]
         while not self.accept("}"):
             self.budget.spend()
-            if not self.accept(";"):
-                fields.append(self.field())
+            fields.append(self.field())
         return Extend(extendee=extendee, fields=tuple(fields), at=at)
 
     def extensions(self) -> Extensions:

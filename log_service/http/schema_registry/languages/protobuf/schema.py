@@ -30,7 +30,7 @@ from log_service.http.schema_registry.languages.protobuf.normal_form import norm
 from log_service.http.schema_registry.languages.protobuf.option_decoder import OptionDecoder
 from log_service.http.schema_registry.languages.protobuf.option_encoder import OptionEncoder
 from log_service.http.schema_registry.languages.protobuf.parser import parse_text
-from log_service.http.schema_registry.languages.protobuf.pool import Pool, visible_files
+from log_service.http.schema_registry.languages.protobuf.pool import Pool
 from log_service.http.schema_registry.languages.protobuf.printer import (
     NORMAL,
     WITHOUT_EXTENSIONS,
@@ -184,7 +184,7 @@ def adopt_imports(tree: ProtoFile, pool: Pool) -> None:
 
 def encoder_of(file: FileDefinition, pool: Pool, budget: Budget) -> OptionEncoder:
     """Return what interprets the options of a file."""
-    return OptionEncoder(pool, visible_files(file), file.source, budget)
+    return OptionEncoder(file, pool, budget)
 
 
 def descriptor_of(file: FileDefinition, pool: Pool, limits: SchemaLimits, name: str) -> FileDescriptorProto:

@@ -4,6 +4,7 @@ Names of types stay as written, relative or with a leading dot. Positions (``at`
 the text, and do not count when trees are compared. Comments are not kept.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from log_service.http.schema_registry.languages.protobuf.source import NOWHERE
@@ -45,10 +46,14 @@ class Quoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """``key: value`` in an aggregate. A key in brackets names an extension."""
+    """``key: value`` in an aggregate. A key in brackets names an extension.
+
+    Only messages and lists of them may go without the colon.
+    """
 
     key: str
     value: "Value"
+    has_colon: bool = field(default=True, compare=False)
     at: int = position()
 
 
@@ -247,3 +252,16 @@ class ProtoFile:
     body: tuple[Message | Enum | Extend | Service, ...] = ()
     package_at: int = position()
     edition_at: int = position()
+
+
+def has_option(options: Iterable[Option], name: str) -> bool:
+    """Tell whether an option without parts is set."""
+    return any(option.name == (NamePart(text=name),) for option in options)
+
+
+def has_flag(options: Iterable[Option], name: str) -> bool:
+    """Tell whether an option without parts is set to true."""
+    return any(
+        option.name == (NamePart(text=name),) and option.value == Word(text="true")
+        for option in options
+    )

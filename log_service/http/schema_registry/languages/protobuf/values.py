@@ -143,11 +143,11 @@ class TokenReader:
         key = self.bracketed_key() if self.is_at("[") else self.name("a field, or '}'")
         has_colon = self.accept(":")
         if self.is_at(*CLOSING):
-            return Entry(key=key, value=self.aggregate(), at=at)
+            return Entry(key=key, value=self.aggregate(), has_colon=has_colon, at=at)
         if not has_colon and not self.is_at("["):
             raise self.expected("':'")
         value = self.items() if self.is_at("[") else self.scalar()
-        return Entry(key=key, value=value, at=at)
+        return Entry(key=key, value=value, has_colon=has_colon, at=at)
 
     def bracketed_key(self) -> str:
         """Take ``[name.of.an.extension]``, or ``[a.host/name.of.a.type]``."""

@@ -1,9 +1,12 @@
 """Rules on enums."""
 
 from log_service.http.schema_registry.languages.protobuf.definitions import EnumDefinition
-from log_service.http.schema_registry.languages.protobuf.tree import EnumValue
+from log_service.http.schema_registry.languages.protobuf.tree import (
+    EnumValue,
+    has_flag,
+    has_option,
+)
 from log_service.http.schema_registry.languages.protobuf.validation.context import Context
-from log_service.http.schema_registry.languages.protobuf.validation.messages import has_flag
 from log_service.http.schema_registry.languages.protobuf.validation.ranges import (
     reserved_names,
     reserved_ranges,
@@ -27,12 +30,18 @@ def check_enum(context: Context, enum: EnumDefinition) -> None:
     )
     check_numbers(context, enum)
     check_reserved(context, enum)
-    check_json_names(context, enum)
+    check_generated_names(context, enum)
 
 
 def check_numbers(context: Context, enum: EnumDefinition) -> None:
     """Check that two values have one number only where aliases are allowed."""
     may_have_aliases = has_flag(enum.node.options, "allow_alias")
+    is_stated = has_option(enum.node.options, "allow_alias")
+    context.require(
+        enum.node.at,
+        "allow_alias = false says nothing: leave it out",
+        that=may_have_aliases or not is_stated,
+    )
     has_aliases = False
     used: dict[int, EnumValue] = {}
     for value in enum.node.values:
@@ -65,13 +74,11 @@ def check_reserved(context: Context, enum: EnumDefinition) -> None:
         context.require(value.at, f"the name {value.name} is reserved", that=value.name not in names)
 
 
-def check_json_names(context: Context, enum: EnumDefinition) -> None:
+def check_generated_names(context: Context, enum: EnumDefinition) -> None:
     """Check that names differ in more than case, underscores and the name of the enum.
 
-    Generated code may drop all three. Where JSON is done by best effort, it is no error.
+    Generated code may drop all three.
     """
-    if enum.features.json_format != "ALLOW" or has_flag(enum.node.options, "deprecated_legacy_json_field_conflicts"):
-        return
     prefix = enum.node.name.replace("_", "").lower()
     seen: dict[str, EnumValue] = {}
     for value in enum.node.values:

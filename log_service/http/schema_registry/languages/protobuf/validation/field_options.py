@@ -40,8 +40,8 @@ def misfit(context: Context, field: FieldDefinition, option: Option) -> str:
             return f"{option.name[0].text} is for messages"
         case "jstype" if value != "JS_NORMAL" and field.kind not in LONG_INTEGERS:
             return "jstype is for integers of 64 bits"
-        case "ctype" if context.is_edition and field.kind not in TEXTS:
-            return "ctype is for strings and bytes"
+        case "ctype" if context.file.node.edition == "2024":
+            return "edition 2024 has no option ctype"
     return ""
 
 
@@ -74,7 +74,11 @@ FEATURE_RULES: tuple[tuple[str, Callable[[FieldDefinition, str], bool], str], ..
         lambda f, value: value == "PACKED" and not is_packable(f),
         "only numbers, booleans and enums are packed",
     ),
-    ("utf8_validation", lambda f, _: f.kind != "string", "utf8_validation is for strings"),
+    (
+        "utf8_validation",
+        lambda f, _: "string" not in {f.kind, f.node.map_key, f.node.type},
+        "utf8_validation is for strings",
+    ),
     (
         "message_encoding",
         lambda f, _: f.kind not in MESSAGES or bool(f.node.map_key),

@@ -7,7 +7,6 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
 )
 from log_service.http.schema_registry.languages.protobuf.option_encoder import (
     INTEGER_RANGES,
-    SPECIAL_FLOATS,
     is_integer_text,
     is_required,
 )
@@ -85,7 +84,15 @@ def check_extension(context: Context, field: FieldDefinition) -> None:
     context.require(
         node.number_at,
         f"{field.extendee} does not declare {field.number} as the number of an extension",
-        that=any(each.start <= field.number <= each.last for each in ranges),
+        that=extendee is not None
+        and any(each.start <= field.number <= extendee.last_number(each) for each in ranges),
+    )
+    context.require(
+        node.at,
+        "an extension of a message set is an optional message",
+        that=extendee is None
+        or not extendee.is_message_set
+        or (field.kind == "message" and field.label == "optional"),
     )
     other = context.pool.numbered_extensions.get((field.extendee, field.number), field)
     context.require(
@@ -198,10 +205,15 @@ def wrong_default(context: Context, field: FieldDefinition, value: Value) -> str
     if kind in INTEGER_RANGES:
         low, high = INTEGER_RANGES[kind]
         is_integer = isinstance(value, Number) and is_integer_text(value.text)
-        is_good = is_integer and isinstance(value, Number) and low <= integer_of(value.text) <= high
+        is_good = (
+            is_integer
+            and isinstance(value, Number)
+            and low <= integer_of(value.text) <= high
+            and not (low == 0 and value.text.startswith("-"))
+        )
         return "" if is_good else f"the default of {field.name} is an integer, {low} to {high}"
     if kind in {"float", "double"}:
-        is_special = isinstance(value, Word) and value.text.removeprefix("-") in SPECIAL_FLOATS
+        is_special = isinstance(value, Word) and value.text.removeprefix("-") in {"inf", "nan"}
         is_good = isinstance(value, Number) or is_special
         return "" if is_good else f"the default of {field.name} is a number"
     if kind == "bool":

@@ -1,7 +1,13 @@
 """Checks a whole file, with all of its options."""
 
+from log_service.http.schema_registry.languages.protobuf.definitions import MessageDefinition
 from log_service.http.schema_registry.languages.protobuf.option_encoder import OptionEncoder
-from log_service.http.schema_registry.languages.protobuf.tree import Import
+from log_service.http.schema_registry.languages.protobuf.tree import (
+    Enum,
+    Import,
+    Message,
+    has_option,
+)
 from log_service.http.schema_registry.languages.protobuf.validation.context import Context
 from log_service.http.schema_registry.languages.protobuf.validation.enums import check_enum
 from log_service.http.schema_registry.languages.protobuf.validation.fields import check_extension
@@ -21,9 +27,11 @@ def check_file(context: Context, encoder: OptionEncoder) -> None:
     """
     for each in context.file.node.imports:
         check_import(context, each)
+    check_features(context)
     for message in context.file.all_messages():
         check_message(context, message)
         check_message_names(context, message)
+        check_visibility(context, message)
     for enum in context.file.all_enums():
         check_enum(context, enum)
         check_enum_names(context, enum)
@@ -31,6 +39,35 @@ def check_file(context: Context, encoder: OptionEncoder) -> None:
         check_extension(context, extension)
     check_file_names(context)
     check_options(context, encoder)
+
+
+def check_visibility(context: Context, message: MessageDefinition) -> None:
+    """Check that nothing inside of a message is exported where that is forbidden."""
+    if message.features.default_symbol_visibility == "STRICT":
+        nested: list[Message | Enum] = [each.node for each in message.messages]
+        nested += [each.node for each in message.enums]
+        for node in nested:
+            context.require(
+                node.at,
+                f"{node.name} is in a message, and cannot be exported from there",
+                that=node.visibility != "export",
+            )
+
+
+def check_features(context: Context) -> None:
+    """Check the features and options that hold for the whole file."""
+    node = context.file.node
+    context.require(
+        node.edition_at,
+        "edition 2024 has no option java_multiple_files",
+        that=node.edition != "2024" or not has_option(node.options, "java_multiple_files"),
+    )
+    presence = context.file.features.field_presence
+    context.require(
+        node.edition_at,
+        "the fields of a file cannot be required by default",
+        that=not context.is_edition or presence != "LEGACY_REQUIRED",
+    )
 
 
 def check_import(context: Context, imported: Import) -> None:

@@ -1,7 +1,5 @@
 """Rules on messages: numbers, oneofs, map entries, and names of fields in JSON."""
 
-from collections.abc import Iterable
-
 from log_service.http.schema_registry.languages.protobuf.definitions import (
     FieldDefinition,
     MessageDefinition,
@@ -9,10 +7,9 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
 from log_service.http.schema_registry.languages.protobuf.tree import (
     MAX_INT32,
     MAX_NUMBER,
-    NamePart,
     OneOf,
-    Option,
-    Word,
+    has_flag,
+    has_option,
 )
 from log_service.http.schema_registry.languages.protobuf.validation.context import Context
 from log_service.http.schema_registry.languages.protobuf.validation.fields import (
@@ -35,12 +32,15 @@ def check_message(context: Context, message: MessageDefinition) -> None:
         InvalidSchemaError: a rule is broken.
     """
     context.budget.spend()
-    is_set = is_message_set(message)
+    is_set = message.is_message_set
     check_numbers(context, message, is_set=is_set)
     for oneof in message.oneof_nodes:
         check_oneof(context, oneof)
     if message.is_map_entry:
         check_map_entry(context, message)
+    else:
+        is_stated = has_option(message.node.options, "map_entry")
+        context.require(message.node.at, "map_entry = false is not needed", that=not is_stated)
     for field in message.fields:
         check_field(context, field, message)
     check_json_names(context, message)
@@ -48,16 +48,6 @@ def check_message(context: Context, message: MessageDefinition) -> None:
         at = message.node.at
         context.require(at, "proto3 has no message sets", that=not context.is_proto3)
         context.require(at, "a message set has extensions only", that=not message.fields)
-
-
-def is_message_set(message: MessageDefinition) -> bool:
-    """Tell whether a message has the old format of message sets."""
-    return has_flag(message.node.options, "message_set_wire_format")
-
-
-def has_flag(options: Iterable[Option], name: str) -> bool:
-    """Tell whether an option without parts is set to true."""
-    return any(option.name == (NamePart(text=name),) and option.value == Word(text="true") for option in options)
 
 
 def check_numbers(context: Context, message: MessageDefinition, *, is_set: bool) -> None:

@@ -6,7 +6,10 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
     EnumDefinition,
     MessageDefinition,
 )
-from log_service.http.schema_registry.languages.protobuf.features import Features
+from log_service.http.schema_registry.languages.protobuf.features import (
+    Features,
+    with_options,
+)
 from log_service.http.schema_registry.languages.protobuf.validation.context import Context
 
 TITLE = re.compile(r"[A-Z][A-Za-z0-9]*")
@@ -42,7 +45,8 @@ def check_enum_names(context: Context, enum: EnumDefinition) -> None:
     """Check the names in an enum."""
     check_name(context, enum.features, TITLE, enum.node.name, enum.node.at)
     for value in enum.node.values:
-        check_name(context, enum.features, UPPER, value.name, value.at)
+        features = with_options(enum.features, value.options)
+        check_name(context, features, UPPER, value.name, value.at)
 
 
 def check_file_names(context: Context) -> None:
