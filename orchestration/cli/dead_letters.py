@@ -329,6 +329,7 @@ def tried(
     dead letters.
     """
     from orchestration.calls.fix_trial import follower, rejected_again  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.cli.surroundings import quiet_spark  # noqa: PLC0415
     from orchestration.spark.session import close_session, open_session  # noqa: PLC0415
     from orchestration.transforms.dagster_views.failures import FINAL, PASSING  # noqa: PLC0415
 
@@ -336,7 +337,8 @@ def tried(
     if declared is None:
         return None, f"{table} does not say beforehand what it would reject again: --execute does"
     try:
-        session = open_session(settings)
+        with quiet_spark(settings):
+            session = open_session(settings)
         try:
             rejections = rejected_again(session, letters.lake, declared, found, fixes)
         finally:

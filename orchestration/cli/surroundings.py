@@ -7,9 +7,10 @@ traceback would not explain is one sentence.
 """
 
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from log_service.common.private_files import private_directory
 from orchestration.project.importing import kept_imports
 from orchestration.settings import Settings, SettingsError, export_environment, load_settings, process_environment
 
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 NEEDED = ("dagster", "deltalake", "duckdb", "pyspark")
 FOUND_BY = {"broker": "TIDELOG_BOOTSTRAP_SERVERS", "spark": "TIDELOG_SPARK_REMOTE"}
 READY = "ready"
+ERROR_OUTPUT = 2
+"""The descriptor of the error output, which a JVM inherits."""
+SPARK_LOG = "command.log"
+"""The file in Spark's folder with the lines of the last command's Spark."""
 QUIET_LOGGERS = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 
@@ -81,6 +87,27 @@ def explained() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
 
 
+@contextmanager
+def quiet_spark(settings: Settings) -> Iterator[None]:
+    """Keep the lines of a Spark that starts in this process away from the terminal.
+
+    They go into a file of the data directory. Python's own error output stays where it is. A warm
+    server writes into the logs of its installation anyway.
+    """
+    if settings.spark_remote:
+        yield
+        return
+    scratch = private_directory(settings.spark_scratch_directory)
+    sys.stderr.flush()
+    with (scratch / SPARK_LOG).open("wb") as log, os.fdopen(os.dup(ERROR_OUTPUT), "w") as terminal, redirect_stderr(terminal):
+        os.dup2(log.fileno(), ERROR_OUTPUT)
+        try:
+            yield
+        finally:
+            terminal.flush()
+            os.dup2(terminal.fileno(), ERROR_OUTPUT)
+
+
 def run_replay(definitions: "dg.Definitions", table: str, config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """Replay into ``table`` by the project's job, and return the metadata of its one output.
 
@@ -101,7 +128,7 @@ def run_replay(definitions: "dg.Definitions", table: str, config: Mapping[str, A
         return planned
     home = dagster_home(settings.data_directory)
     has_instance = (home / "dagster.yaml").exists()
-    with open_instance(home) if has_instance else dg.DagsterInstance.ephemeral() as instance:
+    with quiet_spark(settings), open_instance(home) if has_instance else dg.DagsterInstance.ephemeral() as instance:
         return _ran(definitions, table, config, instance)
 
 

@@ -1,6 +1,7 @@
 """A sixth kind of table, which no module of the product knows: everything that serves tables serves it after one import."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -224,7 +225,12 @@ def project(lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Li
     monkeypatch.setattr(surroundings, "found_settings", lambda: settings)
     monkeypatch.setattr(surroundings, "loaded_project", lambda: lines.definitions)
     monkeypatch.setattr(connection, "connect", connect)
-    monkeypatch.setattr(session, "open_session", lambda _settings: lines.spark)
+
+    def open_noisily(_settings: object) -> Any:
+        os.write(2, b"Using Spark's default log4j profile\n")
+        return lines.spark
+
+    monkeypatch.setattr(session, "open_session", open_noisily)
     monkeypatch.setattr(session, "close_session", lambda *_: None)
     return lines
 
@@ -259,6 +265,16 @@ def test_only_a_replay_that_is_carried_out_is_a_run_of_the_installation(project:
     with open_instance(home) as instance:
         (run,) = instance.get_runs()
     assert (run.status, run.tags[REPLAYED_TABLE_TAG]) == (dg.DagsterRunStatus.SUCCESS, NAME)
+
+
+def test_the_start_of_spark_is_not_told_at_the_terminal(project: Lines, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Six lines of Spark's start stood before the answer of a dry fix."""
+    capfd.readouterr()
+    assert "1 of 1 would be rejected again" in said(dead_letters, "fix", NAME, "1:3", "--value", order("1-3", -3).decode())
+    assert "log4j" not in capfd.readouterr().err
+    assert "log4j" in (tmp_path / "spark" / surroundings.SPARK_LOG).read_text()
+    os.write(2, b"afterwards")
+    assert capfd.readouterr().err == "afterwards"
 
 
 def test_the_command_line_lists_tries_fixes_and_replays_its_dead_letters(project: Lines) -> None:
