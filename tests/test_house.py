@@ -138,7 +138,8 @@ def test_a_map_of_rooms_is_whole() -> None:
     assert wrong == []
 
 
-BESIDE_PRODUCT = ("benchmarks", "examples", "tools", "tests/helpers")
+TESTS_IN_PLAIN_WORDS = ("tests/helpers", "tests/unit/broker", "tests/unit/cli", "tests/unit/cluster_operations")
+BESIDE_PRODUCT = ("benchmarks", "examples", "tools", *TESTS_IN_PLAIN_WORDS)
 """Folders whose docstrings begin as those of the product do: as CONTRIBUTING.md asks."""
 MAX_FIRST_SENTENCE = 100
 GUESSED_OPENING = re.compile(r"(What|That|Such|Who|Where|Whose|Which|When|Those)\b")

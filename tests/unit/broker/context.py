@@ -1,11 +1,13 @@
-"""A whole broker in virtual time, on a memory network and a memory disk, and a client that speaks bytes.
+"""A whole broker runs in virtual time, on a memory network and a memory disk.
 
-def test_something() -> None:
-    async def story(node: Story) -> None:
-        await node.create_topic("a")
-        response = await node.ask(MetadataRequest(topics=None), 12)
+Its client speaks bytes.
 
-    tell(story)
+    def test_something() -> None:
+        async def story(node: Story) -> None:
+            await node.create_topic("a")
+            response = await node.ask(MetadataRequest(topics=None), 12)
+
+        tell(story)
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -142,7 +144,7 @@ class RawClient:
 
 
 class Asking:
-    """What the tests ask of a node, however it is made."""
+    """This protocol lists what tests ask of a node, however it is made."""
 
     async def ask(self, request: Any, version: int) -> Any:
         raise AssertionError("for those who know how")

@@ -1,4 +1,6 @@
-"""What each key about logs does, observed at a node: in what clients are answered and in the files of a partition.
+"""Each key about logs has an effect that a test observes at a node.
+
+It looks at responses to clients and at the files of a partition.
 
 An effect is seen where the value is set, and would not be seen where it is not.
 """

@@ -1,4 +1,7 @@
-"""A cluster in virtual time with a topic whose leader is chosen, for stories of what becomes of that leader."""
+"""A cluster in virtual time has a topic with a chosen leader.
+
+Its stories tell what becomes of that leader.
+"""
 
 import trio
 

@@ -1,4 +1,4 @@
-"""What tests ask about the quorum of a cluster, and how they change it."""
+"""These functions ask for the quorum of a cluster and change it."""
 
 from uuid import UUID
 

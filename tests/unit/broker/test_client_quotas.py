@@ -82,7 +82,11 @@ def test_a_produce_without_a_response_pauses_too() -> None:
 
 
 def test_a_produce_that_is_recognized_is_charged_and_told_by_known_bytes_until_it_has_to_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With quotas each such response was encoded anew, and each charge added up all samples: a record cost the broker twice as much."""
+    """A recognized produce request costs little under a quota.
+
+    Each response was encoded anew, and each charge added up all samples. A record cost the
+    broker twice as much.
+    """
     encoded: list[int] = []
     charge = Meters.charge
 
@@ -267,7 +271,11 @@ def test_a_pause_for_request_time_holds_on_every_connection_that_shares_the_quot
 
 @pytest.mark.parametrize("connection_count", [1, 4, 20])
 def test_however_many_connections_share_a_quota_of_request_time_they_get_what_one_gets(connection_count: int) -> None:
-    """A pause is a second at most, so that one connection that is far above the bound is answered once a second."""
+    """Connections that share a quota of request time get as much as one connection.
+
+    A pause is a second at most, so one connection far above the bound gets a response once a
+    second.
+    """
 
     async def story(node: Story) -> None:
         await set_quotas(node, STORY, request_percentage=1)
@@ -291,7 +299,10 @@ def test_however_many_connections_share_a_quota_of_request_time_they_get_what_on
 
 
 async def longest_wait(node: Story, request: Any, version: int) -> float:
-    """Return the longest time for an answer while sixty connections use up the quota that they share, in seconds."""
+    """Return the longest time that a request waits, in seconds.
+
+    Sixty connections use up the quota that they share.
+    """
     await set_quotas(node, STORY, request_percentage=1)
     spend(node, 50)
     waits: list[float] = []
@@ -320,7 +331,11 @@ async def longest_wait(node: Story, request: Any, version: int) -> float:
     ],
 )
 def test_no_request_waits_for_others_of_its_share_without_a_bound(request_: Any, version: int, bound_ms: int) -> None:
-    """Each request that was let through prolonged the pause: heartbeats came too late, and members were thrown out of their groups."""
+    """A request waits for others of its share only up to a bound.
+
+    Each request that was let through prolonged the pause. Heartbeats came too late, and members
+    were removed from their groups.
+    """
     window_ms = 1_000  # the pause of the connection itself
 
     async def story(node: Story) -> None:
@@ -350,7 +365,10 @@ def test_a_pause_of_others_puts_off_neither_who_does_not_share_it_nor_a_fetch_no
 
 
 def test_partitions_are_charged_when_they_are_created_added_and_deleted() -> None:
-    """Each partition costs a token, a change of any size passes while there are tokens, and below 0 all wait."""
+    """A created, added or deleted partition costs a token.
+
+    A change of any size passes while there are tokens, and below 0 all wait.
+    """
 
     async def story(node: Story) -> None:
         await node.create_topic("old", 3)
@@ -405,7 +423,11 @@ def test_what_is_refused_for_another_reason_costs_nothing() -> None:
 
 @pytest.mark.parametrize("written", ["192.0.2.7", "::ffff:192.0.2.7", "::FFFF:c000:207"])
 def test_an_address_of_ipv4_has_its_quota_however_it_is_written(written: str) -> None:
-    """A listener on all addresses sees clients of IPv4 by their own address; Apache Kafka takes all of these for the same."""
+    """An IPv4 address has one quota, however it is written.
+
+    A listener on all addresses sees clients of IPv4 by their own address. Apache Kafka treats
+    all spellings alike.
+    """
     rates = AddressRates(QuotaWindows())
     rates.set_quotas(quotas((f"ip={written}", QuotaKey.CONNECTION_CREATION_RATE, 0.1)))
     held = [rates.hold_back("192.0.2.7", 0) for _ in range(3)]
@@ -457,7 +479,10 @@ async def set_quotas_of_the_first(node: Story, entity: Mapping[str, str | None],
     ids=["default", "windows", "window size"],
 )
 def test_windows_of_quotas(properties: dict[str, Any], throttle_ms: int) -> None:
-    """A burst of 19 kB at 1 kB/s is measured over all windows but one, so that it pauses for 19 s less those."""
+    """A burst is measured over all windows but one.
+
+    A burst of 19 kB at 1 kB/s pauses for 19 s less those windows.
+    """
 
     async def story(node: Story) -> None:
         await node.create_topic("a")
@@ -478,7 +503,10 @@ def test_windows_of_quotas(properties: dict[str, Any], throttle_ms: int) -> None
     ids=["default", "windows", "window size"],
 )
 def test_windows_of_mutations(properties: dict[str, Any], is_refused: bool) -> None:
-    """At a rate of 1 a bucket holds a token for each second of all windows: after 5 partitions there are some left, or not."""
+    """At a rate of 1, a bucket holds a token for each second of all windows.
+
+    After 5 partitions some are left, or none.
+    """
 
     async def story(node: Story) -> None:
         await set_quotas(node, STORY, controller_mutation_rate=1)
@@ -490,7 +518,7 @@ def test_windows_of_mutations(properties: dict[str, Any], is_refused: bool) -> N
 
 
 def test_no_quota_leaves_the_pipelines_without_quotas() -> None:
-    """What is not set costs nothing: the pipeline does not even look."""
+    """A pipeline without quotas does not even look for one."""
 
     async def story(node: Story) -> None:
         await set_quotas_of_the_first(node, {"ip": None}, connection_creation_rate=1_000)

@@ -1,6 +1,9 @@
-"""What the clients of one broker are told of a cluster of several: racks, listeners, fenced brokers, replicas that are offline.
+"""Clients of one broker see a cluster of several.
 
-Four brokers: 1 answers; 2 is a peer; 3 is fenced; 4 has no listener of the name that the clients came through.
+They see racks, listeners, fenced brokers, and replicas that are offline.
+
+Four brokers: 1 answers; 2 is a peer; 3 is fenced; 4 has no listener of the name that the clients
+came through.
 """
 
 from collections.abc import Sequence
@@ -280,7 +283,11 @@ async def coordinator_of(node: HandlerNode, group_id: str) -> Any:
 
 
 def test_the_coordinator_of_a_group_leads_its_partition_of_the_topic_as_it_is() -> None:
-    """The configuration of this broker says 50 partitions; the broker that created the topic thought otherwise."""
+    """The coordinator of a group leads its partition of the existing topic.
+
+    This broker's configuration says 50 partitions. The broker that created the topic used
+    another number.
+    """
 
     async def story(node: HandlerNode) -> None:
         publish_brokers(node)

@@ -1,4 +1,4 @@
-"""What a cluster must refuse: each with an error that says what is wrong, and with nothing changed."""
+"""A cluster refuses bad input with an error that says what is wrong, and changes nothing."""
 
 from random import Random
 from typing import Any
@@ -41,14 +41,17 @@ async def ask(cluster: Cluster, node_id: int, request: Any, version: int, port: 
 
 
 def facts(cluster: Cluster, node_id: int) -> tuple[object, ...]:
-    """What a node's metadata says, and who votes."""
+    """Return a node's metadata and the voters."""
     broker = cluster.brokers[node_id]
     image = broker.image
     return image.cluster.brokers, image.topics.by_name, dict(image.configs.by_resource), dict(image.features), broker.raft.voters
 
 
 async def settled(cluster: Cluster) -> int:
-    """Wait until three brokers, three controllers and a topic are known to all, and nothing changes; return the active controller."""
+    """Wait until all nodes know three brokers, three controllers and a topic.
+
+    Nothing may change any more. Return the active controller.
+    """
     leader = await cluster.leader()
     await cluster.until(lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers))
     await cluster.until(lambda: len(cluster.brokers[leader].image.cluster.controllers) == 3)

@@ -72,7 +72,11 @@ def test_a_new_controller_hears_of_every_broker_before_it_can_see_one_dead(roles
 
 
 def test_brokers_that_die_one_soon_after_the_other_stay_eligible_together() -> None:
-    """The first death is found while the second broker is dead already: elected, it would be the only one that may lead later."""
+    """Brokers that die one soon after the other stay eligible together.
+
+    The first death is found when the second broker is dead already. If it were elected, it
+    would be the only one that may lead later.
+    """
     files = {each: node_properties(each, (4, 5, 6), "broker") for each in (1, 2, 3)}
     files |= {each: node_properties(each, (4, 5, 6), "controller") for each in (4, 5, 6)}
 
@@ -210,7 +214,10 @@ def test_a_clean_stop_waits_for_no_write_that_followers_could_not_fetch() -> Non
 
 
 async def produce_until_it_leads_no_more(client: RawClient) -> None:
-    """Keep writes with acks=all under way; each is answered, well or with an error that says to go elsewhere."""
+    """Keep writes with acks=all under way.
+
+    Each one succeeds, or gets an error that says to ask another broker.
+    """
     while True:
         response: ProduceResponse = await client.ask(produce_request("a", batch(b"x")), 9)
         code = response.responses[0].partition_responses[0].error_code

@@ -1,4 +1,7 @@
-"""Brokers with several log directories: the controller knows where each replica is, and a directory that fails costs its replicas alone."""
+"""Brokers have several log directories.
+
+The controller knows where each replica is, and a directory that fails costs its replicas alone.
+"""
 
 import errno
 from pathlib import Path
@@ -189,7 +192,10 @@ def test_records_of_a_deleted_topic_do_not_come_up_in_a_new_one_of_its_name_thou
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_not_stop_a_start(*, is_damaged: bool) -> None:
-    """Both directories held a log of one topic, and each start was refused; where the newer one was damaged, the older one was served."""
+    """A node starts although two directories hold a log of one topic.
+
+    Each start was refused. If the newer log was damaged, the older one was served.
+    """
 
     async def story(cluster: Cluster) -> None:
         controller, victim, old, new = await begin_anew(cluster)

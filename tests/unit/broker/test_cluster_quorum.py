@@ -1,4 +1,7 @@
-"""The quorum of a running cluster: what it tells of itself, how voters come and go, and what it costs a node alone."""
+"""A running cluster describes its quorum, and voters come and go.
+
+A test also measures what the quorum costs a node alone.
+"""
 
 import subprocess
 import sys

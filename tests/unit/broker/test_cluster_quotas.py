@@ -1,4 +1,7 @@
-"""Quotas in a cluster: set through any broker, in force on all, and those of the controller for clients of the other brokers."""
+"""A quota that is set through any broker holds on all.
+
+The controller's quotas hold for clients of the other brokers, too.
+"""
 
 from typing import Any
 

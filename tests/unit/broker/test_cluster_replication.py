@@ -1,4 +1,7 @@
-"""Whole nodes of one cluster: what is acknowledged survives the death of its leader, and every replica holds the same bytes."""
+"""Acknowledged records survive the death of their leader.
+
+Every replica of the cluster's nodes holds the same bytes.
+"""
 
 from collections.abc import Sequence
 
@@ -37,7 +40,7 @@ async def create_topic(cluster: Cluster, name: str = "a", partitions: int = 1, r
 
 
 def registration(cluster: Cluster, name: str = "a", index: int = 0) -> PartitionRegistration:
-    """What the node that knows most says of a partition."""
+    """Return a partition's registration from the node with the newest metadata."""
     newest = max(cluster.brokers.values(), key=lambda broker: broker.image.offset)
     return newest.image.topics.by_name[name].partitions[index]
 
@@ -142,7 +145,11 @@ def test_a_clean_stop_hands_leadership_over_and_the_node_comes_back_in_sync() ->
 
 
 def test_a_clean_stop_fails_no_request_that_follows_the_leader() -> None:
-    """A client that is told of another leader finds the node that it asked still there: no connection is lost or refused before."""
+    """A clean stop fails no request of a client that follows the leader.
+
+    The client learns of another leader while the node that it asked is still there. No
+    connection is lost or refused before.
+    """
 
     async def story(cluster: Cluster) -> None:
         await create_topic(cluster, min_insync_replicas="2")
@@ -164,7 +171,10 @@ def test_a_clean_stop_fails_no_request_that_follows_the_leader() -> None:
 
 @pytest.mark.parametrize("of_topic", [False, True], ids=["of the file", "of the topic"])
 def test_unclean_leader_election_enable(of_topic: bool) -> None:
-    """A replica that lacks the last record leads, where that is allowed: the only one that holds it is dead."""
+    """A replica that lacks the last record leads if that is allowed.
+
+    The only replica that holds the record is dead.
+    """
     configs = {"unclean_leader_election_enable": "true"}
 
     async def story(cluster: Cluster) -> None:

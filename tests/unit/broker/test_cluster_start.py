@@ -1,4 +1,7 @@
-"""Nodes of one cluster find each other over the network: a leader is elected, its controller begins, and brokers of all nodes join."""
+"""Nodes of one cluster find each other over the network.
+
+A leader is elected, its controller begins, and brokers of all nodes join.
+"""
 
 import pytest
 
@@ -71,7 +74,10 @@ def test_logs_tell_who_leads_the_quorum_and_which_brokers_went_and_came(caplog: 
 def test_a_node_that_cannot_be_the_active_controller_leaves_that_to_another(
     refusal: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each time that node 1 comes to lead the quorum it resigns: it never leads a quorum whose controller it cannot be."""
+    """A node that cannot be the active controller resigns.
+
+    Each time that node 1 comes to lead the quorum, it leaves that to another node.
+    """
     activate = Controller.activate
 
     def refuse(self: Controller, *arguments: object) -> None:

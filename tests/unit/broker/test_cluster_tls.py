@@ -1,4 +1,7 @@
-"""Three nodes that speak nothing but TLS with each other, in virtual time: the quorum, replicas, and deaths that are seen at once."""
+"""Three nodes speak only TLS with each other, in virtual time.
+
+The tests look at the quorum, at replicas, and at deaths that are seen at once.
+"""
 
 from pathlib import Path
 

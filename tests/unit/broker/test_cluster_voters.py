@@ -1,6 +1,6 @@
-"""Voters of a running cluster: configuration becomes records (kraft.version 0 to 1), and controllers join by themselves.
+"""The voters of a running cluster change (KIP-853, KIP-1186).
 
-KIP-853, KIP-1186.
+Configuration becomes records (kraft.version 0 to 1), and controllers join by themselves.
 """
 
 from typing import Any

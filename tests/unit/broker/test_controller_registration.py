@@ -1,4 +1,7 @@
-"""Controllers register: the metadata names each process of a controller, with its listeners and feature levels (KIP-919)."""
+"""The metadata names each registered process of a controller (KIP-919).
+
+It also has the listeners and feature levels.
+"""
 
 from random import Random
 from typing import Any

@@ -1,4 +1,7 @@
-"""Keys about the node, its limits, its groups and its directories do what they say: set to two values, the difference is seen."""
+"""Keys about the node, its limits, its groups and its directories take effect.
+
+Each key is set to two values, and the test sees the difference.
+"""
 
 from contextlib import suppress
 from pathlib import Path
@@ -407,7 +410,9 @@ def test_the_metadata_log_rolls_at_its_age() -> None:
 
 @pytest.mark.parametrize("is_short", [True, False])
 def test_a_broker_that_is_not_heard_of_is_fenced(is_short: bool) -> None:
-    """broker.session.timeout.ms, broker.heartbeat.interval.ms: a session shorter than the interval runs out between two heartbeats.
+    """A session that is shorter than the heartbeat interval runs out between two heartbeats.
+
+    The keys are broker.session.timeout.ms and broker.heartbeat.interval.ms.
 
     No file may say both; the files of two nodes may.
     """

@@ -1,6 +1,9 @@
-"""Keys about logs do what they say, wherever they are set: in the file, for all brokers while they run, for one broker, for a topic.
+"""Keys about logs take effect wherever they are set.
 
-Each effect is written once, and observed in what clients are answered and in the files of the partition.
+They stand in the file, for all brokers while they run, for one broker, or for a topic.
+
+Each effect is written once, and observed in what clients are answered and in the files of the
+partition.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,7 @@
-"""Keys about the cleaner, the disk, sockets and memory do what they say, from the file and, where they may, live."""
+"""Keys about the cleaner, the disk, sockets and memory take effect.
+
+They are set in the file and, where that is possible, while the node runs.
+"""
 
 import socket
 from pathlib import Path
@@ -95,7 +98,11 @@ def test_delete_retention_ms_of_a_topic_reaches_its_log() -> None:
 
 
 def test_the_cleaner_is_told_at_once_what_changes() -> None:
-    """log.cleaner.threads, .backoff.ms, .dedupe.buffer.size, .io.buffer.size, .io.buffer.load.factor, .io.max.bytes.per.second."""
+    """The cleaner applies changed log.cleaner keys at once.
+
+    They are .threads, .backoff.ms, .dedupe.buffer.size, .io.buffer.size, .io.buffer.load.factor
+    and .io.max.bytes.per.second.
+    """
 
     async def main(world: World) -> None:
         async with running(world, **CLEANER) as node:

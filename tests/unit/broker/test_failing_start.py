@@ -1,4 +1,7 @@
-"""A disk that fails while a node starts: whenever that is, and whatever else happens then, its log directory is named."""
+"""A disk fails while a node starts, and the error names its log directory.
+
+That holds for any moment, and whatever else happens then.
+"""
 
 import errno
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +27,10 @@ OTHER = {"log.dirs": f"{DATA},/data/other"}
 
 
 class FailingIn:
-    """Fails a disk in one turn of the scheduler after the node began to hold its rooms, unless it has started by then."""
+    """Fails a disk in one turn of the scheduler.
+
+    It counts from when the node began to hold its rooms, and stops once the node has started.
+    """
 
     def __init__(self, broker: Broker, turn: int, fail: Callable[[Any], None]) -> None:
         self.broker: Any = broker
@@ -45,7 +51,10 @@ class FailingIn:
 
 @asynccontextmanager
 async def on_failing_disks(world: World, properties: dict[str, str], fail: Callable[[Any], None]) -> AsyncIterator[Story]:
-    """A node that starts and runs on disks to which ``fail`` did something; they are whole again once it has stopped."""
+    """Run a node on disks to which ``fail`` did something.
+
+    The disks are whole again once it has stopped.
+    """
     config, texts = configuration(properties)
     env = world.node_env(HOST)
     files: Any = env.files
@@ -59,7 +68,10 @@ async def on_failing_disks(world: World, properties: dict[str, str], fail: Calla
 
 
 async def write_on_both(node: Story) -> int:
-    """Write a record to each partition of a topic on two disks, and return the partition that is not beside the metadata."""
+    """Write a record to each partition of a topic on two disks.
+
+    Return the partition that is not beside the metadata.
+    """
     await node.create_topic("a", 2)
     for index in range(2):
         await node.produce("a", batch(b"one"), partition=index)
@@ -77,7 +89,11 @@ def fail_metadata(broker: Any) -> None:
 
 @pytest.mark.parametrize("fail", [fail_data, fail_metadata])
 def test_a_disk_that_fails_in_any_turn_of_a_start_is_what_is_told(fail: Callable[[Any], None]) -> None:
-    """The rooms' nursery closed a turn before the start was cancelled: ``Nursery is closed to new arrivals`` was all that was told."""
+    """The error names the disk that failed in any turn of a start.
+
+    The rooms' nursery closed a turn before the start was cancelled, and the error was only
+    ``Nursery is closed to new arrivals``.
+    """
     started_count = 0
 
     async def main(world: World) -> None:
@@ -99,7 +115,9 @@ def test_a_disk_that_fails_in_any_turn_of_a_start_is_what_is_told(fail: Callable
 def start_with_failure(
     world: World, at: int, kinds: set[str], where: str, properties: dict[str, str], *, is_locked: bool = True
 ) -> tuple[Broker, list[str]]:
-    """A node whose disk fails for good in the ``at``-th operation of ``kinds`` on paths that begin with ``where``.
+    """Start a node whose disk fails for good in one operation.
+
+    It is the ``at``-th operation of ``kinds`` on paths that begin with ``where``.
 
     Without ``is_locked`` it counts from when the node locks the directory.
     """
@@ -155,7 +173,10 @@ def test_whatever_operation_of_a_start_fails_the_directory_is_named(
 
 
 def leave_more(files: Any, found: Path) -> None:
-    """Leave more in a directory than the logs of its last run: a stray, a log that another directory has, and both logs of a move."""
+    """Leave more in a directory than the logs of its last run.
+
+    It gets a stray, a log that another directory has, and both logs of a move.
+    """
     for name, source in (("gone-0", found / "a-0"), ("a-0", found / "a-0"), ("a-1", found / "a-1")):
         target = Path("/data/other") / name
         files.make_directory(target)
@@ -222,7 +243,11 @@ def test_a_disk_that_failed_once_while_the_logs_were_loaded_is_not_taken_for_met
 
 @pytest.mark.parametrize("checkpoint", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
 def test_what_lies_on_a_disk_that_failed_at_the_start_is_not_begun_anew(checkpoint: str) -> None:
-    """Its partitions were begun anew on the other disk, empty, and the next start refused to choose between the two."""
+    """Partitions on a disk that failed at the start are not created again.
+
+    They were created on the other disk, empty, and the next start refused to choose between the
+    two.
+    """
 
     async def main(world: World) -> None:
         async with running(world, **OTHER) as node:
@@ -241,7 +266,11 @@ def test_what_lies_on_a_disk_that_failed_at_the_start_is_not_begun_anew(checkpoi
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EROFS, errno.ENOTCONN])
 def test_a_node_starts_without_a_disk_that_fails_and_goes_by_the_others(error: int) -> None:
-    """The start was refused, over and over, though all else that the node holds could be served: its meta.properties could not be read."""
+    """A node starts without a disk that fails.
+
+    The start was refused again and again because one meta.properties could not be read. All
+    other data of the node could be served.
+    """
 
     async def main(world: World) -> None:
         async with running(world, **OTHER) as node:
@@ -272,7 +301,11 @@ def test_a_node_starts_without_a_disk_that_fails_and_goes_by_the_others(error: i
 
 @pytest.mark.parametrize("metadata", ["/data/metadata", "/data/two"])
 def test_a_node_starts_without_the_first_of_its_disks_where_another_has_its_metadata(metadata: str) -> None:
-    """It was refused: where the first one failed, the node knew of no other yet, and took it for the last one."""
+    """A node starts without its first disk if another has its metadata.
+
+    It was refused. The node did not know of another disk yet, and took the first one for the
+    last.
+    """
     files_of = {"log.dirs": "/data/one,/data/two", "metadata.log.dir": metadata}
 
     async def main(world: World) -> None:
@@ -288,7 +321,11 @@ def test_a_node_starts_without_the_first_of_its_disks_where_another_has_its_meta
 
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_no_cluster_begins_beside_a_disk_that_fails_and_may_be_of_one(is_kept: bool) -> None:
-    """One disk fails, that of the metadata is new: a cluster began, or topics on the first were strays later."""
+    """No cluster begins beside a failing disk that may belong to one.
+
+    One disk fails, and the disk of the metadata is new. A cluster began, or topics on the first
+    disk were strays later.
+    """
     files_of = {"log.dirs": "/data/one,/data/two", "metadata.log.dir": "/data/metadata"}
 
     async def main(world: World) -> None:
@@ -333,7 +370,11 @@ def test_a_node_does_not_start_without_the_disk_that_has_its_metadata() -> None:
 
 
 def test_foreign_logs_on_a_disk_that_fails_for_a_moment_are_not_taken() -> None:
-    """The disk failed while the node asked who it is, and worked when the node locked it: the logs became the node's, and strays."""
+    """A node does not take foreign logs on a disk that fails for a moment.
+
+    The disk failed at the check of its owner and worked when the node locked it. The logs
+    became the node's, and strays.
+    """
 
     async def main(world: World) -> None:
         async with running(world, **OTHER):

@@ -1,4 +1,7 @@
-"""Fetch sessions: what a consumer need not repeat, what it is not told again, and who makes room (KIP-227)."""
+"""A fetch session saves repeated fields in requests and responses (KIP-227).
+
+The tests also tell which session makes room for another.
+"""
 
 from random import Random
 from uuid import UUID

@@ -26,7 +26,10 @@ NEWEST: dict[ApiKey, int] = {key: version for key, version in VERSIONS if key is
 
 
 def per_request(left: Counter[str]) -> dict[str, int]:
-    """Classes of which each request leaves an object; one that a connection or a timer leaves once is none of these."""
+    """Return the classes of objects that each request leaves.
+
+    A class whose object a connection or a timer leaves once is none of these.
+    """
     return {name: count for name, count in left.items() if count >= COUNT // 2}
 
 

@@ -1,7 +1,9 @@
-"""Groups whose topic has several replicas: what a commit waits for, and what the next coordinator finds.
+"""The topic of groups has several replicas.
 
-The topic's partition is a real one on a memory disk. Node 2 is its other replica: the test says what it has fetched, and who leads. A new
-coordinator reads the bytes that the old one appended.
+The tests tell what a commit waits for, and what the next coordinator finds.
+
+The topic's partition is a real one on a memory disk. Node 2 is its other replica: the test says
+what it has fetched, and who leads. A new coordinator reads the bytes that the old one appended.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -70,7 +72,10 @@ class Coordinators:
         return said
 
     def committed(self) -> Said:
-        """Ask for the committed offset, and return what the client hears, now or later: an error's code, or an offset."""
+        """Ask for the committed offset, and return the response, now or later.
+
+        It is an error code or an offset.
+        """
         said: Said = []
 
         def hear(replies: Any) -> None:

@@ -151,7 +151,11 @@ def test_after_a_crash_everything_acknowledged_with_flush_messages_1_is_there(se
 
 @pytest.mark.parametrize("timestamp", [-1, 1_000])
 def test_after_a_crash_nobody_is_told_an_end_that_is_not_known_yet(timestamp: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What recovery read is synced once more before it counts: who asks meanwhile for the end waits, and does not see an empty topic."""
+    """A client that asks for the end waits until the end is known.
+
+    The node syncs recovered records once more before they count. The client does not see an
+    empty topic meanwhile.
+    """
 
     sync = Partition.sync
 

@@ -1,4 +1,7 @@
-"""Several listeners: each tells its own addresses, has its own limits, and the controller's answers admin clients alone (KIP-919)."""
+"""Each listener names its own addresses and has its own limits.
+
+The controller's listener serves admin clients alone (KIP-919).
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager

@@ -1,4 +1,7 @@
-"""What clients hear of a leader whose process has just ended, from brokers that live: whole nodes in virtual time."""
+"""Living brokers tell clients of a leader whose process has just ended.
+
+Whole nodes run in virtual time.
+"""
 
 from typing import Any
 
@@ -25,7 +28,10 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Survivor:
-    """A broker that lives, with a client's connection; ``victim`` leads the topic and is not the active controller."""
+    """A living broker with a client's connection.
+
+    ``victim`` leads the topic and is not the active controller.
+    """
 
     def __init__(self, cluster: Cluster, victim: int, asked: int, client: RawClient) -> None:
         self.cluster = cluster
@@ -159,7 +165,11 @@ def test_a_client_that_leaves_waits_no_more() -> None:
 
 
 def test_clients_are_told_of_a_broker_for_a_while_after_its_death() -> None:
-    """A client loses partitions that its thread for a broker still holds where a response leaves the broker out."""
+    """Responses name a dead broker for a while.
+
+    A client loses partitions that its thread for a broker still holds if a response leaves the
+    broker out.
+    """
 
     async def story(cluster: Cluster) -> None:
         asked = await survivor_of(cluster)

@@ -123,7 +123,11 @@ tidelog(["serve", sys.argv[1]])
 
 
 def test_what_was_imported_is_not_looked_through_for_garbage(tmp_path: Path) -> None:
-    """All modules together are a hundred thousand objects: going through them when the node was ready took a tenth of its start."""
+    """The garbage collector does not look through imported modules.
+
+    They are a hundred thousand objects. To look through them when the node was ready took a
+    tenth of its start.
+    """
     path = tmp_path / "server.properties"
     path.write_text("\n".join(properties(tmp_path)))
     done = subprocess.run([sys.executable, "-c", COUNTING_OBJECTS, str(path)], capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,7 @@
-"""A broker registers until it is taken, leaves only when it may, and asks for producer ids before they are used up."""
+"""A broker registers until it is accepted, and leaves only when it may.
+
+It asks for producer ids before they are used up.
+"""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace

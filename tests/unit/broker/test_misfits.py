@@ -1,4 +1,7 @@
-"""Clients whose security is not that of the listener: each hears soon what the listener speaks, and does not try until its time is over."""
+"""A client's security is not that of the listener.
+
+Each client soon hears what the listener speaks, and does not try until its time is over.
+"""
 
 from pathlib import Path
 from typing import Any

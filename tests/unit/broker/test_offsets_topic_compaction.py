@@ -1,4 +1,7 @@
-"""The broker compacts its own topic of committed offsets, always, and coordinators read what is left of it."""
+"""The broker always compacts its own topic of committed offsets.
+
+Coordinators read the remaining records.
+"""
 
 from collections.abc import Callable
 from typing import Any

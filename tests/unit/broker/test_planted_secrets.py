@@ -1,6 +1,9 @@
-"""Secrets are planted wherever a node takes them, and no object of the node, no line of its logs and no message shows one.
+"""No object, log line or message of a node shows a planted secret.
 
-Every object of ours that is alive is asked for its ``repr``: what a debugger, a traceback or a careless log line would show.
+Secrets are planted wherever a node takes them.
+
+Every object of ours that is alive is asked for its ``repr``: what a debugger, a traceback or a
+careless log line would show.
 """
 
 import base64

@@ -1,4 +1,7 @@
-"""What a node does with listeners that ask for TLS: nothing is served in the clear, and what cannot be had is refused at the start."""
+"""A node with TLS listeners serves nothing in the clear.
+
+It refuses impossible settings at the start.
+"""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,6 +1,9 @@
-"""The mistakes that are easily made with quotas, each planted into the broker: the story that tells it has to fail.
+"""Typical mistakes with quotas are planted into the broker.
 
-The stories are those of ``test_client_quotas`` and of the controller's tests, in short: a story that passes with its bug proves nothing.
+The story that detects a mistake has to fail.
+
+The stories are those of ``test_client_quotas`` and of the controller's tests, in short: a story
+that passes with its bug proves nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -54,7 +57,7 @@ async def partitions_are_counted(node: Story) -> None:
 
 
 async def a_pause_is_shared(node: Story) -> None:
-    """Who shares a quota of request time pauses together."""
+    """Clients that share a quota of request time pause together."""
     other = await node.connect()
     await set_quotas(node, STORY, request_percentage=1)
     spend(node, 2_000)

@@ -1,4 +1,7 @@
-"""A node that does not end at a SIGTERM ends at once at a later one, with the exit code of a failure and without a traceback."""
+"""A node that does not end at a SIGTERM ends at once at a later one.
+
+It has the exit code of a failure, and prints no traceback.
+"""
 
 import os
 import signal

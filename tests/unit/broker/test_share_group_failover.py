@@ -1,4 +1,4 @@
-"""Share groups on three nodes in virtual time: what they and their states outlive, wherever their coordinators are (KIP-932)."""
+"""Share groups on three nodes survive changes of coordinators, in virtual time (KIP-932)."""
 
 from functools import partial
 from typing import Any

@@ -108,7 +108,11 @@ def test_a_voter_of_the_configuration_with_an_empty_disk_does_not_format_itself(
 
 
 def test_a_controller_that_is_not_formatted_is_told_a_command_that_its_file_fits() -> None:
-    """The quorum's voters are in the metadata here: the command that static voters take is refused, for it names none."""
+    """The advice names a command that fits the node's file.
+
+    The quorum's voters are in the metadata here. The command for static voters is refused,
+    because the file names none.
+    """
     disk = Disk()
     with pytest.raises(StorageError) as refused:
         disk.start_alone(DYNAMIC)

@@ -42,7 +42,10 @@ def test_timers_fire_when_they_are_due_and_an_earlier_one_wakes_the_task() -> No
 
 
 def test_a_callback_that_raises_takes_its_nursery_down() -> None:
-    """A session timer that is lost is a member that never expires: the node ends instead, as with every room that fails."""
+    """A failed timer callback ends the node, as any failed room does.
+
+    A lost session timer would be a member that never expires.
+    """
 
     def fail() -> None:
         raise ZeroDivisionError("a bug in a callback")

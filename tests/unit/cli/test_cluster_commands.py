@@ -1,4 +1,4 @@
-"""What ``tidelog cluster`` and its neighbours say and refuse, with a cluster that is made up."""
+"""``tidelog cluster`` and related commands print and refuse things for a made-up cluster."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -129,7 +129,10 @@ def test_a_cordoned_broker_is_told(admin: Admin, monkeypatch: pytest.MonkeyPatch
 
 
 def test_rows_and_findings_are_of_one_reading(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that goes while the throttles are asked for is listed as it was, and the rest is told all the same."""
+    """A broker that goes while throttles are asked for is listed as it was.
+
+    The rest of the status is printed all the same.
+    """
     read: list[ClusterState] = [state((broker(1), broker(2), broker(3), broker(4, is_fenced=True)))]
 
     async def read_once(_admin: object) -> ClusterState:
@@ -151,7 +154,10 @@ def test_rows_and_findings_are_of_one_reading(admin: Admin, monkeypatch: pytest.
 
 
 class LeaderlessAdmin:
-    """The admin of a cluster without a controller: what only a controller tells is never told, nor what is asked after it."""
+    """The admin of a cluster without a controller.
+
+    A request that only a controller answers gets no response, and neither do later ones.
+    """
 
     def __init__(self) -> None:
         self.is_stuck = False
@@ -197,7 +203,10 @@ def test_a_quorum_without_a_leader_is_told_with_the_brokers_that_are_there(monke
 
 
 class QuorumAdmin:
-    """The admin of brokers 1 and 2 and of controllers 2, 3001 and 3002, of which 3001 leads and 3002 has stopped. Observer 1 is ahead."""
+    """The admin of brokers 1 and 2 and of controllers 2, 3001 and 3002.
+
+    Controller 3001 leads, and 3002 has stopped. Observer 1 is ahead.
+    """
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
@@ -242,7 +251,10 @@ def quorum_admin(monkeypatch: pytest.MonkeyPatch) -> QuorumAdmin:
 
 
 def test_the_controller_is_the_one_that_leads_the_quorum_and_no_broker_that_is_named_in_its_place(quorum_admin: QuorumAdmin) -> None:
-    """A broker names any broker that serves as the controller (KIP-500): its clients send to it what the controller is to do."""
+    """A broker names any serving broker as the controller (KIP-500).
+
+    Its clients send requests for the controller there.
+    """
     lines = invoke("describe").output.splitlines()
     assert lines[0] == "cluster c  2 brokers  tidelog  active controller 3001"
     assert [line.split()[-1] for line in lines[1:]] == ["CONTROLLER", "no", "no"]

@@ -79,7 +79,11 @@ def test_what_is_no_node_of_this_installation_is_refused(held: list[int], monkey
 @pytest.mark.parametrize("execute", [[], ["--execute"]], ids=["shown", "carried out"])
 @pytest.mark.usefixtures("held")
 def test_a_node_is_not_started_for_another_cluster(execute: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The installation at hand got one more node, and the command waited for it in the cluster that was asked."""
+    """A node is not started for another cluster.
+
+    The local installation got one more node, and the command waited for it in the cluster that
+    was asked.
+    """
     started: list[Path] = []
 
     async def start_one_more(installation: Installation) -> None:

@@ -1,4 +1,4 @@
-"""``tidelog cluster roll``: what it says before it does anything, its command on several nodes, and what it leaves where it ends early."""
+"""``tidelog cluster roll`` shows its plan, runs a command on several nodes, and may end early."""
 
 import shlex
 import sys

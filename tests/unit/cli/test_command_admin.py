@@ -1,4 +1,7 @@
-"""What the commands' admin gives up within seconds, changes while the metadata quorum has no leader; and what it does not ask for that."""
+"""The commands' admin gives up changes within seconds without a leader of the quorum.
+
+It asks nothing else for that.
+"""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +23,11 @@ def described(leader_id: int) -> QuorumDescription:
 
 
 class Cluster:
-    """What brokers are asked, and what they say: ``quorum`` of itself, ``failure`` of a change, which takes ``seconds``."""
+    """This cluster notes requests and responds to them.
+
+    ``quorum`` describes the quorum, and ``failure`` is the error of a change, which takes
+    ``seconds``.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -64,7 +71,11 @@ def refused() -> Iterator[None]:
 
 @pytest.mark.parametrize("quorum", [KafkaError(ErrorCode.REQUEST_TIMED_OUT), described(-1)], ids=str)
 def test_a_change_is_given_up_where_the_quorum_has_no_leader(brokers: Cluster, quorum: QuorumDescription | KafkaError) -> None:
-    """Brokers wait for a leader, and would let a person wait for twenty seconds and say that there was no response."""
+    """A change is given up if the quorum has no leader.
+
+    Brokers wait for a leader. A person would wait for twenty seconds and hear that there was no
+    response.
+    """
     brokers.quorum, brokers.seconds, admin = quorum, 20, CommandAdmin("127.0.0.1:1")
     with refused():
         run(admin.create_topics, [])

@@ -1,4 +1,7 @@
-"""The file of ``--command-config``, and the one that the environment names: what is told of them beside what they say."""
+"""A command warns of problems in its settings file.
+
+The file is that of ``--command-config``, or one that the environment names.
+"""
 
 import re
 from pathlib import Path

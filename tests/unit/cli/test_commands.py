@@ -175,7 +175,10 @@ def test_a_missing_broker_is_told_at_once(arguments: list[str]) -> None:
 
 @contextmanager
 def server(response: bytes | None) -> Iterator[tuple[str, int]]:
-    """A server that responds to the first bytes of every connection; None is silence until the other side goes."""
+    """A server that responds to the first bytes of every connection.
+
+    With None it is silent until the other side goes.
+    """
 
     def serve(listening: socket.socket) -> None:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a dump of the metadata log shows, and what it keeps to itself."""
+"""A dump of the metadata log shows records, and hides secrets."""
 
 from typing import Any
 

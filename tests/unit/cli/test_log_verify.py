@@ -20,7 +20,10 @@ BASE = 100
 
 
 def write_segment(directory: Path, count: int = 3) -> tuple[Path, list[int]]:
-    """A segment of ``count`` batches of two records each, with indexes that have an entry for each; returns it and its positions."""
+    """Write a segment of ``count`` batches of two records each, and return it with its positions.
+
+    Its indexes have an entry for each batch.
+    """
     content, positions = b"", []
     for number in range(count):
         records = [NewRecord(timestamp=1_000 + 10 * number + step, key=b"k", value=b"v") for step in (0, 1)]

@@ -1,4 +1,4 @@
-"""What is wrong with a node's file is told with the file's name: on one machine there are several."""
+"""An error in a node's file names the file, because one machine may have several."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON, questions and errors."""
+"""Commands print tables, JSON, questions and errors."""
 
 import json
 from io import BytesIO

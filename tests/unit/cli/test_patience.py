@@ -1,4 +1,7 @@
-"""``tidelog produce`` is not silent while a broker refuses what it may take later, a full disk's for instance."""
+"""``tidelog produce`` reports why a broker refuses records that it may take later.
+
+A full disk is an example.
+"""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Plans as a person reads them: throttles that are typed, times and summaries that are shown, commands that contradict themselves."""
+"""A person reads plans: typed throttles, shown times and summaries, and contradicting options."""
 
 import os
 from collections.abc import Iterator

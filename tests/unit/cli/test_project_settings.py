@@ -1,4 +1,7 @@
-"""What a project's ``.env`` says holds for every command in its folder; a start that is refused leaves nothing behind."""
+"""A project's ``.env`` holds for every command in its folder.
+
+A refused start leaves nothing behind.
+"""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Secrets that ``tidelog configs set`` takes: from files and the standard input; one that stands in an argument is warned about."""
+"""``tidelog configs set`` takes secrets from files and standard input.
+
+It warns of a secret in an argument.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""``tidelog status`` says what runs, whose it is, by which process, and what is wrong; its exit code tells scripts the same."""
+"""``tidelog status`` prints components, their owner, their process and their problems.
+
+Its exit code tells scripts the same.
+"""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""``tidelog storage format --add-scram``: where the password may come from, and that neither it nor a key is printed."""
+"""``tidelog storage format --add-scram`` reads passwords from several places.
+
+It prints neither a password nor a key.
+"""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""``tidelog transactions`` with an admin that says what a test lets it say: tables, JSON, questions, and mistakes told in sentences."""
+"""``tidelog transactions`` asks an admin of the test's own.
+
+The tests look at tables, JSON, questions, and sentences about mistakes.
+"""
 
 import json
 from typing import Any

@@ -1,4 +1,7 @@
-"""Brokers take no new partitions while they are emptied, and are afterwards as they were; a cluster that cannot do that is told of."""
+"""Brokers take no new partitions while they are emptied, and are afterwards as before.
+
+The command says so if the cluster cannot do that.
+"""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager

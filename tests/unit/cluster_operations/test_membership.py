@@ -1,4 +1,4 @@
-"""What is said of ids that are those of no broker, and of voters that the quorum cannot be without."""
+"""Errors name ids of no broker, and voters that the quorum needs."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,7 +33,10 @@ from tests.unit.cluster_plans.layouts import broker, layout
 
 
 class Admin:
-    """An admin of a cluster with two brokers and a controller apart, 3001; without a leader it does not tell the quorum."""
+    """An admin of a cluster with two brokers and a separate controller, 3001.
+
+    Without a leader it does not describe the quorum.
+    """
 
     def __init__(self, *, has_leader: bool = True) -> None:
         self.has_leader = has_leader
@@ -138,7 +141,10 @@ def test_a_voter_is_taken_out_while_all_are_there() -> None:
 
 
 class Joining(Voters):
-    """Voter 2 joins the quorum by itself; ``is_telling`` says whether its configuration can be asked for, as that of a broker."""
+    """Voter 2 joins the quorum by itself.
+
+    ``is_telling`` says whether a client may ask for its configuration, as for that of a broker.
+    """
 
     def __init__(self, *, is_telling: bool) -> None:
         super().__init__(0)

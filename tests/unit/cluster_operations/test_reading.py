@@ -1,4 +1,4 @@
-"""What is told of brokers, and of a cluster some of whose brokers do not respond."""
+"""A cluster is described although some of its brokers do not respond."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -63,7 +63,9 @@ def entry(*, is_observer: bool) -> ConfigEntry:
 
 
 class CordonedAdmin:
-    """An admin of an empty cluster of brokers 1 and 2; one directory of 1 and all of 2 take no new partitions.
+    """An admin of an empty cluster of brokers 1 and 2.
+
+    One directory of broker 1 and all of broker 2 take no new partitions.
 
     The brokers tell that ``synonyms`` set it, or not whether anything does.
     """
@@ -149,7 +151,11 @@ def test_a_log_directory_serves_its_replicas_and_not_the_copies_on_their_way() -
     ],
 )
 def test_what_ends_a_cordon_fits_where_it_is_set(synonyms: list[tuple[str, str]], advice: str) -> None:
-    """To unset the broker's own setting was advised also where the broker has none, or where the file would hold again then."""
+    """The advice to end a cordon fits the place where it is set.
+
+    It said to unset the broker's own setting also if the broker has none, and if the file would
+    hold again then.
+    """
     found = trio.run(read_layout, cast("Any", CordonedAdmin(*synonyms)))
     assert why_cordoned(found.broker(2)) == f"it is cordoned {advice}"
 

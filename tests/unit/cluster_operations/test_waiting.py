@@ -1,4 +1,7 @@
-"""A wait for a cluster says what it is for, once, and at its end what was missing; one for an empty broker asks the cluster anew."""
+"""A wait for a cluster says once what it waits for, and at its end what was missing.
+
+A wait for an empty broker asks the cluster anew.
+"""
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial

@@ -91,7 +91,11 @@ def test_claims_that_the_keys_ask_for(tmp_path: Path) -> None:
 def test_what_is_not_asked_of_a_token_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, named: Mapping[str, str], warned_of: list[str]
 ) -> None:
-    """As in Apache Kafka: one document of keys may serve many issuers and many audiences, and any of their tokens would be let in."""
+    """A node warns if it checks no issuer or no audience of tokens.
+
+    Apache Kafka allows that, too. One document of keys may serve many issuers and audiences,
+    and any of their tokens would be let in.
+    """
     offer(tmp_path, more=named)
     assert [line.rpartition("; set sasl.oauthbearer.")[2] for line in caplog.messages if "OAUTHBEARER on listener A" in line] == warned_of
 
@@ -104,7 +108,10 @@ def test_keys_that_come_in_the_clear_are_warned_of(caplog: pytest.LogCaptureFixt
 
 
 def test_algorithms_that_are_allowed(tmp_path: Path) -> None:
-    """The issuer's key takes six; the configuration may allow fewer of them, and names none that it does not take."""
+    """An allowed algorithm must fit a key.
+
+    The issuer's key takes six algorithms, and the configuration may allow fewer.
+    """
     made = offer(tmp_path, allowed_algorithms="PS256, RS512")
     assert made.validate(token("rsa", "PS256")).subject == "alice"
     with pytest.raises(TokenRefusedError, match="an algorithm that is not allowed"):

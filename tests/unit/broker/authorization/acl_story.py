@@ -1,11 +1,13 @@
-"""A node with an authorizer, a client that nobody knows (User:ANONYMOUS), and ACLs that a test gives and takes.
+"""These helpers run a node with an authorizer for one client and change its ACLs.
 
-def test_something() -> None:
-    async def story(node: AclStory) -> None:
-        await node.allow((READ, TOPIC, "t"))
-        response = await node.ask(fetch_request("t", 0), 12)
+The client has no name of its own, so it is User:ANONYMOUS.
 
-    tell_with_acls(story)
+    def test_something() -> None:
+        async def story(node: AclStory) -> None:
+            await node.allow((READ, TOPIC, "t"))
+            response = await node.ask(fetch_request("t", 0), 12)
+
+        tell_with_acls(story)
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -46,7 +48,10 @@ def acl(right: Right, *, permission: int = 3, principal: str = ANYONE, host: str
 
 
 class AclStory(Story):
-    """A story whose controller, asked in its own process, is asked by nobody in particular: ACLs do not hold for the test itself."""
+    """This story asks its controller in the same process.
+
+    No principal asks there, so ACLs do not hold for the test itself.
+    """
 
     async def add(self, *creations: AclCreation) -> None:
         request = CreateAclsRequest(creations=list(creations))

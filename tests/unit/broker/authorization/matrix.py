@@ -1,6 +1,9 @@
-"""What each API of the registry needs, as rows: a request, the rights that it takes, and what is told where one of them is missing.
+"""Rows name what each API of the registry needs.
 
-The rights and codes are those of Apache Kafka 4.3. Each row stands for one way to ask: an API may have several.
+A row is a request, the rights that it takes, and the response when one of them is missing.
+
+The rights and codes are those of Apache Kafka 4.3. Each row stands for one way to ask: an API may
+have several.
 """
 
 from collections.abc import Callable
@@ -29,7 +32,7 @@ CODES = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTIONAL_ID: 53}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Things:
-    """What a request names."""
+    """These are the things that a request names."""
 
     topic: str = "t"
     topic_id: UUID = NO_ID
@@ -86,7 +89,7 @@ class Row:
         return self.versions or tuple(dict.fromkeys((spec.min_version, spec.max_version)))
 
     def code_of(self, right: Right) -> int:
-        """What is told where a right is missing."""
+        """Return the error code that a response names when a right is missing."""
         return CODES[right[1]] if self.code is None else self.code
 
 

@@ -244,7 +244,7 @@ def share_state_rows() -> list[Row]:
 
 
 def rows_between_nodes() -> list[Row]:
-    """What nodes say to the controller: the least request of each API will do."""
+    """Return rows for requests of nodes to the controller. The least request of each API suffices."""
 
     def least(key: ApiKey) -> Row:
         return row(key, lambda _, __: request_class(key)(), on_cluster(CLUSTER_ACTION), sides=CONTROLLER)

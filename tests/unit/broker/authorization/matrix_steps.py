@@ -1,4 +1,4 @@
-"""Steps of the stories about ACLs: what there is, what a request may change, and how two responses are compared."""
+"""These steps of stories about ACLs set things up, read state and compare two responses."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,9 +44,13 @@ async def prepare(node: AclStory) -> Things:
 
 
 def state(node: AclStory) -> Any:
-    """What a request may change: the metadata with ACLs, users and tokens, the ends and beginnings of the logs, the members of groups.
+    """Return all state that a request may change.
 
-    A group's members that wait for a rebalance are in no log: they are looked for where the coordinator has them.
+    This is the metadata with ACLs, users and tokens, the ends and beginnings of the logs, and
+    the members of groups.
+
+    A group's members that wait for a rebalance are in no log: they are looked for where the
+    coordinator has them.
     """
     image = node.broker.image
     logs = {where: (log.log_start_offset, log.log_end_offset) for where, log in node.broker.foundation.logs.logs.items()}

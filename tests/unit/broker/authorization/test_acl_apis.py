@@ -140,7 +140,10 @@ def test_too_many_acls_are_refused_whole() -> None:
 
 
 def test_whether_acls_are_there_looks_at_few_of_those_with_their_name() -> None:
-    """Each new ACL of a name was compared with all that it had: ten thousand more held the controller up for many seconds."""
+    """The controller does not compare a new ACL with all others of its name.
+
+    Ten thousand more ACLs held the controller up for many seconds.
+    """
     looked_at: list[str] = []
 
     class Watched(Acl):
@@ -159,7 +162,10 @@ def test_whether_acls_are_there_looks_at_few_of_those_with_their_name() -> None:
 
 
 def test_deleting_by_exact_filters_looks_at_few_of_the_acls_with_their_name() -> None:
-    """Each filter was compared with all ACLs of its name: five thousand on a name with as many held the controller up for seconds."""
+    """The controller does not compare a filter with all ACLs of its name.
+
+    Five thousand filters on a name with as many ACLs held the controller up for seconds.
+    """
     looked_at: list[str] = []
 
     class Watched(AclEntry):
@@ -243,7 +249,11 @@ def test_creations_have_ids_of_their_own() -> None:
 
 
 def test_the_ids_of_one_request_lie_beside_each_other() -> None:
-    """Random ids fall into all chunks of the metadata's map, and each chunk is made anew: most of what many ACLs cost."""
+    """Ids of one request lie in few chunks of the metadata's map.
+
+    Random ids fall into all chunks, and each chunk is copied. That was most of the cost of many
+    ACLs.
+    """
     bits = Random(1).getrandbits
     creations = [replace(READS, resource_name=str(number)) for number in range(100)]
     records, _ = create_acls(EMPTY_IMAGE, CreateAclsRequest(creations=[*creations, READS, READS]), lambda: random_id(bits))

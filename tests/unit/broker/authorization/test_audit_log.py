@@ -1,4 +1,7 @@
-"""The audit log in a file that rolls and in a topic: complete, bounded, and never the cause of its own records."""
+"""The audit log goes into a file that rolls and into a topic.
+
+It is complete and bounded, and it never causes records of its own.
+"""
 
 import json
 import logging
@@ -221,7 +224,11 @@ def test_a_flood_of_what_is_allowed_hides_no_denial() -> None:
 
 
 def test_a_flood_of_denials_delays_nothing_that_is_allowed() -> None:
-    """Allowed decisions waited until no denial did, and were dropped where denials came faster than they could be written."""
+    """Denials do not hold up the records of allowed decisions.
+
+    Allowed decisions waited for all denials, and were dropped when denials came faster than the
+    log could be written.
+    """
     writes: list[list[str]] = []
 
     async def main(_: World) -> None:
@@ -371,7 +378,10 @@ def test_a_topic_that_cannot_be_created_holds_up_no_request(caplog: pytest.LogCa
 
 
 def test_a_node_that_leads_no_partition_of_the_topic_sends_its_decisions_to_one_that_does() -> None:
-    """With what is allowed written, too: copying the topic and writing it are not the cause of further records."""
+    """The audit log also records allowed decisions here.
+
+    Copying and writing its own topic cause no further records.
+    """
     ids = (1, 2, 3)
     properties = {
         "authorizer_class_name": STANDARD,

@@ -1,4 +1,4 @@
-"""At which level a decision is written into the audit log, by what it is about and how it came out: as Apache Kafka writes it."""
+"""The subject and the outcome of a decision choose its level in the audit log, as in Kafka."""
 
 import logging
 from types import SimpleNamespace

@@ -1,4 +1,7 @@
-"""Fetch sessions of those who say that they are brokers: where the cache is full, only a broker's takes the place of a consumer's."""
+"""Only a real broker's fetch session takes a consumer's place in a full cache.
+
+A client may only say that it is a broker.
+"""
 
 import pytest
 

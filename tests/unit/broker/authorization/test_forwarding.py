@@ -1,4 +1,7 @@
-"""What a broker passes on is decided on for the client that asked, by its principal and its address (KIP-590)."""
+"""A forwarded request is authorized for the client that sent it (KIP-590).
+
+The client's principal and address decide.
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,7 @@
-"""Each API of the registry, each right that it takes: without the right a request is refused, does nothing and tells nothing."""
+"""A request without a right is refused, does nothing and tells nothing.
+
+The test runs for each API of the registry and each right that it takes.
+"""
 
 from operator import attrgetter
 from typing import Any
@@ -89,7 +92,10 @@ def test_every_gate_is_there_and_those_that_read_the_permissions_can() -> None:
 
 
 def test_the_rows_ask_for_the_rights_that_the_registry_names() -> None:
-    """Each right that an API may ask for is missing in some row or elsewhere, and no row lacks another; ``instead`` may imply one."""
+    """Each right that an API may ask for is missing in some row or elsewhere.
+
+    No row lacks another right. ``instead`` may imply one.
+    """
     for key, api in REGISTRY.items():
         rows = [row for row in ROWS if row.key is key]
         needed, instead = ({right[:2] for row in rows for right in rights(row)} for rights in (attrgetter("needs"), attrgetter("instead")))
@@ -146,7 +152,10 @@ def test_the_short_way_of_produce_is_guarded() -> None:
 
 
 def test_the_state_shows_what_a_refused_request_might_have_done() -> None:
-    """ACLs, users and members were left out of it once: a refusal that came with its effect would have passed."""
+    """The compared state includes ACLs, users and group members.
+
+    Once it did not, and a refusal that had an effect would have passed.
+    """
 
     async def story(node: AclStory) -> None:
         things = await prepare(node)

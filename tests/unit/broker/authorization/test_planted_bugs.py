@@ -1,4 +1,7 @@
-"""Bugs that let a client do what it may not, planted one by one: each is seen by a check that sees nothing without it."""
+"""Each planted bug lets a client do something that it may not.
+
+One check sees the bug, and sees nothing without it.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -70,7 +73,9 @@ async def check_group_bits(node: AclStory) -> None:
 
 
 def skip_the_short_way(patch: pytest.MonkeyPatch) -> None:
-    """What is recognized by its bytes was allowed when it was decoded, so it is let through."""
+    """Let a request through if its bytes are recognized, because it was allowed when it was
+    decoded.
+    """
     asked = NodeAuthorizer.authorize
     patch.setattr(NodeAuthorizer, "authorize", lambda self, call: None if isinstance(call, RepeatedCall) else asked(self, call))
 
@@ -93,7 +98,7 @@ def look_at_the_first_topic(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_the_broker(patch: pytest.MonkeyPatch) -> None:
-    """What a broker passes on counts as the broker's own."""
+    """Treat forwarded requests as the broker's own."""
     patch.setattr(NodeAuthorizer, "admit", lambda self, request, response_type, caller: None)
 
 

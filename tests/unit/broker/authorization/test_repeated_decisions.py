@@ -1,4 +1,4 @@
-"""Requests that come again are let through by what was decided before, and are decided on anew once anything else holds."""
+"""A repeated request uses the earlier decision until something else holds."""
 
 import logging
 from typing import Any

@@ -1,4 +1,7 @@
-"""Rights of share groups that only a group with members is asked about: acknowledging and forgetting need READ of each topic, too."""
+"""Acknowledging and forgetting need READ of each topic, too.
+
+Only a share group with members is asked about these rights.
+"""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""Which topics the description of a group shows: those are what its client must be allowed to describe."""
+"""A group's description shows only topics that its client may describe."""
 
 import pytest
 

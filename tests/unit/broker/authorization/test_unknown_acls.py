@@ -1,4 +1,7 @@
-"""A node that does not know the ACLs yet, as a broker that starts: super users alone are let in, whatever ACLs it has come to know."""
+"""A node that does not know all ACLs yet lets in super users alone.
+
+A broker that starts is such a node, whatever ACLs it has read already.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +29,11 @@ def forget_that_acls_are_known(node: AclStory) -> NodeAuthorizer:
 
 
 async def asked(node: AclStory) -> list[set[int]]:
-    """The codes of a produce, of the same once more, which is recognized by its bytes, of a fetch, and of a search for a coordinator."""
+    """Return the error codes of four requests.
+
+    They are a produce, the same produce once more, which is recognized by its bytes, a fetch,
+    and a search for a coordinator.
+    """
     told = [await node.ask(produce_request("t", batch(b"x")), 12) for _ in range(2)]
     told.append(await node.ask(fetch_request("t", 0), 12))
     told.append(await node.ask(FindCoordinatorRequest(key="g", key_type=0), 1))

@@ -1,4 +1,4 @@
-"""What responses leave out for those who must not see it, and what they say that a client may do."""
+"""Responses leave out things that a client must not see, and tell what it may do."""
 
 import logging
 

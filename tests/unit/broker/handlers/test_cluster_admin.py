@@ -1,4 +1,4 @@
-"""What admins ask of a whole node: log directories, moves between them, membership, the quorum."""
+"""Admins ask a whole node for log directories, moves, membership and the quorum."""
 
 import errno
 

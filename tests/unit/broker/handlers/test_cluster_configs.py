@@ -1,4 +1,7 @@
-"""Dynamic configuration in a cluster: set through one broker, a default holds on all of them, later starts too; a broker's own above it."""
+"""A default that is set through one broker holds on all brokers, also on later starts.
+
+A broker's own value is above it.
+"""
 
 from typing import Any
 
@@ -32,7 +35,7 @@ def change(name: str, value: str, key: str = SIZE, operation: int = SET) -> Incr
 
 
 async def verdicts(cluster: Cluster) -> dict[int, int]:
-    """What each broker says of a batch of 3,000 bytes for the partition that it leads."""
+    """Return each broker's response to a batch of 3,000 bytes for the partition that it leads."""
     found = {}
     for node_id in sorted(cluster.brokers):
         client = await client_of(cluster, node_id)
@@ -74,7 +77,11 @@ def test_a_default_of_the_cluster_holds_on_every_broker_and_a_brokers_own_value_
 
 
 def test_a_broker_judges_which_directories_it_cordons_by_its_own_disks() -> None:
-    """The active controller did, by the directories of its own file: nodes of one host have different ones, and so have those of Kafka."""
+    """A broker checks by its own disks which directories it cordons.
+
+    The active controller checked by the directories of its own file. Nodes of one host have
+    other directories, and so have those of Kafka.
+    """
     key = "cordoned.log.dirs"
     files = {each: node_properties(each, (1, 2, 3), **{"log.dirs": f"/disk{each}/a,/disk{each}/b"}) for each in (1, 2, 3)}
 

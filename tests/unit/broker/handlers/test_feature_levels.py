@@ -1,4 +1,7 @@
-"""Levels of features that go down and up while a node serves groups and transactions (KIP-584): what holds then, and from when on."""
+"""Feature levels go down and up while a node serves groups and transactions (KIP-584).
+
+The tests tell what holds at each level, and from when on.
+"""
 
 from typing import Any
 

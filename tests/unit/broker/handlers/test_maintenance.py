@@ -1,4 +1,8 @@
-"""Compaction asked for over the wire: figures per partition, what is refused, and the broker's own timer."""
+"""Clients ask a broker to compact a topic.
+
+The response has figures per partition. The tests also look at refusals and at the broker's own
+timer.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Where tidelog answers otherwise than Apache Kafka 4.3, on purpose: the reasons stand beside the differential tests."""
+"""Tidelog responds differently from Apache Kafka 4.3 here, on purpose.
+
+The reasons stand beside the differential tests.
+"""
 
 import struct
 from typing import Any
@@ -117,7 +120,11 @@ def test_a_timeout_of_0_does_not_wait_for_a_sync() -> None:
 
 
 def test_a_time_is_looked_up_beyond_the_records_that_were_deleted() -> None:
-    """Apache Kafka stops at the first segment that reaches the time, also where its records of that time are all deleted."""
+    """A search by time goes on behind deleted records.
+
+    Apache Kafka stops at the first segment that reaches the time, also if its records of that
+    time are all deleted.
+    """
 
     async def story(node: Story) -> None:
         await node.create_topic("a", retention_ms="-1", segment_ms="1000")

@@ -1,4 +1,7 @@
-"""Stories of a broker whose listener asks for a login: the properties of such a node, and clients that log in with raw frames."""
+"""These stories have a broker whose listener asks for a login.
+
+This module has the properties of such a node, and clients that log in with raw frames.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -98,7 +101,10 @@ def scram_user(
 
 
 def tell_of_logins(story: Callable[[Story], Awaitable[None]], **properties: str) -> None:
-    """Run one story against a broker whose first listener asks for a login; property names are given with underscores."""
+    """Run one story against a broker whose first listener asks for a login.
+
+    Property names are given with underscores.
+    """
 
     async def main(world: World) -> None:
         names = {name.replace("_", "."): value for name, value in properties.items()}

@@ -176,7 +176,7 @@ def test_broker_that_dials_controllers_needs_its_own_jaas_text_alone() -> None:
 
 
 async def first_of(cluster: Cluster, node_id: int, name: str) -> bytes:
-    """What a node shows at the beginning of a login, behind its nonce."""
+    """Return what a node sends at the beginning of a login, behind its nonce."""
     connection = await cluster.world.client_env().network.connect(host_of(node_id), LISTENERS["INSIDE"])
     client = Guest(connection)
     assert (await client.handshake("SCRAM-SHA-256")).error_code == 0
@@ -186,7 +186,11 @@ async def first_of(cluster: Cluster, node_id: int, name: str) -> bytes:
 
 
 def test_unknown_users_look_the_same_on_all_nodes_and_after_others_change() -> None:
-    """Whether a user is there is told neither by asking two nodes, nor by asking again after another's password changed or a restart."""
+    """A node never shows whether a user exists.
+
+    Two nodes respond alike, and so does one after another user's password changed, or after a
+    restart.
+    """
 
     async def story(cluster: Cluster) -> None:
         await started(cluster)

@@ -1,4 +1,4 @@
-"""What an operator is told of a new cluster that no client can ever use."""
+"""An operator is warned of a new cluster that no client can ever use."""
 
 import logging
 from collections.abc import Collection

@@ -1,4 +1,7 @@
-"""A broker whose listener asks for a login, in virtual time: who gets in, how long a refusal takes, and when connections are closed."""
+"""A broker's listener asks for a login, in virtual time.
+
+The tests tell which clients get in, how long a refusal takes, and when connections are closed.
+"""
 
 import logging
 from contextlib import suppress
@@ -306,7 +309,11 @@ def test_refusals_of_one_address_leave_room_for_others() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_bytes_before_the_login_harm_the_node(seed: int) -> None:
-    """Good frames that are cut, changed and mixed; afterwards the node serves a client that logs in, and no other session is left."""
+    """No bytes before a login harm the node.
+
+    They are good frames, cut, changed and mixed. Afterwards the node serves a client that logs
+    in, and no other session is left.
+    """
     rng = Random(seed)
     good = [
         frame_of(ApiVersionsRequest(client_software_name="story", client_software_version="1"), 4),
@@ -397,7 +404,11 @@ def test_users_stay_where_a_change_cannot_be_used(text: str, complaint: str) -> 
 
 
 def test_what_a_listener_asks_of_clients_is_named_where_a_request_sets_it(caplog: pytest.LogCaptureFixture) -> None:
-    """It changes no listener that is there, as in Apache Kafka: PLAIN goes on, and an operator who turned it off must hear of it."""
+    """A request that changes a listener's demands on clients names them in the log.
+
+    Existing listeners do not change, as in Apache Kafka. PLAIN goes on, and an operator who
+    turned it off must hear of it.
+    """
 
     async def story(node: Story) -> None:
         configs = [

@@ -71,7 +71,10 @@ def test_guesses_one_after_the_other_slow_down(mechanism: str, user: str) -> Non
 
 
 def test_guesses_at_once_are_no_faster() -> None:
-    """Connections that guess at the same time wait in turns, and those whose turn is too far are closed without a response."""
+    """Connections that guess at the same time wait in turns.
+
+    Those whose turn is too far away are closed without a response.
+    """
 
     async def story(node: Story) -> None:
         clients = [await guest(node) for _ in range(64)]
@@ -120,7 +123,10 @@ OTHER_PORT = 9095
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_strangers_delay_nobody_elsewhere(mechanism: str) -> None:
-    """The right password waits for nothing, however many wrong ones came from other addresses or for other users."""
+    """The right password waits for nothing.
+
+    Wrong ones from other addresses or for other users do not matter.
+    """
 
     async def story(node: Story) -> None:
         await set_password(node, "alice")
@@ -215,7 +221,11 @@ def test_a_frame_while_a_guess_waits_ends_the_connection() -> None:
 
 
 def test_a_login_that_is_repeated_is_a_guess_like_any_other() -> None:
-    """Who has logged in could guess on another user's behalf otherwise: the principal is compared after the password."""
+    """A repeated login is a guess like any other.
+
+    Otherwise a client that is logged in could guess for another user, because the principal is
+    compared after the password.
+    """
 
     async def story(node: Story) -> None:
         for _ in range(STEADY_GUESSES):
@@ -253,7 +263,10 @@ def test_logins_that_wait_have_room_for_each_address() -> None:
 
 
 def test_a_listener_without_delay_has_no_turns() -> None:
-    """``connection.failed.authentication.delay.ms=0`` turns both off, for those behind a proxy that is one address."""
+    """``connection.failed.authentication.delay.ms=0`` turns off delays and turns.
+
+    Clients behind a proxy have one address.
+    """
 
     async def story(node: Story) -> None:
         assert await seconds(lambda: guess(node, 50)) == pytest.approx(0, abs=0.02)

@@ -201,7 +201,10 @@ def test_renewer_of_another_type_is_refused() -> None:
 
 @pytest.mark.parametrize(("operation", "kind"), [(AclOperation.DESCRIBE, "token"), (AclOperation.DESCRIBE_TOKENS, "owner")])
 def test_an_acl_shows_a_token_to_one_who_neither_owns_nor_renews_it(operation: AclOperation, kind: str) -> None:
-    """On the token itself, or on its owner (KIP-373): a token is its owner's password, so that none of them is shown otherwise."""
+    """An ACL on a token or on its owner shows the token (KIP-373).
+
+    A token is its owner's password, so no other client sees it.
+    """
 
     async def story(node: Story) -> None:
         alice, bob = await user(node), await user(node, "bob")

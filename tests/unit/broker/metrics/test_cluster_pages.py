@@ -1,4 +1,7 @@
-"""The metrics pages of a cluster's nodes: one says that it is the active controller, and replicas that lag are told where they lag."""
+"""The metrics pages of a cluster's nodes tell of the controller and of replicas.
+
+One page says that its node is the active controller. Lagging replicas are told where they lag.
+"""
 
 import re
 

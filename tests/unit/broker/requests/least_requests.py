@@ -19,7 +19,7 @@ VERSIONS = versions_of(Side.BROKER)
 
 
 def least_request(key: ApiKey) -> Any:
-    """What a client sends that fills in nothing."""
+    """Return a request in which a client fills in nothing."""
     if key is ApiKey.DESCRIBE_ACLS:
         return DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1)
     return ProduceRequest(acks=-1) if key is ApiKey.PRODUCE else request_class(key)()

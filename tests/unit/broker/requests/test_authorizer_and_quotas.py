@@ -1,4 +1,7 @@
-"""The seams of the pipeline: an authorizer that refuses is heard by every API, a quota that throttles is told and mutes the connection."""
+"""An authorizer and quotas plug into the pipeline.
+
+Each API shows an authorizer's refusal. A quota's throttle time is told, and mutes the connection.
+"""
 
 from typing import Any
 
@@ -219,7 +222,11 @@ def test_a_request_whose_failure_closes_its_connection_is_charged() -> None:
 
 
 def test_a_throttled_request_is_answered_at_once_and_the_next_one_later() -> None:
-    """KIP-219: the response says for how long the broker reads nothing more from this connection; other connections go on."""
+    """A throttled request gets its response at once (KIP-219).
+
+    The response says for how long the broker reads nothing more from this connection. Other
+    connections go on.
+    """
 
     async def story(node: Story) -> None:
         other = await node.connect()

@@ -1,4 +1,7 @@
-"""Every version of every API is answered, whatever little it asks for, and the node is none the worse for it."""
+"""A node responds to every version of every API, however little a request asks for.
+
+The node is as good as before.
+"""
 
 import pytest
 

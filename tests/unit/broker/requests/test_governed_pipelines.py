@@ -1,4 +1,4 @@
-"""Which requests are charged to a quota: those of pipelines that are governed, and of APIs that are not free (KIP-13, KIP-124)."""
+"""Only governed pipelines and APIs that are not free charge a quota (KIP-13, KIP-124)."""
 
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace

@@ -1,4 +1,7 @@
-"""Requests of many elements: answered as small ones are, in pieces between which others have their turn, and bounded."""
+"""Requests of many elements have the same responses as small ones.
+
+They are handled in pieces between which other requests have their turn, and they are bounded.
+"""
 
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,4 +1,7 @@
-"""Cutting requests and joining responses: nothing is lost, nothing is too large, errors of a part are errors of the whole."""
+"""Requests are cut, and responses are joined.
+
+Nothing is lost, nothing is too large, and an error of a part is an error of the whole.
+"""
 
 from typing import Any
 
@@ -74,7 +77,11 @@ def test_pieces_are_the_request_and_their_responses_its_response(groups: list[li
 
 
 def test_an_error_of_a_part_is_told_of_the_whole() -> None:
-    """A group whose second part failed has no topics in it: a client would believe that it has committed nothing to them."""
+    """An error of a part is an error of the whole response.
+
+    A group whose second part failed has no topics in it, and a client would believe that it has
+    committed nothing to them.
+    """
     pieces = split(request_of([[40]]), LEVELS, max_weight=10, max_item_weight=1_000)
     told: list[tuple[Piece, Any]] = [(piece, answer(piece.request)) for piece in pieces]
     told[1][1].groups[0] = OffsetFetchResponseGroup(group_id="g0", error_code=ErrorCode.NOT_COORDINATOR)

@@ -1,4 +1,7 @@
-"""What comes in as bytes: unknown APIs, unsupported versions, bodies that do not parse; and handlers that fail."""
+"""Bytes come in: unknown APIs, unsupported versions, bodies that do not parse.
+
+Handlers fail, too.
+"""
 
 import inspect
 import logging
@@ -232,7 +235,10 @@ def _operations(node: Story) -> list[object]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_requests_never_harm_the_node(seed: int) -> None:
-    """Requests of every API, cut off, with flipped bytes, with lengths blown up: each costs at most its connection."""
+    """Damaged requests cost at most their connection.
+
+    Requests of every API are cut off, with flipped bytes, or with large lengths.
+    """
 
     async def story(node: Story) -> None:
         await node.create_topic("a")

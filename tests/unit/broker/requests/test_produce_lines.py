@@ -1,4 +1,7 @@
-"""Produce requests that take longer than a turn of the event loop: the node goes on beside them, and their order stays."""
+"""A produce request may take longer than a turn of the event loop.
+
+The node goes on beside it, and requests keep their order.
+"""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -46,7 +49,10 @@ def end_offset(node: Story, topic: str, partition: int = 0) -> int:
 
 
 def with_pool_turns(story: Callable[[Story, list[int]], Awaitable[None]]) -> None:
-    """Tell a story in which each call of the pool takes 10 ms of virtual time; the list has an item for each call so far."""
+    """Tell a story in which each call of the pool takes 10 ms of virtual time.
+
+    The list has an item for each call so far.
+    """
 
     async def counted(node: Story) -> None:
         calls: list[int] = []
@@ -250,7 +256,11 @@ def test_no_step_of_a_check_makes_an_object_for_each_record() -> None:
 
 
 def test_records_of_an_earlier_leader_epoch_are_not_acknowledged() -> None:
-    """Turns lie between an append and the response: this node may have been elected anew meanwhile, without the records."""
+    """A leader does not acknowledge records of an earlier leader epoch.
+
+    Turns lie between an append and the response. This node may have been elected anew
+    meanwhile, without the records.
+    """
 
     async def story(node: Story, calls: list[int]) -> None:
         await node.create_topic("a", partitions=2)

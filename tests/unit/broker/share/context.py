@@ -1,13 +1,15 @@
-"""Members of share groups at a node of handlers: real logs, the real path of a request, a share coordinator in memory.
+"""Members of share groups ask a node of handlers.
 
-def test_something() -> None:
-    async def story(node: ShareNode) -> None:
-        await node.share("orders")
-        await node.produce("orders", batch(b"one"))
-        member = node.member()
-        assert (await member.fetch()).acquired == [(0, 0, 1)]
+It has real logs, the real path of a request, and a share coordinator in memory.
 
-    tell_shares(story)
+    def test_something() -> None:
+        async def story(node: ShareNode) -> None:
+            await node.share("orders")
+            await node.produce("orders", batch(b"one"))
+            member = node.member()
+            assert (await member.fetch()).acquired == [(0, 0, 1)]
+
+        tell_shares(story)
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -60,7 +62,7 @@ Ack = tuple[int, int, Sequence[int]]
 
 @dataclass
 class Got:
-    """What one partition of a response to ShareFetch said."""
+    """This is one partition of a response to ShareFetch."""
 
     error: int = 0
     acquired: list[tuple[int, int, int]] = field(default_factory=list)
@@ -190,7 +192,11 @@ class ShareNode(HandlerNode):
         return self.share_states.states[self.key(topic, group=group)]
 
     def stored(self, topic: str = "a") -> tuple[int, list[tuple[int, int, int, int]]]:
-        """What is stored: the start offset, and batches of first and last offset, state and delivery count."""
+        """Return the stored state.
+
+        It has the start offset, and batches of first and last offset, state and delivery
+        count.
+        """
         state = self.state(topic)
         return state.start_offset, [
             (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in state.batches

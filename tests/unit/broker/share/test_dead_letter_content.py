@@ -1,4 +1,4 @@
-"""What dead letters hold of the records that they are for, and how they are put together."""
+"""A dead letter holds the content of its record in a fixed form."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Who waits for whom while dead letters are written, and how often a letter is tried."""
+"""Requests wait while dead letters are written, and a letter is tried several times."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Dead letters: records that no member could work on are written elsewhere before they are given up (beyond Apache Kafka 4.3)."""
+"""A record that no member could process becomes a dead letter (beyond Apache Kafka 4.3).
+
+The letter is written before the record is given up.
+"""
 
 from functools import partial
 
@@ -83,7 +86,10 @@ def test_a_record_whose_last_lock_expires_waits_for_its_letter() -> None:
 
 
 async def lose_last_delivery(node: ShareNode) -> None:
-    """Let a record expire with the last of its deliveries, while no letter can be written; a session of its group stays."""
+    """Let a record expire with its last delivery while no letter can be written.
+
+    A session of its group stays.
+    """
     await prepare(node, b"one")
     member = node.member()
     await member.fetch()
@@ -245,7 +251,10 @@ def test_no_lock_expires_when_a_member_vanishes() -> None:
 
 
 def test_a_session_that_ends_late_does_not_end_the_next_one_of_its_member() -> None:
-    """What a member says with its last request waits for a letter; meanwhile it has begun anew."""
+    """A session that ends late does not end the next session of its member.
+
+    The member's last request waits for a letter, and meanwhile the member has begun anew.
+    """
 
     async def story(node: ShareNode) -> None:
         await prepare(node, b"one", b"two")

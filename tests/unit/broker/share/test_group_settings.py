@@ -1,4 +1,4 @@
-"""What a share group's configuration says: the broker's keys, the group's own, and their bounds (KIP-932)."""
+"""A share group's configuration has the broker's keys, the group's own, and bounds (KIP-932)."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""How sessions and share partitions end, and that an end costs what its own share partitions cost, however many others there are."""
+"""The end of a session or share partition costs only its own share partitions.
+
+It does not matter how many others there are.
+"""
 
 from collections.abc import Callable
 
@@ -44,7 +47,10 @@ def test_an_end_costs_the_same_among_few_and_among_many(end: End) -> None:
 
 @pytest.mark.parametrize("end", [end_connection, lose_partition])
 def test_an_end_costs_the_same_after_few_and_after_many(end: End) -> None:
-    """What has ended is not kept: partitions of the group, and groups on the partition."""
+    """An ended session or share partition is not kept.
+
+    The test ends partitions of a group, and groups on a partition.
+    """
     costs: list[int] = []
 
     async def story(node: ShareNode, ended_count: int) -> None:

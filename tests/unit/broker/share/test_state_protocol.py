@@ -1,4 +1,4 @@
-"""What a member hears of a share state that could not be read or written."""
+"""A member gets an error code for a share state that could not be read or written."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""What a broker asks of share coordinators on other brokers: what goes together, what is asked again, and what is given up (KIP-932)."""
+"""A broker sends requests to share coordinators on other brokers (KIP-932).
+
+The tests tell which go together, which are repeated, and which are given up.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -58,7 +61,10 @@ def states(node: HandlerNode, pool: "Brokers", *, is_topic_there: bool = True) -
 
 @dataclass
 class Brokers:
-    """The way to other brokers: each request is answered with the next of ``codes``, and with no error once there are no more."""
+    """This is the way to other brokers.
+
+    Each request gets the next of ``codes``, and no error once there are no more.
+    """
 
     codes: list[ErrorCode] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
@@ -283,7 +289,11 @@ class HereAtOnce:
 
 
 def test_who_hears_from_another_broker_may_ask_again_and_hear_from_this_one_at_once() -> None:
-    """The coordinator has moved here meanwhile: what is asked in the course of an end has ended before that is over."""
+    """A caller that hears from another broker may ask again and hear from this one at once.
+
+    The coordinator has moved here meanwhile. The second question ends before the first one is
+    over.
+    """
 
     async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
         asking = states(node, pool)

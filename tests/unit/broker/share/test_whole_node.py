@@ -1,4 +1,7 @@
-"""Share groups at a whole node on virtual time: its own share coordinator, its own dead letters, and a restart in between."""
+"""A whole node serves share groups in virtual time.
+
+It has its own share coordinator and its own dead letters, and restarts in between.
+"""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -40,7 +43,7 @@ def _share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SharingStory:
-    """What members ask of a node: a connection for each of them."""
+    """Members ask a node in this story, each over its own connection."""
 
     def __init__(self, story: Story) -> None:
         self.story = story
@@ -394,7 +397,11 @@ def test_a_letter_that_is_safe_is_not_written_again_while_another_cannot_be() ->
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_node_that_is_killed_loses_no_record_of_a_group_with_dead_letters(seed: int) -> None:
-    """After a crash at any moment each record was accepted, has its letter, or is delivered again; a letter may be there twice."""
+    """A crash at any moment loses no record.
+
+    Each record was accepted, has its letter, or is delivered again. A letter may be there
+    twice.
+    """
 
     async def main(world: World) -> None:
         values = [b"%d" % number for number in range(12)]

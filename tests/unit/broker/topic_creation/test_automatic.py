@@ -1,4 +1,7 @@
-"""Topics that a broker has the controller create for its clients: what it asks for, how often, and what it says where that fails."""
+"""A broker has the controller create topics for its clients.
+
+The tests tell its requests, how often it sends them, and its responses after a failure.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,7 @@
-"""WriteTxnMarkers at the leader of a partition: what the log says afterwards, and that every request has its response."""
+"""The leader of a partition handles WriteTxnMarkers.
+
+The tests look at the log afterwards, and see that every request has its response.
+"""
 
 from collections.abc import Iterator
 
@@ -62,7 +65,11 @@ def test_a_partition_that_is_named_twice_has_one_marker_and_one_that_is_not_ther
 
 
 def test_positions_of_groups_are_ended_by_their_coordinator_alone() -> None:
-    """Where it is not here the transaction coordinator looks for another leader; a marker that only the log had would lose positions."""
+    """Only the coordinator of groups writes markers for their positions.
+
+    On any other node the transaction coordinator has to look for another leader. A marker that
+    only the log had would lose positions.
+    """
 
     async def story(node: HandlerNode) -> None:
         await node.create_topic(GROUP_METADATA_TOPIC)

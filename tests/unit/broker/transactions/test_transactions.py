@@ -1,4 +1,4 @@
-"""Transactions at a broker: the topic that keeps them, and the markers on their way to the leaders of partitions."""
+"""A broker keeps transactions in a topic and sends markers to leaders of partitions."""
 
 import logging
 from dataclasses import dataclass, field, replace
@@ -90,7 +90,7 @@ GONE = TopicPartition("gone", 0)
 
 
 class Written:
-    """What the coordinator hears of its markers, until so many partitions have theirs."""
+    """This notes the markers that the coordinator hears of, until so many partitions have theirs."""
 
     def __init__(self, count: int) -> None:
         self.partitions: set[TopicPartition] = set()
@@ -108,7 +108,10 @@ class Written:
 
 
 def sender_of(node: HandlerNode, node_id: NodeId, pool: object, written: Written) -> MarkerSender:
-    """Return the sender of a node that reaches others through ``pool``, and node 1 by a call where it is that."""
+    """Return the sender for a node.
+
+    It reaches other nodes through ``pool``, and node 1 by a call.
+    """
 
     def write_here(request: WriteTxnMarkersRequest, on_response: OnResponse) -> None:
         write_markers(node.replicas, node.node.groups, request, on_response, node.node.clock.monotonic_ms() + REQUEST_TIMEOUT_MS)
@@ -249,7 +252,10 @@ def test_a_marker_of_the_nodes_own_counts_once_all_replicas_have_it() -> None:
 
 
 def test_markers_of_unreplicated_partitions_go_with_the_next_ones_that_followers_have_to_get() -> None:
-    """The node is asked for one batch at a time: batches that wait for followers would hold up what is put off for as long as they come."""
+    """The node is asked for one batch at a time.
+
+    Batches that wait for followers would hold up deferred ones for as long as they come.
+    """
 
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")

@@ -31,7 +31,10 @@ PARTITION = TopicPartition("a", 0)
 
 @dataclass
 class Coordinator:
-    """Another broker: it takes requests up to ``version``, and answers each with the next of ``codes`` once it may."""
+    """Another broker takes requests up to ``version``.
+
+    It responds to each with the next of ``codes`` once it may.
+    """
 
     codes: list[ErrorCode] = field(default_factory=list)
     version: int = 5

@@ -1,4 +1,7 @@
-"""Fetches of more partitions than are read in one turn of the event loop: they are answered as others are, and hold nobody up."""
+"""A fetch of very many partitions takes several turns of the event loop.
+
+Its response is the same as of other fetches, and other requests are not held up.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

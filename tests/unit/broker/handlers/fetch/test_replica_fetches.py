@@ -1,4 +1,7 @@
-"""Fetch as a follower sends it: what the leader refuses, how far it lets it read, what it learns, when a waiting one goes."""
+"""A leader serves fetches of followers.
+
+It refuses some, bounds how far they read, learns their positions, and ends their waits.
+"""
 
 from dataclasses import replace
 from typing import Any, cast

@@ -1,4 +1,7 @@
-"""Fetches that wait: what ends the wait, what waiting costs while nothing happens, and what those learn who ask the wrong leader."""
+"""A waiting fetch ends for several reasons and costs nothing while nothing happens.
+
+Fetches that ask the wrong leader learn of the right one.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -80,7 +83,10 @@ def test_no_fetch_waits_for_more_bytes_than_may_be_sent() -> None:
 
 
 def test_a_fetch_at_the_high_watermark_goes_when_its_record_is_synced() -> None:
-    """The sync before it moved the high watermark part of the way only, behind a record that another sync made safe."""
+    """A second sync moves the high watermark the rest of the way.
+
+    The first one moved it only part of the way, behind a record that another sync made safe.
+    """
 
     async def story(node: Story) -> None:
         await node.create_topic("a", flush_messages="1")

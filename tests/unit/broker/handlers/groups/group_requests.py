@@ -1,4 +1,4 @@
-"""What tests ask of the group APIs of a node."""
+"""These functions send requests of the group APIs to a node."""
 
 from typing import Any
 from uuid import UUID

@@ -1,4 +1,7 @@
-"""A coordinator that was paused for longer than sessions last: members whose heartbeats lie unread stay, those that were silent go."""
+"""A coordinator was paused for longer than sessions last.
+
+Members whose heartbeats lie unread stay. Members that were silent are removed.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

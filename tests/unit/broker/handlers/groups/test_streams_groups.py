@@ -1,4 +1,7 @@
-"""The streams group APIs at a broker, as frames: the life of a group, and the topics that are made for it (KIP-1071)."""
+"""Clients send streams group requests to a broker as frames (KIP-1071).
+
+The tests follow the life of a group, and the topics that are created for it.
+"""
 
 from typing import Any
 

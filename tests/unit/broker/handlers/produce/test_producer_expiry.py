@@ -1,4 +1,7 @@
-"""Idempotent producers that went quiet: how long a partition remembers them, and what they may do afterwards."""
+"""A partition remembers a silent idempotent producer for a while.
+
+The tests also tell what the producer may do afterwards.
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -55,7 +58,10 @@ def test_a_producer_that_goes_on_is_kept() -> None:
 
 
 def test_a_producer_that_was_forgotten_may_go_on_anywhere() -> None:
-    """Nobody can say what it sent last, so that nothing is refused (KIP-360); an old epoch is not known either."""
+    """A forgotten producer's records are not refused (KIP-360).
+
+    The partition does not know its last record, and it does not know an old epoch either.
+    """
 
     async def story(node: Story) -> None:
         await node.create_topic("a")

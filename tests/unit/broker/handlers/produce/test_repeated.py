@@ -424,7 +424,10 @@ def test_how_many_are_known_is_bounded(ordinary: list[ProduceRequest], monkeypat
 
 
 async def outcome_of(node: Story, frame: bytes) -> bytes | None:
-    """What a frame of a producer that sends nothing else is answered with; empty if nothing comes, None if the connection is closed."""
+    """Return the response to a frame of a producer that sends nothing else.
+
+    It is empty without a response, and None if the connection is closed.
+    """
     client = await node.connect()
     await client.send_bytes(frame)
     answer: bytes | None = b""

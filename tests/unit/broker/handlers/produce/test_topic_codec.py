@@ -15,7 +15,7 @@ PLAIN = build_batch([(1_700_000_000_000 + number, b"k", value) for number, value
 
 
 async def stored(node: Story, records: bytes, **configs: Any) -> bytes:
-    """What a topic of these configurations makes of a batch."""
+    """Store a batch in a topic with these configurations, and return the stored batch."""
     await node.create_topic("a", retention_ms="-1", **configs)
     assert (await node.produce("a", records)).error_code == 0
     found: Any = (await node.fetch("a", 0)).records

@@ -1,4 +1,7 @@
-"""Produce in transactions: what the coordinator is asked before the first batch, how batches follow, and what clients are told."""
+"""A leader asks the transaction coordinator before the first batch of a transaction.
+
+The tests tell how batches follow, and which responses clients get.
+"""
 
 import logging
 from collections.abc import Callable
@@ -132,7 +135,11 @@ def test_a_client_that_leaves_while_the_coordinator_is_asked_leaves_no_wait_for_
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE])
 def test_a_coordinator_that_responds_at_once_has_no_request_wait(code: ErrorCode) -> None:
-    """Each first batch of a transaction took a task, two turns of the event loop, a copy of its records, and a response of its own."""
+    """A coordinator that responds at once makes no request wait.
+
+    Each first batch took a task, two turns of the event loop, a copy of its records, and a
+    response of its own.
+    """
 
     async def story(node: HandlerNode) -> None:
         coordinator, verdicts = await coordinated(node), list[Verdict]()
@@ -175,7 +182,11 @@ def test_batches_behind_the_first_one_wait_and_follow_in_their_order() -> None:
 
 
 def test_no_more_waits_for_a_coordinator_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory of a connection's frame is given back when its handler returns, so that a client could send on and on."""
+    """The requests that wait for a coordinator have a bound.
+
+    A connection gets the memory of its frame back when the handler returns, so a client could
+    send on and on.
+    """
     monkeypatch.setattr(verifier, "MAX_HELD_BYTES", 300)
 
     async def story(node: HandlerNode) -> None:

@@ -24,7 +24,10 @@ KINDS = pytest.mark.parametrize("codec", ["producer", "gzip"], ids=["as it came"
 
 
 def asked_about(buffer: bytearray, codec: str) -> tuple[ProduceRequest, Question, dict[TopicPartition, ValidatedBatches], Any]:
-    """Handle a request whose records lie in ``buffer``; return what the verifier is asked, and what is appended after that."""
+    """Handle a request whose records lie in ``buffer``.
+
+    Return what the verifier is asked, and what is appended after that.
+    """
     data = [PartitionProduceData(index=0, records=memoryview(buffer))]
     request = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="t", partition_data=data)])
     asked: list[Any] = []
@@ -48,7 +51,11 @@ def asked_about(buffer: bytearray, codec: str) -> tuple[ProduceRequest, Question
 
 @KINDS
 def test_the_batches_of_a_request_outlive_the_buffer_of_its_connection_while_the_coordinator_is_asked(codec: str) -> None:
-    """The connection reads its next request into the buffer: batches came out garbled, or of another request."""
+    """The records of a waiting request are copied out of the connection's buffer.
+
+    The connection reads its next request into the buffer, and batches came out garbled, or of
+    another request.
+    """
     buffer = bytearray(SENT)
     request, question, checked, _ = asked_about(buffer, codec)
     before = {where: bytes(each.buffer) for where, each in checked.items()}

@@ -1,4 +1,7 @@
-"""Produces that wait for replicas or for a sync: what acknowledges them, what ends the wait with which error, and who pays for a bug."""
+"""Produce requests wait for replicas or for a sync.
+
+The tests tell what acknowledges them, which errors end the wait, and how far a bug reaches.
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,7 @@
-"""Who may acknowledge, what a request may say, and which partitions its response names (KIP-932)."""
+"""These tests tell which members may acknowledge, and how (KIP-932).
+
+They also look at the partitions that a response names.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace

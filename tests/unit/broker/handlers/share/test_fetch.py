@@ -1,4 +1,7 @@
-"""ShareFetch and ShareAcknowledge: what members get, hold and give back, and what is stored of it (KIP-932)."""
+"""ShareFetch and ShareAcknowledge acquire, hold and return records (KIP-932).
+
+The tests also look at the stored state.
+"""
 
 import trio
 

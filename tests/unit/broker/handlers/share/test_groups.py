@@ -1,4 +1,7 @@
-"""The share group APIs at a broker, as frames: from the first heartbeat to the deletion of a group (KIP-932)."""
+"""Clients send share group requests to a broker as frames (KIP-932).
+
+The tests go from the first heartbeat to the deletion of a group.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Members of share groups whose group, leader or own next request changes what an earlier one was about (KIP-932)."""
+"""A group, a leader or a member's next request changes during an earlier request (KIP-932)."""
 
 import trio
 

@@ -1,4 +1,7 @@
-"""The states of share groups at a broker: the topic that keeps them, who coordinates one, and what is deleted of the log (KIP-932)."""
+"""A broker stores the states of share groups in a topic (KIP-932).
+
+The tests tell which node coordinates a state, and what is deleted of the log.
+"""
 
 from functools import partial
 from typing import Any, cast
@@ -43,7 +46,7 @@ def test_the_topic_of_share_states_is_made_as_configured(properties: dict[str, s
 
 
 class States:
-    """What the broker of a story asks of share coordinators, one after the other."""
+    """This broker notes its requests to share coordinators, one after the other."""
 
     def __init__(self, node: Story, topic_id: UUID) -> None:
         self.persister = node.broker.rooms.share_persister

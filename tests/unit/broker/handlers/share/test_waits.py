@@ -1,4 +1,7 @@
-"""When a share fetch waits for records, when it does not, and how much it gets of all its partitions together (KIP-932)."""
+"""A share fetch waits for records in some cases only (KIP-932).
+
+Its limit counts all of its partitions together.
+"""
 
 import trio
 
