@@ -161,7 +161,7 @@ class Broker:
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """Host and port of the metrics page, if there is one."""
+        """Host and port of the metrics page, or None if there is none."""
         return None if self._metrics_listener is None else (self._metrics_listener.host, self._metrics_listener.port)
 
     @property
@@ -217,14 +217,14 @@ class Broker:
     async def stop(self) -> None:
         """Stop gracefully, and return when everything is closed.
 
-        A start that is under way ends, because it may wait for other nodes.
+        A start in progress ends first, because it may be waiting for other nodes.
         """
         self._stop_requested.set()
         self._starting.cancel()
         await self._stopped.wait()
 
     async def wait_stopped(self) -> None:
-        """Wait until everything is closed, for whatever reason."""
+        """Wait until everything is closed, for any reason."""
         await self._stopped.wait()
 
     # Starting
@@ -479,7 +479,7 @@ class Broker:
     def _handlers(self, node: QuorumNode, side: Side, background: trio.Nursery) -> Callable[[ListenerConfig], FrameHandler]:
         """Return the frame handler of each listener of a side.
 
-        It is the pipeline, behind a login if the listener requires one.
+        The handler is the pipeline, behind a login if the listener requires one.
         """
         pipeline = Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
         pipeline.authorizer = self._authorizer
@@ -488,7 +488,7 @@ class Broker:
         return lambda listener: pipeline if logins is None else logins.in_front_of(pipeline, listener, background.start_soon)
 
     def _new_logins(self) -> "NodeLogins | None":
-        """Return the logins of this node's listeners, None if no listener requires one.
+        """Return the logins of this node's listeners, or None if no listener requires one.
 
         Raises:
             ConfigError: a listener cannot offer the logins of its keys.
@@ -531,8 +531,8 @@ class Broker:
     async def _give_up_start(self) -> None:
         """Close everything that an aborted start had opened. No client was served.
 
-        A broker that was not registered yet has changed nothing. If its previous run lost nothing,
-        that still holds.
+        A broker that was not registered yet has changed nothing. If its previous run ended cleanly,
+        the logs still record this.
         """
         if self._rooms is None or self._foundation is None:
             return

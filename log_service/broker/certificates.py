@@ -57,7 +57,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fresh:
-    """The state of a listener after a change: checked, and not yet installed."""
+    """The state of a listener after a change, checked and not yet installed."""
 
     loaded: Loaded
     server: Contexts | None
@@ -127,9 +127,9 @@ class Certificates:
                 logger.warning("The certificate of listener %s ends in %d days; give the listener a new one before", name, days)
 
     def days_left(self) -> dict[str, int]:
-        """Return for each listener the whole days until the first of its certificates ends.
+        """Return for each listener the whole days until the first of its certificates expires.
 
-        The number is negative if it has ended.
+        The number is negative after that.
         """
         now_s = self._env.clock.wall_ms() / 1_000
         ends = {name: min(end_of(key).timestamp() for key in each.contexts.keys) for name, each in self._listeners.items()}
@@ -164,7 +164,7 @@ class Certificates:
         ``names`` are the changing keys. ``texts`` are all keys that would be set for this broker.
 
         Raises:
-            ConfigError: a listener could not use it.
+            ConfigError: a listener could not use the changed keys.
         """
         for listener in {listener_name(name) for name in names if Trait.STORE in traits_of(base_name(name))}:
             if listener in self._loaded:
@@ -174,9 +174,9 @@ class Certificates:
                     raise ConfigError(f"listener {listener}: {error}") from error
 
     def _fresh(self, name: str, dynamic: Mapping[str, str]) -> Fresh | None:
-        """Return a listener's new state, None if it is unchanged.
+        """Return a listener's new state, or None if it is unchanged.
 
-        Reads files and changes nothing, because it runs in a thread.
+        It reads files and changes nothing, because it runs in a thread.
         """
         security, known = self._protections[name], self._loaded[name]
         texts = {**self._static_texts, **dynamic}

@@ -1,9 +1,9 @@
 """Metrics that clients push to this broker (KIP-714).
 
-Decides the response by the subscriptions of the newest metadata. Pushed metrics are parsed in the
-pool, because a client chooses their size. They appear on the metrics page from then on. A broker
-without a metrics page has no use for them. It does not advertise these APIs, so that clients push
-nothing. A request that comes anyway is answered like any other.
+The subscriptions of the newest metadata decide the response. Pushed metrics are parsed in the pool,
+because a client chooses their size. They appear on the metrics page from then on. A broker without
+a metrics page has no use for them. It does not advertise these APIs, so that clients push nothing.
+If a client sends such a request anyway, it gets an ordinary response.
 """
 
 from random import Random

@@ -59,7 +59,7 @@ def topic_operations(access: Access | None, name: str) -> int:
 def cluster_operations(access: Access | None) -> int:
     """Return the permitted operations of a client on the cluster, as bits.
 
-    Return 0 for a client that must not describe it.
+    Returns 0 for a client that must not describe the cluster.
     """
     if access is None:
         return CLUSTER_OPERATIONS
@@ -89,7 +89,7 @@ class LeaderHint(NamedTuple):
 
 NO_HINT = LeaderHint(-1, -1)
 STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Errors beside which a response names the leader.
+"""Errors whose responses also name the leader.
 
 The client asked another broker, or used an older epoch.
 """
@@ -115,9 +115,10 @@ def is_internal(topic: str) -> bool:
 def broker_addresses(
     image: MetadataImage, listener_name: str, *, with_fenced: bool = False, also: Collection[NodeId] = ()
 ) -> list[BrokerAddress]:
-    """Return the brokers with that listener, by node id.
+    """Return the brokers that have this listener, by node id.
 
-    Fenced ones are included if they are in ``also``, or all of them with ``with_fenced``.
+    Fenced brokers are included if they are in ``also``. With ``with_fenced`` all of them are
+    included.
     """
     addresses = (address_of(broker, listener_name) for _, broker in sorted(image.cluster.brokers.items()))
     return [
@@ -135,7 +136,7 @@ def reachable_brokers(image: MetadataImage, listener_name: str, also: Collection
 
 
 def address_of(broker: BrokerRegistration, listener_name: str) -> BrokerAddress:
-    """Return a broker's address for clients of a listener, ``NO_BROKER`` if it has none."""
+    """Return a broker's address for clients of a listener, or ``NO_BROKER`` if it has none."""
     endpoint = broker.endpoints.get(listener_name)
     if endpoint is None:
         return NO_BROKER
@@ -184,7 +185,7 @@ def partition_error(image: MetadataImage, partition: PartitionRegistration, list
 
 
 def reached_leader(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> int:
-    """Return the partition's leader, -1 if clients of a listener cannot reach it."""
+    """Return the partition's leader, or -1 if clients of a listener cannot reach it."""
     return NO_NODE if partition_error(image, partition, listener_name) else partition.leader
 
 

@@ -1,13 +1,13 @@
 """The registration of this node's controller in the metadata (KIP-919).
 
-It has the controller's listeners and feature levels. Decides when it is sent to the active
-controller. Each process of a controller registers once, under an incarnation id of its own. It
-registers again only if the metadata names another incarnation, or none. Without the registration
-the active controller would raise feature levels that this one does not support, and admin clients
-of the controllers would not find it. A node that begins a cluster alone has no other node to
+A registration has the controller's listeners and feature levels. Decides when it is sent to the
+active controller. Each process of a controller registers once, under its own incarnation id. It
+registers again only if the metadata has another incarnation, or none. Without the registration the
+active controller would raise feature levels that this controller does not support. Admin clients of
+the controllers would not find it either. A node that begins a cluster alone has no other node to
 notify.
 
-Invariant: one request is in flight at a time. A failed one is sent again after a pause, to the
+Invariant: one request is in flight at a time. A failed request is sent again after a pause, to the
 controller that is active by then.
 """
 

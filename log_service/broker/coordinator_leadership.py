@@ -54,7 +54,10 @@ class CoordinatorLeadership(ReplicaListener):
             self._resign(where)
 
     def on_led(self, partition: Partition) -> None:
-        """Coordinate a partition of an internal topic from its log, anew in each leader epoch."""
+        """Coordinate a partition of an internal topic from its log.
+
+        Each leader epoch starts again.
+        """
         where = partition.topic_partition
         coordinated = self._by_topic.get(where.topic)
         if coordinated is not None:

@@ -1,10 +1,11 @@
 """Reports the log directory of each replica of this broker to the controller (KIP-858).
 
 The controller assigns the directory of a new replica only if the broker has a single one. Otherwise
-the directory is unassigned and the broker chooses. A moved replica is also elsewhere than the
-controller has it. Without a report, the controller moves no leadership off a directory that fails.
-Decides the content and the time of reports. Waiting reports go out together, one request at a time.
-Those that the controller refused are sent again after a pause.
+the directory is unassigned and the broker chooses it. After a replica has moved, its directory also
+differs from the one that the controller knows. Without a report, the controller moves no leadership
+off a directory that fails. This module decides the content and the time of reports. Waiting reports
+go out together, one request at a time. Reports that the controller refused are sent again after a
+pause.
 
 Invariant: a report names the directory at the time of sending. It is not sent if the metadata has
 that directory by then.
@@ -101,10 +102,10 @@ class DirectoryReports(ReplicaListener):
         return None if partition is None else self._news_of(partition)
 
     def _news_of(self, partition: Partition) -> UUID | None:
-        """Return the directory of a replica, if it has to be reported.
+        """Return the directory of a replica if it must be reported, or else None.
 
-        Return None if the metadata has that directory, or the replica has no log or no
-        registration.
+        It need not be reported if the metadata has that directory, or if the replica has no log or
+        no registration.
         """
         log, topic = partition.log, self._image().topics.by_id.get(partition.topic_id)
         registration = None if topic is None else topic.partitions.get(partition.topic_partition.partition)

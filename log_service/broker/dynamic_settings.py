@@ -101,9 +101,9 @@ class LiveSettings:
         self._warned = idle
 
     def _warn_of_file_keys(self, texts: Mapping[str, str]) -> None:
-        """Log the keys that a request has set but that only count from the file.
+        """Log the keys that a request has set although only their values in the file count.
 
-        An operator who turns a mechanism off expects that it is off.
+        An operator who disables a mechanism by request expects that it is disabled.
         """
         unheeded = tuple(
             sorted(name for name, text in texts.items() if counts_from_file_alone(name) and text != self._static_texts.get(name))

@@ -54,7 +54,7 @@ class EndOffsets:
         return f"<EndOffsets of={self._node_id}>"
 
     async def of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, EndOffset]:
-        """Return the end offset of each partition, or the error for it."""
+        """Return the end offset or the error of each partition."""
         told: dict[TopicPartition, EndOffset] = {}
         elsewhere: dict[Destination, list[TopicPartition]] = {}
         for where in partitions:

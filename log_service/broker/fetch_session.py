@@ -37,9 +37,9 @@ PartitionKey = tuple[str | UUID, int]
 
 
 class FetchTarget:
-    """One partition that a consumer fetches, and the state that it was last sent.
+    """One partition that a consumer fetches, and its state in the last response that named it.
 
-    ``name`` is the topic's name, once it was looked up by id.
+    ``name`` is the topic's name. For a topic by id it is set once the id was looked up.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class FetchTarget:
     def differs(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an incremental response must name this partition.
 
-        An error is always sent, and so is the first state after it.
+        An error is always sent, and so is the first state after an error.
         """
         return (
             record_bytes > 0
@@ -250,11 +250,12 @@ class FetchSessionCache:
         return self.partition_count + size <= MAX_CACHED_PARTITION_COUNT
 
     def _maybe_evict(self, size: int, now_ms: int, *, is_privileged: bool) -> bool:
-        """Evict a session for a new one of ``size`` partitions, if one may be evicted.
+        """Evict a session for a new session of ``size`` partitions, if one may be evicted.
 
         The least recently used session is evicted if it is stale. Otherwise the lowest-ranked of
         the old sessions is evicted if it ranks below the new one. A consumer's session ranks below
-        a follower's, whatever their sizes. It need not be old to be evicted for a follower.
+        a follower's, whatever their sizes. To make room for a follower, a consumer's session need
+        not be old.
         """
         oldest_allowed_ms = now_ms - self._config.min_session_eviction_ms
         chosen = next(iter(self._sessions.values()), None)

@@ -272,7 +272,7 @@ class BrokerLifecycle:
         return KafkaError(error.code, f"{error}{looks_at}") if looks_at and error.code is ErrorCode.NOT_CONTROLLER else error
 
     def _looks_at(self) -> str:
-        """Return "; it looks at ADDRESSES", to append to an error, empty without controllers."""
+        """Return "; it looks at ADDRESSES", to append to an error. Empty without controllers."""
         quorum = self._config.quorum
         addresses = ", ".join(f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters)
         return f"; it looks at {addresses}" if addresses else ""
@@ -333,9 +333,9 @@ class BrokerLifecycle:
         self.hurry()
 
     def _check_place(self) -> None:
-        """Raise if another process registered under this broker's id.
+        """Raise if another process has registered under this broker's id.
 
-        It serves in place of this one.
+        The other process serves in place of this one.
         """
         registered = self._image().cluster.brokers.get(NodeId(self._config.node_id))
         if registered is None or registered.epoch <= self.broker_epoch or registered.incarnation_id == self._incarnation_id:
@@ -363,10 +363,10 @@ class BrokerLifecycle:
     # Stopping
 
     async def leave(self) -> None:
-        """Give up leadership, and wait until the others know the new leaders.
+        """Give up leadership, and wait until the other brokers know the new leaders.
 
-        From here on each heartbeat says that the broker leaves. The wait is bounded. It is shorter
-        if no controller responds, and shorter still if it is known that none can.
+        From now on each heartbeat reports that the broker leaves. The wait is limited. The limit is
+        shorter if no controller responds, and shorter still if it is known that none can.
 
         Raises:
             KafkaError: the controller refuses, or does not respond.
@@ -447,8 +447,8 @@ class BrokerLifecycle:
 class ControllerWatch:
     """Watches the metadata log for a new active controller, and calls ``on_controller``.
 
-    The new one is another node, or the same one in a later epoch. It only presumes that a broker is
-    alive, and elects it only after a heartbeat.
+    A new active controller is another node, or the same node in a later epoch. It only presumes
+    that this broker is alive, and elects it as leader only after a heartbeat.
     """
 
     def __init__(self, on_controller: Callable[[], None]) -> None:

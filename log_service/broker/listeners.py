@@ -80,9 +80,9 @@ class ListenerGroup:
             self.servers.append(server)
 
     async def drain(self, deadline_ms: int) -> None:
-        """Take no more connections, answer the received requests, and close all.
+        """Accept no more connections, respond to the received requests, and close all connections.
 
-        It takes ``deadline_ms`` at most.
+        This takes ``deadline_ms`` at most.
         """
         async with trio.open_nursery() as draining:
             for server in self.servers:

@@ -50,7 +50,7 @@ def alter_loggers(changes: Sequence[tuple[str, int, str | None]], *, validate_on
     """Set or delete levels, all of them or none. A change is (logger, operation, level).
 
     Raises:
-        KafkaError: INVALID_CONFIG, no such logger or level; INVALID_REQUEST, an invalid operation.
+        KafkaError: INVALID_CONFIG, no such logger or level. INVALID_REQUEST, an invalid operation.
     """
     for name, operation, level in changes:
         _validate(name, operation, level)
@@ -84,5 +84,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_name(level: int) -> str:
-    """Return the most verbose Kafka level that a logger of this level lets through."""
+    """Return the most verbose Kafka level that a logger of this level writes."""
     return next((name for name, number in LEVELS.items() if number >= level), "FATAL")

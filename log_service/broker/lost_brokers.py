@@ -1,18 +1,18 @@
 """Lost brokers: their process has just ended, and others are not elected in their place yet.
 
 Decides which responses wait for that election. A client asks another broker at once when its
-leader's connection ends. If it is sent the dead leader, librdkafka asks again only a second later.
-Therefore a response that would name a dead broker waits until the image names another leader, or
-none. A dead broker also stays listed for clients for a while after its fencing. The reason is that
-librdkafka ends the thread of a broker that a response leaves out. It loses another second if that
-thread has not handed its partitions over yet.
+leader's connection ends. If the response names the dead leader, librdkafka asks again only a second
+later. Therefore a response that would name a dead broker waits until the image names another
+leader, or none. A dead broker also stays listed for clients for a while after its fencing. The
+reason is that librdkafka ends the thread of a broker that a response leaves out. It loses another
+second if that thread has not handed its partitions over yet.
 
 Invariants:
 
-- A broker counts as lost only while its addresses refuse connections, or while that is being
-  probed.
+- A broker counts as lost only while its addresses refuse connections, or while a probe of them is
+  in progress.
 - A response waits once, within ``node.death.grace.ms`` and the time for an election.
-- Nothing waits if that key is 0 or less.
+- No response waits if that key is 0 or less.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,7 +39,7 @@ ELECTION_MS = 300
 The active controller may have died, too.
 """
 PROBE_PAUSE_MS = 20
-"""Pause before the next probe after one that was broken off.
+"""Pause before the next probe after a probe that was broken off.
 
 The process is exiting, and the system closes its sockets one by one.
 """
@@ -107,7 +107,7 @@ class LostBrokers:
         return endpoint is not None and (endpoint.host, endpoint.port) == (host, port)
 
     async def _examine(self, broker: BrokerRegistration, loss: _Loss) -> None:
-        """Settle the loss of a broker that responds, or that may be alive."""
+        """Probe a lost broker, and end the loss unless its addresses refuse connections."""
         from log_service.controller.death_detector import probe  # noqa: PLC0415 - a node alone loses no broker
         from log_service.controller.death_watch import Finding  # noqa: PLC0415 - as above
 
@@ -120,7 +120,7 @@ class LostBrokers:
             self._settle(broker.node_id, loss)
 
     def _settle(self, node_id: NodeId, loss: _Loss) -> None:
-        """Let the responses that wait for a broker leave."""
+        """End the loss of a broker, and send the responses that wait for it."""
         if self._losses.get(node_id) is loss:
             del self._losses[node_id]
             self._waiting.check(node_id)

@@ -59,7 +59,7 @@ class ExitCode(IntEnum):
 
 
 def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> int:
-    """Run a node until it is told to stop, and return the exit code.
+    """Run a node until it must stop, and return the exit code.
 
     ``properties_path`` may be None if ``overrides`` (``key=value``) hold all keys.
     """

@@ -58,7 +58,10 @@ class QuorumNode:
     run_in_pool: RunInPool
     raft: RaftDriver
     controller: ControllerChannel
-    """On a listener of the controller this is the node's own one."""
+    """The way to the controller.
+
+    On a listener of the controller it is the node's own controller.
+    """
     controller_address: tuple[str, int] | None = None
     """Advertised address of this node's controller for admin clients."""
 

@@ -1,8 +1,8 @@
 """Picks the one error that an operator has to know out of a group of errors.
 
-trio raises groups, because several tasks may fail at once. A disk's error comes first, whatever
-else failed because of it. Next comes the first error that a task raised by itself. The
-cancellations that follow from it are left out, and so are errors of cancelled tasks.
+trio raises groups, because several tasks may fail at once. A disk's error comes first, since other
+tasks may have failed because of it. Next comes the first error that a task raised by itself.
+Cancellations that follow from this error are left out, and so are errors of cancelled tasks.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from log_service.common.errors import ErrorCode, KafkaError, StorageError
 def one_error() -> Iterator[None]:
     """Raise a group's first ``StorageError``, else its first error, in place of the group.
 
-    A group of nothing but cancellations stays as it is.
+    A group of cancellations alone stays as it is.
     """
     try:
         yield

@@ -94,7 +94,7 @@ def destination_of(
 ) -> "Destination | None":
     """Return a broker's address for other brokers.
 
-    Return None if it is not registered, has no such listener, or is fenced.
+    Returns None if the broker is not registered, has no such listener, or is fenced.
     """
     broker = image.cluster.brokers.get(NodeId(node_id))
     endpoint = None if broker is None or (broker.is_fenced and not with_fenced) else broker.endpoints.get(listener_name)

@@ -28,9 +28,9 @@ WAIT_MS = 5_000
 
 
 class ProducerIds:
-    """The node's current block, and the next one.
+    """The current and the next block of producer ids of the node.
 
-    ``start_task`` runs a request for a block beside the connections.
+    ``start_task`` runs the request for a block beside the connections.
     """
 
     def __init__(
@@ -123,10 +123,10 @@ class ProducerIds:
             self._is_asking = False
 
     async def _ask(self) -> None:
-        """Get the next block.
+        """Request the next block from the controller.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller gave none.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller returned no block.
         """
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
         try:

@@ -1,24 +1,25 @@
 """Client quotas of a running broker: charges of requests, and connection rates of addresses.
 
-Decides what is counted when. A produce request counts by its size, a response to a consumer's fetch
-by its own, every request by its handler's time, whether it was refused or not. The broker answers
-first, and then reads nothing more from the connection for the larger of the two pauses (KIP-219). A
-fetch that has to pause gets no records, and they are not counted, because its client comes back for
-them. Followers and the nodes' own requests are free, and so is the time of a produce request
-without a response that is handled at once.
+Decides what is counted when. A produce request is counted by its size, and the response to a
+consumer's fetch by its own size. Every request is counted by its handler's time, whether it was
+refused or not. The broker responds first, and then reads nothing more from the connection for the
+larger of the two pauses (KIP-219). A fetch that has to pause gets no records. They are not counted,
+because the client requests them again later. Followers and the nodes' own requests are not charged.
+The time of a produce request without a response is not charged either if it is handled at once.
 
-The time of a request is that of its handler, and of all work for it after that, on the event loop
-and in the pool. It is charged with the response, or when the request fails or its client leaves.
-Work after that is charged as it is done.
+The time of a request is the time of its handler, and of all later work for it on the event loop and
+in the pool. It is charged with the response, or when the request fails or its client leaves. Work
+after that is charged as it is done.
 
-A pause for request time holds for all connections that share the quota. A request on another one of
-them is delayed before it is decoded. It is let through after the pause, which others may have
-prolonged meanwhile, but after ``MAX_PUT_OFF_MS`` at the latest. In Apache Kafka each connection
-pauses for itself, for a window at most. There a client with a hundred connections has a hundred
-times its share. Pauses for bytes have no such bound, and stay each connection's own.
+A pause for request time applies to all connections that share the quota. A request on another of
+these connections is delayed before it is decoded. It continues after the pause, which other
+requests may have prolonged meanwhile, but after ``MAX_PUT_OFF_MS`` at the latest. In Apache Kafka
+each connection pauses for itself, for a window at most. A client with a hundred connections has a
+hundred times its share there. Pauses for bytes have no such limit, and apply to a single
+connection.
 
-If no quota of a counted kind is set, the pipelines have no quotas object and the path of a request
-does nothing for them.
+If no quota of a counted kind is set, the pipelines have no quotas object. The path of a request
+then does nothing for quotas.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,17 +47,21 @@ NOTHING_SET: QuotaValues = {}
 MAX_PUT_OFF_MS = 25_000
 """The longest time that a request waits because others use up its quota.
 
-It is below the 30 s after which clients give a request up. A share with more connections than it
-has seconds gets more than its quota, because the wait of each is over in time.
+It is below the 30 s after which clients give a request up. If more connections share a quota than
+the limit has seconds, they get more than the quota. The reason is that the wait of each ends in
+time.
 """
 MAX_MEMBER_PUT_OFF_MS = 3_000
-"""The same for requests of group members, which must be heard within ``group.min.session.timeout.ms``."""
+"""The same limit for requests of group members.
+
+The coordinator must receive these within ``group.min.session.timeout.ms``.
+"""
 SPREAD = 20
 """Requests that were put off wake within a twentieth of the pause, those that have waited longest first."""
 
 
 class Governed(Protocol):
-    """An object with quotas: a pipeline."""
+    """An object to which quotas apply, such as a pipeline."""
 
     quotas: Quotas | None
 
@@ -139,7 +144,7 @@ class ClientQuotas:
     def is_free(self, call: Call) -> bool:
         """Whether a request comes from a follower, or is for the metadata log.
 
-        A client that only claims so is charged.
+        A client that only claims to be a follower is charged.
         """
         is_of_follower = call.route.api.is_of_follower
         if is_of_follower is None or not (is_of_follower(call.request) or call.route.side is Side.CONTROLLER):
@@ -194,7 +199,7 @@ class ClientAccount:
 
     @property
     def max_fetch_bytes(self) -> int | None:
-        """The most bytes that a fetch response may hold, None for no bound.
+        """The most bytes that a fetch response may hold, or None for no limit.
 
         It is the amount that the client's quota allows in all windows but one.
         """
@@ -221,7 +226,10 @@ class ClientAccount:
             self._counting -= 1
 
     def _note_time(self) -> None:
-        """Add the time since the last note to the cost of the request, or charge it after that."""
+        """Add the time since the last note to the cost of the request.
+
+        After the request was charged, the time is charged directly.
+        """
         now_ns = self._quotas.clock.monotonic_ns()
         passed_ns, self._noted_ns = now_ns - self._noted_ns, now_ns
         if self._handled_ns is None:
@@ -235,7 +243,7 @@ class ClientAccount:
     def must_pause(self, response_bytes: int) -> bool:
         """Count a fetch response before it is sent. Return whether the client must pause.
 
-        It then gets no records, and they are not counted.
+        If so, the client gets no records, and they are not counted.
         """
         quotas, limit = self._quotas, self._fetch
         now_ms = quotas.clock.monotonic_ms()
@@ -300,9 +308,9 @@ class AddressRates:
         self._rates = {plain_address(part.name): rate for part, rate in rates.items() if rate is not None}
 
     def hold_back(self, host: str, now_ms: int) -> int:
-        """Count a new connection. Return how long it is held before it is closed, in ms.
+        """Count a new connection. Return for how many ms it is held before it is closed.
 
-        0 means that it is accepted. A held one is not counted.
+        0 means that the connection is accepted. A held connection is not counted.
         """
         bound = self._rates.get(plain_address(host), self._default)
         if bound is None:

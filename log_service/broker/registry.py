@@ -166,12 +166,12 @@ def _api(
     """Return a row.
 
     ``handler`` and the gates are functions, or names of modules to import on demand. A function of
-    such a module is named after the API, and so is the echo beside the handler of an API that
-    ``has_own_echo``. Without a ``gate`` the handler decides, or every client may ask.
-    ``controller_gate`` is asked on the controller's side, if that differs.
+    such a module is named after the API. The echo of an API that ``has_own_echo`` is named after it
+    too, and stands beside the handler. Without a ``gate`` the handler authorizes the request, or
+    every client may send it. ``controller_gate`` is used on the controller's side, if it differs.
 
-    An API whose echo has an error for each item is handled in pieces, between these items, unless
-    its row says otherwise.
+    If the echo of an API has an error for each item, large requests are handled in pieces. They are
+    cut between these items, unless the row of the API says otherwise.
     """
     name = key.name.lower().removeprefix("tidelog_")
     if has_own_echo:

@@ -125,7 +125,7 @@ class NodeFoundation:
         return topic is not None and partition in topic.partitions
 
     def partition_count(self, topic_name: str) -> int:
-        """Return the number of partitions of a topic, 0 if there is none of that name."""
+        """Return the number of partitions of a topic, or 0 if no topic has that name."""
         topic = self.image().topics.by_name.get(topic_name)
         return 0 if topic is None else len(topic.partitions)
 
@@ -136,11 +136,12 @@ class NodeFoundation:
     def is_known(self, log: FoundLog | LostLog) -> bool:
         """Whether a log belongs to a partition that has a replica here.
 
-        A failed sync, or a loss of power, may destroy the file with the topic's id. The name counts
-        then if the log is blank, and on a single node, whose topics stay while it is down. In a
-        cluster the topic may have been deleted meanwhile and created anew, and the records would
-        appear in the wrong one. Such a log is a stray, as with Apache Kafka. The name also counts
-        if the log is damaged, because its records appear nowhere.
+        A failed sync, or a loss of power, may destroy the file with the topic's id. The log is then
+        identified by its name in three cases. First, the log is blank. Second, the node is single,
+        because its topics do not change while it is down. Third, the log is damaged, because its
+        records appear nowhere. In a cluster the topic may have been deleted and created again
+        meanwhile. The records would then appear in the wrong topic. Such a log is a stray, as with
+        Apache Kafka.
         """
         if isinstance(log, Log) and log.topic_id is None and log.log_end_offset and not self.config.is_alone:
             return False
@@ -176,7 +177,7 @@ class NodeFoundation:
         )
 
     def leader_address(self) -> "Destination | None":
-        """Return the address of the quorum's leader, None if there is none or it is this node."""
+        """Return the address of the quorum's leader, or None if it is unknown or this node."""
         found = self.raft.leader_endpoint
         if found is None:
             return None
@@ -251,8 +252,8 @@ class Rooms:
 def new_raft(env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapping[str, tuple[str, int]]) -> RaftDriver:
     """Return the metadata log of this node.
 
-    ``own_addresses`` are those of its controller, empty for a node without one. A single node
-    without a controller listener has no connections to others, and needs none.
+    ``own_addresses`` are those of its controller, and empty for a node without one. A single node
+    without a controller listener needs no connections to others and has none.
     """
     name = config.quorum.listener_name
     voters = (

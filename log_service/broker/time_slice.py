@@ -1,10 +1,10 @@
 """Short time slices for the event loop's thread on Linux, so that it runs soon after it is woken.
 
-Decides the length, and the kernels that support it. A woken thread that shares its processor with a
-busy one waits for the end of that one's slice. A kernel notices that end at its ticks, which takes
-up to 4 ms, a hundred times a small request. From Linux 6.12 on, a thread that wants to run often
-and briefly can request it (``sched_runtime`` of SCHED_OTHER) and then runs at once. It gets no more
-of the processor than before, and its priority does not change.
+Decides the length, and the kernels that support it. A woken thread may share its processor with a
+busy thread. It then waits for the end of the busy thread's slice. A kernel notices that end at its
+ticks, which takes up to 4 ms, a hundred times the time of a small request. From Linux 6.12 on, a
+thread that wants to run often and briefly can request this (``sched_runtime`` of SCHED_OTHER) and
+then runs at once. Its share of the processor and its priority do not change.
 
 Invariant: threads that are started later (those of the pool, which compute) keep the system's own
 slices.
@@ -28,7 +28,7 @@ _ATTRIBUTES = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority,
 
 
 def shorten_time_slices() -> bool:
-    """Request short slices for the calling thread. Return whether the system accepted it.
+    """Request short slices for the calling thread. Return whether the system accepted the request.
 
     Older kernels accept it and change nothing.
     """
@@ -41,7 +41,7 @@ def shorten_time_slices() -> bool:
 
 
 def time_slice_ns() -> int | None:
-    """Return the time slice of the calling thread, None if the system does not report it."""
+    """Return the time slice of the calling thread, or None if the system does not report it."""
     calls = SYSTEM_CALLS.get(platform.machine()) if sys.platform == "linux" else None
     if calls is None:
         return None

@@ -1,9 +1,8 @@
-"""The one task of a node that fires timers. It sleeps until the next deadline.
+"""The task of a node that fires timers. It sleeps until the next deadline.
 
-An earlier deadline wakes it. Decides nothing. A callback that raises ends ``run`` with that
-exception, and so ends the node, like the failure of any room. A lost timer would be a member that
-never expires, or a fetch that is never answered. While nothing is scheduled the task sleeps for
-ever.
+An earlier deadline wakes it. Decides nothing. If a callback raises, ``run`` ends with that
+exception. This ends the node, like the failure of any room. A lost timer would mean a member that
+never expires, or a fetch that never gets its response. While no timer is scheduled the task sleeps.
 """
 
 import trio

@@ -1,7 +1,7 @@
 """Validation of OAUTHBEARER tokens on a listener: the issuer's keys and the required claims.
 
-The keys are fetched before the node or service starts. Knows no keys of the configuration, which
-``config.oauth`` reads. The options of the unsecured validator are in the JAAS text.
+The keys are fetched before the node starts. ``config.oauth`` reads the configuration keys, which
+this module does not know. The options of the unsecured validator are in the JAAS text.
 """
 
 import logging

@@ -144,7 +144,10 @@ class Access:
             raise refusal(operation, resource)
 
     def bits(self, resource: AclResource, name: str, operations: Iterable[AclOperation]) -> int:
-        """Return the allowed ones of the operations, as bits (KIP-430). Raises as ``may``."""
+        """Return the allowed operations among the given ones, as bits (KIP-430).
+
+        Raises as ``may``.
+        """
         rights, found = self._rights(), 0
         for operation in operations:
             decision = rights.decide(operation, resource, name)

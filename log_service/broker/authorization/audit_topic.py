@@ -3,7 +3,7 @@
 Decides which decisions are written, and to which partition. If this node leads a partition of the
 topic, it appends there directly. Otherwise it sends a request to the leader of a partition. Allowed
 operations on the topic itself and between nodes (CLUSTER_ACTION) are left out, because each such
-record would cause the next one for ever.
+record would cause the next one, without end.
 
 Decisions that cannot be written after ``ATTEMPTS`` are dropped and counted.
 """
@@ -74,7 +74,7 @@ class AuditTopic:
         return f"<AuditTopic {self._topic}>"
 
     async def write(self, entries: Sequence[AuditEntry]) -> bool:
-        """Write decisions. Return whether all of them are safe."""
+        """Write decisions. Return whether the topic has stored all of them."""
         try:
             for batch in self._batches(entries):
                 await self._write_batch(batch)

@@ -25,7 +25,7 @@ class AuditTrail:
 
     def __init__(self, env: NodeEnv, config: AuditConfig) -> None:
         self.queues: dict[str, AuditQueue] = {}
-        """By destination: the file, the topic."""
+        """The queues by destination, which are the file and the topic."""
         self._topic = config.topic
         self._file: AuditFile | None = None
         if config.path is not None:
@@ -43,7 +43,7 @@ class AuditTrail:
         return self._file is not None
 
     def note(self, entry: AuditEntry) -> None:
-        """Queue a decision for the file, and for the topic if the topic takes it."""
+        """Queue a decision for the file, and also for the topic if the topic accepts it."""
         if self._file is not None:
             self.queues[FILE].put_nowait(entry)
         if self._topic is not None and is_for_topic(entry, self._topic):

@@ -36,7 +36,7 @@ RESOURCES = {ResourceType.TOPIC: TOPIC, ResourceType.GROUP: GROUP}
 ON_CLUSTER = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS})
 
 OperationOf = Callable[[int], AclOperation | None]
-"""The operation that a resource of a type needs. None if the gate does not look at it."""
+"""The operation that a resource of a type needs. None if the gate ignores the type."""
 
 
 def _each_resource(operation_of: OperationOf) -> Gate:
@@ -78,7 +78,7 @@ def _may_decide_access(question: Question, item: Any, operation: AclOperation) -
 def _changed_keys(question: Question, item: Any) -> Collection[str]:
     """Return the keys that an item sets or resets.
 
-    AlterConfigs resets all keys it does not name.
+    AlterConfigs resets all keys that it does not name.
     """
     named = [entry.name for entry in item.configs]
     if question.api.key is not ApiKey.ALTER_CONFIGS:

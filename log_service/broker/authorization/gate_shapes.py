@@ -47,14 +47,14 @@ class Question:
 
     @property
     def items(self) -> Sequence[Any]:
-        """The items of the request, for an API that answers them one by one."""
+        """The items of the request, for an API that responds to them one by one."""
         items: Sequence[Any] = getattr(self.request, self.api.items.asked)
         return items
 
     def refused(self, error: KafkaError, request: Any = None) -> Any:
-        """Return the response with an error in every place.
+        """Return the response with the error at every place that can hold one.
 
-        ``request`` replaces the question's own if it is only a part of it.
+        ``request`` is used instead of the question's own request. It may be a part of it.
         """
         return self.api.echo(self if request is None else replace(self, request=request), error)
 
@@ -103,7 +103,7 @@ def on_plain_names(operation: AclOperation, resource: AclResource) -> Gate:
 def admit_part(question: Question, is_allowed: Callable[[Any], bool], error: KafkaError) -> Admission | None:
     """Admit the allowed items of a request. The others get the error, after the handler's results.
 
-    If nothing is allowed, the handler is not called.
+    If no item is allowed, the handler is not called.
     """
     items, asked, told = question.items, question.api.items.asked, question.api.items.told
     allowed = [item for item in items if is_allowed(item)]
@@ -151,7 +151,7 @@ def names_of_topics(image: MetadataImage, items: Sequence[Any], *, is_by_id: boo
 def on_named_topics(question: Question, operation: AclOperation, *, first_version_by_id: int) -> Admission | None:
     """Admit the allowed topics of a request.
 
-    An unknown id is let through, because the handler responds that it is unknown.
+    An unknown id is admitted, because the handler responds that it is unknown.
     """
     items = question.items
     names = list(names_of_topics(question.image, items, is_by_id=question.version >= first_version_by_id))

@@ -1,7 +1,8 @@
 """The gates of groups: their members, their committed offsets, and their descriptions.
 
-If the description of a group shows a topic that the client must not see, it is refused as a whole,
-without members. Half a group would be misread. Offsets are shown or refused topic by topic.
+If the description of a group shows a topic that the client must not see, the whole description is
+refused, with its members. A client would misread half a group. Offsets are shown or refused topic
+by topic.
 """
 
 from collections.abc import Callable, Iterable
@@ -81,7 +82,10 @@ def find_coordinator(question: Question) -> Admission | None:
 
 
 def sync_group(question: Question) -> None:
-    """Check READ on the group, unless the protocol is missing. The handler refuses that."""
+    """Check READ on the group, unless the protocol is missing.
+
+    The handler refuses a request without a protocol.
+    """
     request = question.request
     if question.version < FIRST_SYNC_VERSION_WITH_PROTOCOL or None not in (request.protocol_type, request.protocol_name):
         _reads_group(question)
@@ -318,7 +322,7 @@ def _refused_alone(topic: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
 
 
 def _shown_alone(question: Question, told: Any) -> Any:
-    """Leave out the topics that the client must not see. Each of them is in the audit log."""
+    """Leave out the topics that the client must not see. The audit log names each of them."""
     allowed = question.access.allowed(DESCRIBE, TOPIC, (topic.name for topic in told.topics))
     told.topics = keep(told.topics, lambda topic: topic.name in allowed)
     return told

@@ -41,8 +41,9 @@ PRODUCE = ApiKey.PRODUCE
 class NodeAuthorizer:
     """Authorizes the requests of this node.
 
-    ``high_watermark`` returns how far the metadata log is known to be committed. ``trail`` is the
-    audit log, or None without one. The node starts it, and flushes it when it stops.
+    ``high_watermark`` returns the offset up to which the metadata log is known to be committed.
+    ``trail`` is the audit log, or None if there is none. The node starts it, and flushes it when it
+    stops.
     """
 
     def __init__(
@@ -80,7 +81,10 @@ class NodeAuthorizer:
 
     @property
     def audit_queues(self) -> "Mapping[str, AuditQueue]":
-        """The queues of the audit log, by their target. Empty if it has neither file nor topic."""
+        """The queues of the audit log by destination.
+
+        Empty if the log has neither file nor topic.
+        """
         return {} if self.trail is None else self.trail.queues
 
     # ACLs

@@ -1,8 +1,8 @@
 """The gates of the APIs about records.
 
 They are Produce, ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers. A produce
-request with acks=0 has no response. If a part of it is denied, the other part is appended and then
-its connection closes, because its client can notice nothing else.
+request with acks=0 has no response. If a part of it is denied, the other part is appended. The
+connection then closes, because its client can notice no other sign.
 """
 
 from dataclasses import replace
@@ -44,10 +44,9 @@ def _admit_topics(question: Question) -> Admission | None:
 
 
 def _admit_without_response(question: Question) -> Admission | None:
-    """Let the allowed part through.
+    """Admit the allowed part of a request that gets no response.
 
-    Refusals are added to a response that the handler never sends. It closes the connection for them
-    instead.
+    If a part was refused, the handler closes the connection.
     """
     admission = _admit_topics(replace(question, request=replace(question.request, acks=ACKS_LEADER)))
     if admission is None:

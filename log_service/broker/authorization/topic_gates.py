@@ -64,8 +64,8 @@ def _without_configs(response: Any, shown: set[str]) -> Any:
 def maintenance(question: Question) -> None:
     """Check ALTER or CLUSTER_ACTION on the cluster, or else ALTER on each topic.
 
-    The request is refused or let through as a whole. Without topics it is about all topics that are
-    not internal.
+    The request is refused or admitted as a whole. A request without topics is about all topics that
+    are not internal.
     """
     access, asked = question.access, question.request.topics
     if access.could_cluster(ALTER) or access.could_cluster(CLUSTER_ACTION):

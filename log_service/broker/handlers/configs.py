@@ -210,7 +210,7 @@ def handle_incremental_alter_configs(node: Node, call: Call, request: Incrementa
 def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
     """Return whether this broker checks a request against its own files before it forwards it.
 
-    It does so only on a broker's listener, and only for a client with the ACLs for the change. The
+    This is so only on a broker's listener, and only for a client with the ACLs for the change. The
     controller refuses all other clients.
     """
     names = access_keys(entry.name for resource in resources for entry in resource.configs)
@@ -236,7 +236,7 @@ def _is_this_one(node: Node, resource: Any) -> bool:
 def _cordoned_names(resource: Any) -> list[str]:
     """Return the directories that a request sets in ``cordoned.log.dirs`` of a single broker.
 
-    The word for all directories is left out, because every broker knows it.
+    The word that stands for all directories is left out, because every broker knows it.
     """
     if resource.resource_type != ResourceType.BROKER or resource.resource_name == ALL_BROKERS:
         return []

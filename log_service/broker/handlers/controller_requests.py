@@ -34,7 +34,7 @@ def handle_broker_registration(node: Node, call: Call, request: BrokerRegistrati
 
 
 def handle_broker_heartbeat(node: Node, call: Call, request: BrokerHeartbeatRequest) -> Deferred:
-    """Have the controller decide, and let an active controller watch this connection.
+    """Let the controller decide on a heartbeat, and let an active controller watch this connection.
 
     The end of the connection is a sign that the broker's process may have ended (``death_watch``).
     """

@@ -97,8 +97,8 @@ def _validate(node: Node, call: Call) -> None:
     """Refuse clients that must not ask for tokens.
 
     HMACs of tokens are passwords, and a token must not create another. A forwarded request comes
-    through the listener of controllers. The broker that forwarded it has checked its client's own
-    listener.
+    through the listener of controllers. In this case the forwarding broker has checked the listener
+    of its client.
 
     Raises:
         KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
@@ -117,7 +117,7 @@ def _validate(node: Node, call: Call) -> None:
 def _may_see(access: Access | None, token: DelegationToken) -> bool:
     """Return whether an ACL shows a token to a client that neither owns nor renews it.
 
-    Without an authorizer it stays hidden, because it holds a password.
+    Without an authorizer the token stays hidden, because it contains a password.
     """
     return access is not None and (
         access.could(AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN, token.token_id)

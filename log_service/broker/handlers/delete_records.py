@@ -35,7 +35,7 @@ class _Awaited:
         self.result = result
 
     def maybe_finish(self) -> bool:
-        """Write the result if it is known, and return whether it is."""
+        """Write the result if it is known. Return whether it is known."""
         partition, result = self.partition, self.result
         if not partition.is_leader:
             result.error_code, result.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1

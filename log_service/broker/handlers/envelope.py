@@ -51,7 +51,7 @@ def handle_envelope(node: Node, call: Call, request: EnvelopeRequest) -> Envelop
 
 
 def _sealed(call: Call, response: Message) -> EnvelopeResponse:
-    """Return the envelope's response around the inner one."""
+    """Return the envelope's response, which contains the inner response."""
     if is_for_another(response):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     frame = encode_response(call.route.api.key, call.version, call.correlation_id, response)

@@ -47,7 +47,10 @@ def handle_alter_replica_log_dirs(
     call: Call,  # noqa: ARG001 - one shape for all
     request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse:
-    """Begin the moves. A repeated partition moves to the last directory named for it."""
+    """Begin the moves.
+
+    A repeated partition moves to the last directory that the request gives it.
+    """
     targets = {(topic.name, index): wanted.path for wanted in request.dirs for topic in wanted.topics for index in topic.partitions}
     return _told({(topic, index): _move(node, topic, index, path) for (topic, index), path in targets.items()})
 

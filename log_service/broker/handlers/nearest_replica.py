@@ -1,9 +1,10 @@
 """Selects the replica that a consumer should read from, in its own rack if possible (KIP-392).
 
-Decides as Apache Kafka's ``RackAwareReplicaSelector`` does. It is the leader, if that is in the
-consumer's rack or no replica is. Otherwise it is the in-sync replica of that rack with the largest
-log end offset, and of equals the one that was caught up last. A replica counts only if it holds the
-consumer's offset, and if the consumer can reach it on the same listener.
+Decides as Apache Kafka's ``RackAwareReplicaSelector`` does. It selects the leader if the leader is
+in the consumer's rack, or if no replica is. Otherwise it selects the in-sync replica of that rack
+with the largest log end offset. Among equal replicas it selects the one that was caught up last. A
+replica counts only if it holds the consumer's offset, and if the consumer can reach it on the same
+listener.
 """
 
 from log_service.metadata.image import MetadataImage

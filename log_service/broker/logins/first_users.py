@@ -17,7 +17,7 @@ BEGIN_ANEW: Final = "begin anew, with `tidelog storage format --add-scram` over 
 def lockout_warning(config: NodeConfig, scram_users: Collection[str] = ()) -> str | None:
     """Return a warning if no client can ever log in to a new cluster, or none may manage it.
 
-    Return None if some client may.
+    Returns None if some client can log in and manage it.
 
     Raises:
         ConfigError: a JAAS text is wrong.

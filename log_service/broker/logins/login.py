@@ -37,9 +37,9 @@ from log_service.security.sasl.session import Close, Login, LoginPolicy, LoginSe
 
 MAX_DELAYED_COUNT = 1_000
 MAX_DELAYED_COUNT_OF_HOST = 100
-"""Logins that wait, of all addresses and of one: refused ones, and those without a turn yet.
+"""Limits of logins that wait, of all addresses and of one address.
 
-Further ones are closed at once.
+They are refused logins, and logins whose turn has not come yet. Further logins are closed at once.
 """
 LOOKUP_TIMEOUT_S = 10.0
 """Timeout of a login's lookup."""
@@ -73,7 +73,7 @@ class LoginQueue:
         return f"<LoginQueue waiting={self._count}>"
 
     def try_enter(self, host: str) -> bool:
-        """Count one more, if there is room for it."""
+        """Count one more entry if there is room for it. Return whether there is."""
         if self._count >= MAX_DELAYED_COUNT or self._count_of_host[host] >= MAX_DELAYED_COUNT_OF_HOST:
             return False
         self._count += 1
@@ -111,7 +111,7 @@ class GuessGate:
         return wait_ms
 
     def end(self, host: str, user: str, *, is_right: bool) -> None:
-        """Note what came of a login whose password was compared."""
+        """Note the outcome of a login whose password was compared."""
         if is_right:
             self._guesses.note_success(host, user)
         else:
@@ -241,7 +241,7 @@ class LoginHandler:
         response.complete_encoded(step.chunks)
 
     def _take_turn(self, context: ConnectionContext, session: LoginSession, user: str) -> Response:
-        """Compare a password when it is its user's turn, at this address."""
+        """Compare a password when it is the turn of its user at this address."""
         wait_ms = 0 if self._gate is None else self._gate.begin(context.peer_host, user)
         if wait_ms == 0:
             return self._perform(context, session, self._compare(context, session, user))
@@ -270,7 +270,7 @@ class LoginHandler:
         self._go_on(context, session, self._compare(context, session, user), response)
 
     def _compare(self, context: ConnectionContext, session: LoginSession, user: str) -> Step:
-        """Compare a password, and count what comes of it."""
+        """Compare a password, and count the outcome."""
         is_right = False
         try:
             step = session.found(None, self._now())

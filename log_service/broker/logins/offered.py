@@ -231,7 +231,10 @@ class NodeLogins:
                     nursery.start_soon(offer.oauth.jwks.run)
 
     def in_front_of(self, handler: FrameHandler, listener: ListenerConfig, start_task: StartTask) -> FrameHandler:
-        """Return a listener's frame handler: ``handler`` itself, or its logins in front of it."""
+        """Return a listener's frame handler.
+
+        It is ``handler`` itself, or the logins of the listener in front of ``handler``.
+        """
         offer = self._offers.get(listener.name)
         if offer is None:
             return handler

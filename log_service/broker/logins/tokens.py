@@ -35,7 +35,7 @@ class TokenLogins:
         return f"<TokenLogins kept={len(self._kept)}>"
 
     async def find(self, wanted: object) -> TokenLogin | None:
-        """Return a token for its login, None if there is none of that id or it has expired."""
+        """Return a token for its login, or None if the id is unknown or the token has expired."""
         assert isinstance(wanted, TokenWanted), wanted
         token = self._unexpired(wanted.token_id)
         if self._secret is None or token is None:

@@ -38,11 +38,14 @@ class Decided(Protocol):
 
     @property
     def audit_queues(self) -> "Mapping[str, AuditQueue]":
-        """The queues of the audit log, by their target. Empty if it has neither file nor topic."""
+        """The queues of the audit log by destination.
+
+        Empty if the log has neither file nor topic.
+        """
 
 
 def authorizer_families(decided: Decided | None, per_second: PerSecond) -> Iterator[Family]:
-    """Yield the families of the authorizer. Yield nothing on a node without one."""
+    """Yield the families of the authorizer. A node without one yields none."""
     if decided is None:
         return
     allowed, denied = decided.allowed_count, decided.denied_count

@@ -69,7 +69,7 @@ def _rows(values: "dict[tuple[str, str], int] | dict[tuple[str, str], float]") -
 
 
 def certificate_families(days_left: Mapping[str, int]) -> Iterator[Family]:
-    """Yield the days until the certificates of listeners expire. Yield nothing without any."""
+    """Yield the days until the certificates of listeners expire, if there are any."""
     if days_left:
         samples = [("", labels({"listener": name}), days) for name, days in days_left.items()]
         text = "Whole days until the certificate of a listener ends; negative once it has."

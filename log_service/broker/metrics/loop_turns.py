@@ -21,11 +21,11 @@ class LoopTurns(trio.abc.Instrument):
         self._longest_ns = self._longest_before_ns = 0
 
     def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002 - trio's signature
-        """Begin a turn."""
+        """Note the beginning of a turn."""
         self._began_ns = self._now_ns()
 
     def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 - trio's signature
-        """End a turn."""
+        """Note the end of a turn."""
         now_ns = self._now_ns()
         if now_ns - self._window_ns >= WINDOW_NS:
             self._roll(now_ns)

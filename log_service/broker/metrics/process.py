@@ -72,9 +72,9 @@ def memory_bytes() -> tuple[int, int] | None:
 
 
 def disk_bytes() -> dict[str, int]:
-    """Return how many bytes the process read from disks and wrote to them since it began.
+    """Return how many bytes the process has read from disks and written to them.
 
-    Empty if the system does not tell.
+    The result is empty if the system does not report it.
     """
     try:
         counts = dict(line.split(": ") for line in (PROC / "io").read_text().splitlines())

@@ -136,10 +136,10 @@ class _Recent:
         )
 
     def remote(self) -> Parts:
-        """Return the waiting times.
+        """Return the times that requests waited between handler and response.
 
         A delayed request counts with its whole time in the buckets, because its time in the handler
-        is small beside it. A request that was answered at once waited for 0.
+        is small compared to the wait. A request that got its response at once waited for 0.
         """
         waited = list(self._total_recent)
         waited[0] += sum(self._at_once_recent)

@@ -43,7 +43,7 @@ NOT_COUNTED: AbstractContextManager[None] = nullcontext()
 logger = logging.getLogger(__name__)
 
 StartTask = Callable[..., None]
-"""``nursery.start_soon``: runs a request's waiting work beside the connections."""
+"""``nursery.start_soon``, which runs a request's waiting work beside the connections."""
 
 
 @final
@@ -60,7 +60,8 @@ NOTHING = Nothing()
 class Deferred(PendingResponse):
     """A promised response to a call. Complete it once, with a message.
 
-    Completing it does nothing after the connection has gone. The request is charged then.
+    If the connection goes away first, the request is charged at that moment. Completing has no
+    effect afterwards.
     """
 
     __slots__ = ("_call", "on_responded")
@@ -169,7 +170,7 @@ These are a ``Node`` on the broker's listeners, a ``QuorumNode`` on the controll
 
 
 class Refusable(Protocol):
-    """The request that a refusal repeats, or a part of it."""
+    """The request that a refusal responds to, or a part of it."""
 
     @property
     def version(self) -> int:
@@ -189,16 +190,16 @@ Echo = Callable[[Refusable, KafkaError], Message]
 
 
 Gate = Callable[[Any], Admission | None]
-"""Looks at the question about a request (``authorization.gate_shapes``). None admits all of it.
+"""Checks the question about a request (``authorization.gate_shapes``).
 
-A KafkaError refuses all of it with its code.
+None admits the whole request. A KafkaError refuses the whole request with its code.
 """
 
 
 class Side(StrEnum):
-    """The side of a node whose listeners take an API: the broker's or the controller's.
+    """The side of a node whose listeners accept an API: the broker's or the controller's.
 
-    Its values are strings, because those are hashed fast.
+    Its values are strings, because strings are hashed fast.
     """
 
     BROKER = "broker"
@@ -233,8 +234,9 @@ class Api:
     """One row of the registry: all facts about an API except the bytes of its messages.
 
     ``permissions`` are the operations that its requests may need. The content of a request decides
-    which ones it needs. Its versions are those that can be encoded. ``controller_handler`` answers
-    on the controller's listeners, if that differs from ``handler``.
+    which of them it needs. The versions of an API are those that can be encoded.
+    ``controller_handler`` handles requests on the controller's listeners, if it differs from
+    ``handler``.
     """
 
     key: ApiKey
@@ -242,9 +244,9 @@ class Api:
     sides: frozenset[Side]
     permissions: tuple[Permission, ...]
     gates: Mapping[Side, Gate]
-    """What authorizes its requests on each side. A side without one lets every request through.
+    """The gate of each side. A side without a gate admits every request.
 
-    The controller's also guards requests that a controller decides on for its own node.
+    The controller's gate also guards requests that a controller decides on for its own node.
     """
     quota: QuotaKind
     echo: Echo
@@ -253,7 +255,7 @@ class Api:
     pieces: tuple[Levels, ...] = ()
     """The lists at which a large request may be cut, by version.
 
-    Without any it is handled whole.
+    Without such lists it is handled whole.
     """
     is_each_named_once: bool = False
     """Whether naming something twice is an error. A request that would be cut is refused then."""
@@ -278,7 +280,7 @@ class Api:
 
     @property
     def items(self) -> Items:
-        """The outermost items of its requests, for an API that answers them one by one."""
+        """The outermost items of its requests, for an API that responds to them one by one."""
         return self.pieces[0][0]
 
     @property
@@ -300,9 +302,9 @@ class Route:
     meter: RequestMeter
     start_task: StartTask
     respond_to_forwarded: "Callable[[Outer, ConnectionContext, memoryview], Message | Deferred]"
-    """Answers a request inside a request of this route, as if it had come by itself.
+    """Handles a request inside a request of this route, as if it had come by itself.
 
-    Raises ProtocolError if it does not parse.
+    Raises ProtocolError if the inner request does not parse.
     """
 
 
@@ -325,11 +327,11 @@ class QuotaAccount(Protocol):
     def must_pause(self, response_bytes: int) -> bool:
         """Count a fetch response before it is sent. Return whether the client must be throttled.
 
-        It then gets no records.
+        If so, the client gets no records.
         """
 
     def charge(self, response: Message | None) -> int:
-        """Count the request and its response, None if it has none.
+        """Count the request and its response. ``None`` means that there is no response.
 
         Return for how many milliseconds its connection has to pause.
         """
@@ -389,7 +391,10 @@ class Call:
         return self.route.response_type
 
     def client(self) -> RequestClient:
-        """Return the client as coordinators see it. Hosts get a slash, as Kafka's tools expect."""
+        """The client in the form that coordinators use.
+
+        Hosts get a slash, as Kafka's tools expect.
+        """
         return RequestClient(
             api_version=self.version,
             client_id=self.client_id or "",
@@ -398,7 +403,7 @@ class Call:
         )
 
     def caller(self) -> Caller:
-        """Return the client as another node's controller sees it."""
+        """The client in the form that another node's controller uses."""
         return Caller(
             version=self.version,
             correlation_id=self.correlation_id,
@@ -453,7 +458,7 @@ class Call:
         return self.route.api.echo(self, error)
 
     def defer(self) -> Deferred:
-        """Promise a response. Later responses on this connection wait for it."""
+        """Promise a response. Later responses on this connection wait for this one."""
         return Deferred(self)
 
     def run(self, waiting: Coroutine[Any, Any, Message]) -> Deferred:
@@ -498,7 +503,7 @@ class PieceCall(Call):
 
     whole: Call
     told: Message | None = field(default=None, init=False)
-    """The response, once there is one."""
+    """The response, or None before there is one."""
 
     def respond(self, response: Message) -> list[Chunk]:
         """Keep the response. Return no frame."""
@@ -554,7 +559,7 @@ class _NoResponse:
         raise OSError(errno.EIO, "the request failed, see the traceback above")
 
     def release(self) -> None:
-        """Do nothing, because nothing is held."""
+        """Do nothing, because no memory is held."""
 
 
 NO_RESPONSE: Chunk = _NoResponse()

@@ -21,7 +21,7 @@ from log_service.protocol.schema import Message, has_version
 
 @dataclass(frozen=True, slots=True)
 class ItemEcho:
-    """The echo of an API that answers the items of its requests one by one.
+    """The echo of an API that responds to the items of its requests one by one.
 
     ``levels`` are the nested lists of items, the outermost first. ``fields`` are further values of
     the innermost items, or of the response itself if there are no levels.

@@ -1,12 +1,12 @@
 """Requests of many list elements: decoded in the pool, handled in pieces, encoded in the pool.
 
 Decides when a piece has its turn. In one turn the event loop handles at most one piece of all large
-requests of a pipeline together, so that other requests come between. A user has a few of them in
-progress at most. More of them wait undecoded. A request that cannot be cut is handled in one turn,
-as small ones are. The work ends when the client leaves.
+requests of a pipeline together, so that other requests come between. A user has only a few large
+requests in progress at a time. Further requests wait undecoded. A request that cannot be cut is
+handled in one turn, as small requests are. The work ends when the client leaves.
 
-Invariants: pieces are handled in the order of the request, each after the response to the one
-before. The request's frame is held until its whole response is complete.
+Invariants: pieces are handled in the order of the request, each after the response to the previous
+piece. The request's frame is held until its whole response is complete.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,7 +24,7 @@ from log_service.protocol.codec import decode
 from log_service.protocol.schema import Message
 
 FEW_ELEMENTS = 500
-"""A request with no more list elements is handled at once."""
+"""A request with at most this many list elements is handled at once."""
 PIECE_ELEMENTS = 250
 MAX_ITEM_ELEMENTS = 5_000
 """Bound for one item of a request that is cut between items.
@@ -125,7 +125,7 @@ class LargeRequests:
         return call.told
 
     async def _respond_whole(self, work: "_Work") -> None:
-        """Handle a request that cannot be cut, and respond as to a small one."""
+        """Handle a request that cannot be cut, and respond as to a small request."""
         async with self._turn:
             with work.call.counted():
                 reply = self._answer(work.call)
@@ -153,7 +153,7 @@ class _Work:
         self.deferred.on_discard(self.scope.cancel)
 
     def pass_on(self, reply: Deferred) -> None:
-        """Send the response that a handler has promised, when it is ready."""
+        """Send the response that a handler has promised, as soon as it is ready."""
         if reply.is_done:
             self.deferred.complete_encoded(reply.take())
             return
@@ -164,11 +164,11 @@ class _Work:
 def _read(call: Call, frame: memoryview, body: int) -> tuple[Levels, Sequence[Piece]]:
     """Decode a request and cut it. Return its levels and its pieces.
 
-    The levels are the lists at which it is cut, none if it cannot be cut.
+    The levels are the lists at which the request is cut. There are none if it cannot be cut.
 
     Raises:
-        ProtocolError: it is no such request, or has too many elements.
-        KafkaError: it names something twice that may be named once.
+        ProtocolError: the bytes are not a request of this API, or it has too many elements.
+        KafkaError: the request repeats a name that may appear only once.
     """
     api = call.route.api
     call.request, _ = decode(call.route.request_type, call.version, frame, body, max_elements=api.max_elements)

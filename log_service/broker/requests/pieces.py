@@ -1,11 +1,11 @@
 """Cuts large requests into smaller ones, and joins their responses.
 
 Decides where a request may be cut: between the items of its lists, as the registry describes them.
-Each piece is a request of the same API, with the same fields beside the list. Plain functions that
-may run in the pool.
+Each piece is a request of the same API. Its fields other than the list are those of the whole
+request. All functions are plain and may run in the pool.
 
 Invariants: the items of all pieces, one after the other, are those of the request in their order. A
-piece weighs at most the given maximum, or holds one item that cannot be cut.
+piece weighs at most the given maximum, or holds a single item that cannot be cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ from log_service.protocol.schema import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Items:
-    """A list of the request and the list of the response that answers it item by item.
+    """A list of the request, and the list of the response with one result for each of its items.
 
-    ``named_by`` are the fields that an item has in both. It has a pair (field of the request, field
-    of the response) if they differ. The items of a request may be plain values. Then ``value`` is
-    the field of the response that holds one.
+    ``named_by`` are the fields that name an item in both lists. If their names differ, it has a
+    pair (field of the request, field of the response). The items of a request may be plain values.
+    ``value`` is then the field of the response that holds such a value.
     """
 
     asked: str
@@ -50,7 +50,8 @@ Levels = Sequence[Items]
 class Piece:
     """A part of a request.
 
-    At the outermost ``depth`` levels its only item continues the last item of the previous piece.
+    The first item of the piece may continue the last item of the previous piece, at the outermost
+    ``depth`` levels.
     """
 
     request: Any
@@ -103,17 +104,17 @@ def split(request: Any, levels: Levels, *, max_weight: int, item_weight: int = 0
 
 
 def require_names_once(request: Any, levels: Levels) -> None:
-    """Check that a request names nothing twice. A single piece could not find that out.
+    """Check that a request repeats no name. A single piece could not find that out.
 
     Raises:
-        KafkaError: INVALID_REQUEST, it does.
+        KafkaError: INVALID_REQUEST, a name is repeated.
     """
     for name in repeated([levels[0].asked_name(item) for item in getattr(request, levels[0].asked)]):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is named twice in a request of many")
 
 
 def join(told: Sequence[tuple[Piece, Any]], levels: Levels) -> Message:
-    """Return the joined response of all pieces. An error of any of them is one of the whole."""
+    """Return the joined response of all pieces. An error of any piece is an error of the whole."""
     whole: Message = told[0][1]
     for piece, response in told[1:]:
         _join(whole, response, levels, piece.depth)

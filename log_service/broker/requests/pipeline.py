@@ -149,7 +149,7 @@ class Pipeline:
             tell()
 
     def _open(self, context: ConnectionContext, frame: memoryview) -> tuple[Call, int]:
-        """Return the call of a frame without its request, and the position where that begins."""
+        """Return the call of a frame without its request, and the position of the request."""
         header, body = parse_request_header(frame)
         route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
         return Call(route, header.api_version, header.correlation_id, header.client_id, context, None, None), body
@@ -165,7 +165,7 @@ class Pipeline:
         return pause_ms > 0
 
     def _is_decoded(self, call: Call, frame: memoryview, body: int) -> bool:
-        """Decode a request, unless it has so many elements that it must take the longer way."""
+        """Decode a request, unless it has too many elements. Return whether it was decoded."""
         try:
             self._decode(call, frame, body, FEW_ELEMENTS)
         except TooManyElementsError:

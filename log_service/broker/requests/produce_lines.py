@@ -139,7 +139,10 @@ def keep_records(connection: ConnectionContext, request: ProduceRequest) -> int:
 
 
 def copy_records(request: ProduceRequest) -> None:
-    """Copy the records of a request out of the connection's buffer, which takes the next request."""
+    """Copy the records of a request out of the connection's buffer.
+
+    The buffer then receives the next request.
+    """
     for topic in request.topic_data:
         for wanted in topic.partition_data:
             if wanted.records is not None:

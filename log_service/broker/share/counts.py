@@ -58,9 +58,9 @@ class FetchTimes:
 
     held_ms: Spread = field(default_factory=Spread)
     percent: Spread = field(default_factory=Spread)
-    """Of the time since the previous fetch ended, the fetch itself included.
+    """The share of the fetch in the time since the previous fetch ended, in percent.
 
-    The first has none before it.
+    The first fetch has no previous one.
     """
     _ended_ns: int | None = None
 

@@ -1,9 +1,10 @@
 """A fetch of one member of a share group: acquires records now, or waits for enough of them.
 
-There is enough when ``min_bytes`` can be read from the group's next offsets in its partitions, a
-partition cannot be read, or this node no longer leads one. A partition at its limit of records in
-flight gives nothing, and the fetch waits for an acknowledgement. At its deadline the fetch takes
-the available records. Partitions take turns in being first, because the first is read first.
+The wait ends in three cases. ``min_bytes`` can be read from the group's next offsets in its
+partitions, a partition cannot be read, or this node no longer leads one. A partition at its limit
+of records in flight gives nothing, and the fetch waits for an acknowledgement. At its deadline the
+fetch takes the available records. Partitions take turns in being first, because the first is read
+first.
 
 Reading and acquiring is one uninterrupted step, so no lock has to keep two members from the same
 records. Only acquired records are read. A fetch acquires nothing once its connection or its session

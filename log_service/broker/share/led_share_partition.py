@@ -1,17 +1,17 @@
 """One share group on one partition that this node leads: records in flight, and their locks.
 
-Decides when decisions are stored, and in which order. One write is under way at a time, and
-everything that has to be stored meanwhile goes into the next one. Dead letters are written before
+Decides when decisions are stored, and in which order. One write is in progress at a time.
+Everything that has to be stored meanwhile goes into the next write. Dead letters are written before
 the write that makes their records final. ``coordinator.share.share_partition`` decides the state of
 each record. ``shares`` knows which fetches wait.
 
-It belongs to one leadership. It is lost once the partition is led elsewhere, or another leader has
-fenced this one at the share coordinator. Then every caller gets an error, and the next fetch loads
-anew.
+The object belongs to one leadership. It is lost once the partition is led elsewhere, or another
+leader has fenced this one at the share coordinator. Then every caller gets an error, and the next
+fetch loads the state again.
 
 Invariants: an acknowledgement has one response, when it is stored or given up. While records are
-held, a timer waits for the first lock that expires. A record of a group with dead letters is final
-only when its letter is written.
+acquired, a timer waits for the first lock that expires. A record of a group with dead letters is
+final only when its letter is written.
 """
 
 import logging
@@ -54,7 +54,7 @@ _FATAL = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""The codes for a member if the share coordinator has another state than this one."""
+"""Codes for a member if the state at the share coordinator differs from the state here."""
 
 
 class DeadLetters(Protocol):
@@ -162,7 +162,7 @@ class LedSharePartition:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all is loaded and stored, and nothing is under way."""
+        """Whether everything is loaded and stored, and no work is in progress."""
         return self._core is not None and not self._open_count and not self._is_writing
 
     # Loading
@@ -205,7 +205,7 @@ class LedSharePartition:
 
     @property
     def next_fetch_offset(self) -> int | None:
-        """The offset of the next acquisition's read. None if nothing may be acquired now."""
+        """The offset at which the next acquisition reads, or None if it may acquire nothing now."""
         core = self._core
         if core is None or self.error is not None:
             return None
@@ -327,7 +327,7 @@ class LedSharePartition:
             self._world.persister.read(self.key, leader_epoch=self._leader_epoch, on_done=self._on_asked)
 
     def _on_asked(self, state: ShareState | KafkaError) -> None:
-        """Fail if the group was deleted, or its state was initialized anew."""
+        """Fail if the group was deleted, or its state was initialized again."""
         if isinstance(state, KafkaError):
             is_over, error = state.code is ErrorCode.INVALID_REQUEST, KafkaError(told_error(state), str(state))
         else:
@@ -416,7 +416,7 @@ class LedSharePartition:
     # The end
 
     def lose(self, error: KafkaError) -> None:
-        """Serve no more. Writes that are not stored yet are given up and get ``error``."""
+        """Stop serving. Writes that are not stored yet are given up and get ``error``."""
         if self.is_lost:
             return
         self.is_lost, self.error = True, error

@@ -21,7 +21,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 
 MAX_MEMBER_ID_LENGTH = 36
-"""Of a member's id, in characters: the length of a UUID."""
+"""The largest length of a member's id, in characters. It is the length of a UUID."""
 MAX_PARTITION_COUNT = 10_000
 """Of one session. A member may name any number of partitions, even ones that do not exist."""
 
@@ -106,7 +106,7 @@ class ShareFetchContext:
     def is_final(self) -> bool:
         """Whether the session ends with this request.
 
-        Then it fetches nothing, and all records of its member are released.
+        Such a request fetches nothing, and all records of its member are released.
         """
         return self.ending is not None
 
@@ -177,10 +177,10 @@ class ShareSessionCache:
     def accept_acknowledgement(self, key: SessionKey, epoch: int) -> ShareSession:
         """Advance the session of a ShareAcknowledge request, and return it.
 
-        A final session ends with ``close``, after its request was handled.
+        If the request is final, the caller ends the session with ``close`` after handling it.
 
         Raises:
-            KafkaError: SHARE_SESSION_NOT_FOUND; INVALID_SHARE_SESSION_EPOCH, also where the request
+            KafkaError: SHARE_SESSION_NOT_FOUND. INVALID_SHARE_SESSION_EPOCH, also if the request
                 would be the first of a session.
         """
         if epoch == INITIAL_EPOCH:
@@ -191,9 +191,9 @@ class ShareSessionCache:
         return session
 
     def close(self, key: SessionKey) -> ShareSession | None:
-        """End a session and return it, so the caller can release its records.
+        """End a session and return it, so that the caller can release its records.
 
-        Return None without one.
+        Returns None if there is no such session.
         """
         session = self._sessions.pop(key, None)
         if session is not None:

@@ -1,12 +1,12 @@
 """The share groups of a node: the share partitions that it leads, and the sessions of members.
 
-A share partition is kept from the first fetch until its partition is led elsewhere, or until its
-group has no session here and nothing is under way. When a member has gone, every share partition in
-which it may hold records releases them. Knows no request.
+A share partition is held from the first fetch until its partition is led elsewhere, or until its
+group has no session here and no work is in progress. When a member has gone, every share partition
+in which it may hold records releases them. Knows no request.
 
 When a connection ends, waiting fetches of its groups are checked again ``ENDED_PAUSE_MS`` later. A
 process that dies ends several connections within moments. Without the pause each of its members in
-turn would acquire the records of the one before, and use up a delivery.
+turn would acquire the records of the previous one, and use up a delivery.
 
 Invariants: at most one share partition of a key serves. A waiting fetch is checked again whenever
 its share partitions may have changed, at most ``ENDED_PAUSE_MS`` after that. The end of a group or
@@ -111,9 +111,10 @@ class Shares(ReplicaListener):
     # Sessions
 
     def end_session(self, session: ShareSession) -> None:
-        """End a session and take back its member's records. Do nothing if it has ended already.
+        """End a session and take back its member's records.
 
-        The member may have begun another session.
+        If the session has ended already, nothing happens, because the member may have begun another
+        session.
         """
         if self.sessions.is_open(session):
             self.sessions.close(session.key)
@@ -221,7 +222,7 @@ class Shares(ReplicaListener):
 
 
 def _drop(by_name: dict[N, dict[ShareKey, LedSharePartition]], name: N, key: ShareKey) -> bool:
-    """Remove a share partition from those of one name. Return whether it was the last of them."""
+    """Remove a share partition from a name's share partitions. Return whether it was the last."""
     del by_name[name][key]
     if by_name[name]:
         return False

@@ -38,9 +38,9 @@ class SharePersister(Protocol):
     """
 
     def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone) -> None:
-        """Initialize a state, also anew in a later state epoch.
+        """Initialize a state, or initialize it again in a later state epoch.
 
-        With a start offset of -1 the leader chooses it.
+        With a start offset of -1 the leader chooses the offset.
         """
 
     def read(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:

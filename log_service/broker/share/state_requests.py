@@ -1,15 +1,16 @@
-"""Carries a broker's requests to share coordinators (KIP-932).
+"""Sends a broker's requests to share coordinators (KIP-932).
 
-This node's own coordinator is called at once, others by requests. Decides which node is asked, what
-goes into one request, and when to retry. The share coordinator decides the meaning of states.
+This node's own coordinator is called directly, others by requests. Decides which node is asked,
+what goes into one request, and when to retry. The share coordinator decides the meaning of states.
 
 The coordinator of a state is the leader of its partition of ``__share_group_state``. The topic is
-created when the first state needs it. Questions about one group to one broker that come while a
-request is on its way go out together, in the next one. An error that another coordinator or a later
-moment may mend is retried after a pause that doubles. After ``MAX_ATTEMPTS`` the caller gets it.
+created when the first state needs it. While a request about one group is on its way to a broker,
+further questions about that group wait and go out together in the next request. If another
+coordinator or a later attempt may succeed, an error is retried after a pause that doubles. After
+``MAX_ATTEMPTS`` the caller gets the error.
 
-Invariants: one question per state is under way, and the next waits for its end, so writes arrive in
-the order in which they were made. Every question ends once. At most ``MAX_QUESTIONS`` wait. One
+Invariants: one question per state is in progress, and the next waits for its end, so writes arrive
+in the order in which they were made. Every question ends once. At most ``MAX_QUESTIONS`` wait. One
 more gets COORDINATOR_NOT_AVAILABLE at once.
 """
 
@@ -66,7 +67,7 @@ MENDED_BY_TIME = frozenset(
 class _Kind:
     """One of the five APIs.
 
-    ``request`` and ``topic`` build its request, ``ask_here`` asks this node's own coordinator, and
+    ``request`` and ``topic`` build its request, and ``ask_here`` asks this node's own coordinator.
     ``told`` returns the part of a partition's result that the caller gets.
     """
 

@@ -36,7 +36,7 @@ It is less than they wait for a response.
 """
 
 LAST_LENIENT_VERSION = 5
-"""The last version of CreateTopics in which an exhausted quota refuses nothing.
+"""The last version of CreateTopics in which an exhausted quota does not refuse topics.
 
 A client that only asked for metadata must not be refused for a quota (KIP-599).
 """
@@ -76,8 +76,8 @@ class TopicCreation:
     async def create(self, names: list[str], client: Caller | None = None) -> dict[str, ErrorCode]:
         """Create topics and return errors by name. A topic that exists by now is no error.
 
-        The partitions count against the quota of ``client``, if it has one. The client gets them
-        and is throttled afterwards. None means the broker's own request.
+        The partitions count against the quota of ``client``, if it has one. The client gets the
+        topics and is throttled afterwards. ``client`` None means the broker's own request.
         """
         new = [name for name in names if name not in self._asked]
         asked = {name: self._asked.setdefault(name, _Asked()) for name in names}

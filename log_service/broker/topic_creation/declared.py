@@ -1,11 +1,11 @@
 """Topics that the projects of an installation declare, for auto-creation with declared parameters.
 
-A producer may start before its project, or go on while the topic is deleted. The topic would then
-have a broker's defaults for ever, because partitions cannot be removed. The file is read whenever a
-client makes this broker create a topic. That is rare, and a declaration counts from the moment in
-which it is written. Decides the meaning of the file. Knows no project.
+A producer may start before its project, or continue while the topic is deleted. The topic would
+then have a broker's defaults forever, because partitions cannot be removed. The file is read
+whenever a client makes this broker create a topic. This is rare, and a declaration counts as soon
+as it is written. Decides the meaning of the file. Knows no project.
 
-Invariant: a missing or invalid file keeps no topic from being created.
+Invariant: a missing or invalid file does not prevent the creation of a topic.
 """
 
 import json
@@ -46,7 +46,7 @@ def parse_declared(content: bytes) -> dict[str, CreatableTopic]:
     Its format is ``{"topics": {NAME: {"partitions": 4, "replication_factor": 1, "configs": {KEY:
     TEXT}}}}``.
 
-    :raises ValueError: it is not such a file.
+    :raises ValueError: the file has another format.
     """
     try:
         return {

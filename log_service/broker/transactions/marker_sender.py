@@ -6,16 +6,17 @@ listener between brokers, to this node by a call. Both get the same request and 
 response.
 
 While markers are owed, the producer's next transaction cannot begin. Markers for followers or other
-nodes go at once. Those of this node's unreplicated partitions wait for a moment, and are written in
-one stretch with the end of the transaction. The reason is that the client that gets the outcome
-often wakes on this node's core, and would have to wait for them. A request that needs them calls
-``hurry``.
+nodes go at once. Markers of this node's unreplicated partitions wait for a moment. They are then
+written without interruption, and the transaction ends with the last of them. The reason for the
+wait is that the client that gets the outcome often wakes on this node's core, and would have to
+wait for the markers. A request that needs the markers calls ``hurry``.
 
 Invariants:
 
 - While a marker is owed, the sender looks for its partition's leader at least every ``RETRY_MS``.
 - A delayed marker is written within ``PUT_OFF_MS``, or in the next turn of the event loop after
-  ``hurry``. If a batch of this node waits for followers then, it is written right after that batch.
+  ``hurry``. If a batch of this node waits for followers then, the marker is written right after
+  that batch.
 """
 
 import logging
@@ -43,7 +44,7 @@ RETRY_MS = 100
 PUT_OFF_MS = 1
 """Delay of markers of unreplicated partitions.
 
-A client that waited for the outcome gets the processor in it.
+The processor is free during this time for the client that waited for the outcome.
 """
 PURPOSE = "transaction markers"
 
@@ -92,7 +93,7 @@ class MarkerSender:
     def hurry(self) -> None:
         """Write the markers of this node's partitions in the next turn of the event loop.
 
-        A request waits for them.
+        Callers use it if a request waits for the markers.
         """
         if len(self._queue):
             self._put_off_until = -math.inf

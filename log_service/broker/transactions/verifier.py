@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 FIRST_VERSION_FOR_BROKERS = 4
 PURPOSE = "transactions"
 MAX_HELD_BYTES = 128 << 20
-"""Bound for records that wait for coordinators.
+"""Limit for records that wait for coordinators.
 
-One request is always accepted, however large it is.
+A single request is always accepted, however large it is.
 """
 
 Codes = dict[TopicPartition, ErrorCode]
@@ -71,7 +71,7 @@ class AskLocally(Protocol):
     def __call__(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool, patience_ms: int) -> None:
         """Add partitions, or check that they are in the transaction.
 
-        ``tell`` is called once with a code for each, now or later.
+        ``tell`` is called once with a code for each partition, now or later.
         """
 
 
@@ -144,7 +144,7 @@ class _Asked:
 class _Standing:
     """A request in a line. It waits for the end of the previous transaction until ``deadline_ms``.
 
-    ``begun`` is the state from before it had to wait: its verdict so far, and its question.
+    ``begun`` is its state before it had to wait: its verdict so far, and its question.
     """
 
     question: Question
@@ -157,7 +157,7 @@ class _Standing:
 class TransactionVerifier:
     """The verifier of one node.
 
-    ``ask_locally`` is this node's own coordinator, None if it has none.
+    ``ask_locally`` asks this node's own coordinator. It is None if the node has none.
     """
 
     def __init__(

@@ -55,7 +55,10 @@ class _Work:
             self._watch.cancel()
 
     async def run(self, deadline_ms: int | None) -> None:
-        """Read the other partitions, and respond or wait. None means that it does not wait again."""
+        """Read the other partitions, then respond or wait.
+
+        With ``deadline_ms`` None it does not wait again.
+        """
         with self._scope:
             try:
                 await self._read()

@@ -60,7 +60,11 @@ WORK_OF_READ = 8
 
 Release = Callable[[], None]
 Result = tuple[FetchTarget, PartitionData, int]
-"""A partition, what the response says of it, and the size of its records in bytes."""
+"""A partition, its part of the response, and the size of its records in bytes.
+
+# (HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES)= Sizes without records: of a response, of each topic in
+it, and of each partition.
+"""
 
 
 class Reading:
@@ -130,7 +134,7 @@ class Reading:
 
 
 class _Awaited:
-    """A partition that a delayed fetch waits for, as the fetch found it.
+    """A partition that a delayed fetch waits for, in its state when the fetch began to wait.
 
     ``place`` is the position of the fetch offset, if bytes are counted.
     """
@@ -204,7 +208,10 @@ class DelayedFetch:
         return False
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Return whether enough can be read, or the partition is offline or led anew."""
+        """Return whether the fetch need not wait any longer.
+
+        This is so if enough bytes can be read, or if the partition is offline or has a new leader.
+        """
         try:
             return self._is_ready(key)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
@@ -363,7 +370,10 @@ class PartitionReads:
         return True
 
     def _find(self, target: FetchTarget) -> Partition | None:
-        """Return a partition that is not open, or None if it is not here, and note the error."""
+        """Return a partition that is not open.
+
+        If it is not here, note the error and return None.
+        """
         try:
             return self.node.replicas.find(target.topic, target.topic_id, target.partition)
         except KafkaError as error:
@@ -378,8 +388,8 @@ class PartitionReads:
 def _is_readable(node: Node, access: Access, target: FetchTarget, partition: Partition | None, known: dict[str, bool]) -> bool:
     """Return whether the client may read the topic of a partition.
 
-    ``known`` caches the decisions of this pass. Each pass checks again, also the partitions of a
-    session. An unknown id is readable, because every client gets UNKNOWN_TOPIC_ID for it.
+    ``known`` caches the decisions of this pass. Each pass checks all partitions again, also those
+    of a session. An unknown id is readable, because every client gets UNKNOWN_TOPIC_ID for it.
     """
     name = target.name if partition is None else partition.topic_partition.topic
     if not name:

@@ -41,7 +41,7 @@ class FetchingReplica:
         self._is_stale = broker_epoch != NO_BROKER_EPOCH and known is not None and broker_epoch < known.epoch
 
     def is_quiet(self, partition: Partition, target: FetchTarget) -> bool:
-        """Note a fetch that needs no response, and return whether it is one.
+        """Return whether a fetch needs no response, and note such a fetch.
 
         A fetch needs no response if its follower has the whole log and knows the leader's offsets.
         """
@@ -92,8 +92,7 @@ class FetchingReplica:
     def is_held_back(self, partition: Partition) -> bool:
         """Return whether the throttle withholds records from the follower now.
 
-        Records are withheld if the follower is out of sync and throttled partitions exceed their
-        rate.
+        This is so if the follower is out of sync and throttled partitions exceed their rate.
         """
         throttle = self._throttle
         return (

@@ -70,7 +70,7 @@ def _each_whole_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchR
 
 
 def refuse_offset_fetch(call: Refusable, error: KafkaError) -> OffsetFetchResponse:
-    """Return an error for each group. Up to version 7 there is one."""
+    """Return the error for each group. Up to version 7 a request has one group."""
     request: OffsetFetchRequest = call.request
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)

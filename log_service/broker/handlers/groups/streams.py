@@ -1,10 +1,10 @@
 """StreamsGroupHeartbeat (88, version 0) and StreamsGroupDescribe (89, 0) of KIP-1071.
 
-Behaviour: the coordinator of the group of Kafka Streams instances decides. The handler checks a
-topology's topic names first. Afterwards it has missing internal topics created, if the client may
-create them. A status names those that it may not. A request is UNSUPPORTED_VERSION if the cluster
-has not finalized ``streams.version`` at 1, or the broker's
-``group.coordinator.rebalance.protocols`` leave the protocol out.
+Behaviour: the coordinator of the group of Kafka Streams instances decides. Before that the handler
+checks the topic names of a topology. Afterwards it lets missing internal topics be created, if the
+client may create them. A status names the topics that the client may not create. A request is
+UNSUPPORTED_VERSION if the cluster has not finalized ``streams.version`` at 1. It is also refused if
+the broker's ``group.coordinator.rebalance.protocols`` leave the protocol out.
 """
 
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ def named_topics(topology: Topology | DescribedTopology) -> Iterable[str]:
 
 
 def fault_of_names(names: list[str]) -> str | None:
-    """Return why an application may not use topics of these names, or None if it may."""
+    """Return the reason why an application may not use these topic names, or None if it may."""
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:
         return f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
@@ -72,7 +72,7 @@ def fault_of_names(names: list[str]) -> str | None:
 
 
 def _create(node: Node, call: Call, reply: StreamsHeartbeatReply) -> None:
-    """Have missing topics created for the client, or add the reason why not to the status.
+    """Let missing topics be created for the client, or add the reason of a refusal to the status.
 
     The client must be allowed to create all of them.
     """

@@ -171,10 +171,11 @@ def respond(
     *,
     is_announced: bool = False,
 ) -> ProduceResponse | Deferred | Nothing:
-    """Announce appends unless that was done, and respond now, when all is safe, or never.
+    """Announce the appends unless that was done, and send the response.
 
-    ``outcomes`` has those of the partitions of each topic, in the order of the request.
-    ``deferred`` is the promised response, if there is one.
+    It is sent at once, when all records are safe, or never, as acks require. ``outcomes`` has those
+    of the partitions of each topic, in the order of the request. ``deferred`` is the promised
+    response, if there is one.
     """
     response = ProduceResponse()
     moved: list[Partition] = []
@@ -232,7 +233,7 @@ def refuse_produce(call: Refusable, error: KafkaError) -> ProduceResponse:
 def _name_leaders(node: Node, call: Call, response: ProduceResponse) -> None:
     """Add leaders and their endpoints to refusals with a stale leader (KIP-951).
 
-    The client then need not ask for them.
+    The client then need not ask for the leaders.
     """
     leaders: list[int] = []
     for topic in response.responses:
@@ -308,12 +309,12 @@ def terms_of(request: ProduceRequest, version: int) -> Terms:
 Outcome = tuple[Partition, int, AppendResult] | PartitionProduceResponse
 """The partition, leader epoch and result of an append, or the refusal of a batch.
 
-A tuple, because it is fast to create.
+It is a tuple, because tuples are created fast.
 """
 
 
 class Appends(Protocol):
-    """Appends batches: the replica manager, or a layer above it."""
+    """Appends batches. This is the replica manager, or a layer above it."""
 
     def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
         """Return a partition. See ``ReplicaManager.find``."""

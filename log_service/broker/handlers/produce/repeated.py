@@ -47,7 +47,7 @@ from log_service.storage.append_result import AppendResult
 
 MAX_KNOWN_COUNT = 4096
 MAX_CLEARED_HOSTS = 64
-"""As many hosts of one listener, principal and request are let through without a new decision."""
+"""The number of hosts that need no new decision, per listener, principal and request."""
 MAX_KEY_BYTES = 512
 """Of the bytes before the records. Usual requests have 60."""
 
@@ -63,7 +63,7 @@ _NUMBERS = Struct(">qqq")  # base offset, append time, log start offset
 _RESPONSE_TAIL_BYTES = 9  # errors per record, error message, tags; tags of the topic; throttle time, tags of the response
 
 _TELLS_NO_PAUSE = ProduceResponse()
-"""A response without a throttle time, as cached bytes have it."""
+"""A response without a throttle time, as cached bytes contain it."""
 
 _unpack_head = Struct(">iih").unpack_from  # API key and version, correlation id, size of the client id
 

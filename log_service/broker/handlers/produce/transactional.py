@@ -1,16 +1,16 @@
 """Produce requests with a transactional id, verified by the transaction coordinator.
 
-Behaviour: as ``produce``, after the questions to the coordinator. All batches of transactions in a
-request are of one producer, otherwise all of it is INVALID_PRODUCER_ID_MAPPING. The first batch of
-a transaction in a partition waits until the coordinator has confirmed that the partition is in the
-transaction, or, from version 12 on, has added it (KIP-890). If it does not, the partition gets an
-error that clients of the version understand, and the other partitions are appended. Batches outside
-of transactions are appended as they are. All batches are checked before the coordinator is asked.
-Checks that take longer than a turn of the event loop run in the line of the connection
-(``produce_lines``).
+Behaviour: as ``produce``, after the coordinator has responded. All transactional batches in a
+request must be of one producer, otherwise the whole request is INVALID_PRODUCER_ID_MAPPING. The
+first batch of a transaction in a partition waits for the coordinator. The coordinator confirms that
+the partition is in the transaction, or, from version 12 on, adds it (KIP-890). If it refuses, the
+partition gets an error that clients of the version understand, and the other partitions are
+appended. Batches outside of transactions are appended unchanged. All batches are checked before the
+coordinator is asked. Checks that take longer than a turn of the event loop run in the line of the
+connection (``produce_lines``).
 
 With ``transaction.partition.verification.enable=false`` partitions of older versions are appended
-without a question.
+without asking the coordinator.
 """
 
 from contextlib import suppress
@@ -102,7 +102,7 @@ def _verify(
 
 
 def _nothing() -> None:
-    """Do nothing, because the records are kept already."""
+    """Do nothing, because the records are copied already."""
 
 
 def _held_bytes(request: ProduceRequest, checked: Checked) -> int:
@@ -128,8 +128,8 @@ def _buffers(checked: Checked) -> list[Buffer]:
 def _keep_records(request: ProduceRequest, checked: Checked, deferred: Deferred) -> None:
     """Copy the checked batches out of the connection's buffer.
 
-    The buffer takes the next request while the coordinator is asked. The append reads only headers
-    of the request's own records, so these are cut.
+    The next request overwrites the buffer while the coordinator is asked. The append reads only
+    headers of the request's own records, so these are cut.
     """
     deferred.held_bytes = _kept_bytes(request, checked)
     for topic in request.topic_data:

@@ -3,19 +3,19 @@
 Behaviour: a member of a share group fetches from the partitions of its share session and acquires
 the records. No other member gets them until it acknowledges them or its locks expire. The response
 names the acquired offsets. The records are whole batches of the log, and may hold more than was
-acquired. The broker responds at once if ``min_bytes`` can be acquired from, otherwise when they
-can, or after ``max_wait_ms``. Acknowledgements of an earlier fetch may come along, and the response
-waits until they are stored. The final epoch acknowledges, fetches nothing, and releases the
-member's remaining records.
+acquired. The broker responds at once if records of ``min_bytes`` can be acquired. Otherwise it
+responds as soon as they can, or after ``max_wait_ms``. A request may also carry acknowledgements of
+an earlier fetch, and the response waits until they are stored. The final epoch acknowledges,
+fetches nothing, and releases the member's remaining records.
 
 Versions: 1 as in Apache Kafka 4.2; 2 acquire mode (KIP-1206), and requests that renew locks and
 fetch nothing (KIP-1222).
 
-A fetch that waited is authorized by the ACLs at the end of its wait. (Apache Kafka 4.3 uses those
-at its start.)
+A fetch that waited is authorized by the ACLs at the end of its wait. (Apache Kafka 4.3 uses the
+ACLs at the start of the wait.)
 
-A member whose quota makes it pause acquires nothing, so no delivery is counted that it never sees.
-(Apache Kafka 4.3 counts it.)
+A member whose quota makes it pause acquires nothing. So no delivery is counted for records that it
+never sees. (Apache Kafka 4.3 counts such deliveries.)
 """
 
 from dataclasses import dataclass, field

@@ -3,7 +3,7 @@
 ShareGroupHeartbeat (76, version 1), ShareGroupDescribe (77, 1), AlterShareGroupOffsets (91, 0) and
 DeleteShareGroupOffsets (92, 0).
 
-Behaviour: the coordinator of the group decides. The handler only passes the request on, with its
+Behaviour: the coordinator of the group decides. The handler only passes the request to it, with the
 sender. A request is UNSUPPORTED_VERSION if the cluster has not finalized ``share.version`` at 1.
 """
 
