@@ -86,7 +86,7 @@ def is_far_enough(follower_end_offset: int, high_watermark: int, epoch_start_off
 
 
 class Change(Flag):
-    """The changes of a call. The caller announces them."""
+    """The changes that one call made to the state of a partition. The caller announces them."""
 
     NOTHING = 0
     LED = auto()

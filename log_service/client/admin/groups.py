@@ -185,7 +185,7 @@ async def fetch_offsets(
 async def alter_group_offsets(
     cluster: ClusterMetadata, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], timeout_ms: int
 ) -> None:
-    """Set committed offsets without being a member. See ``Admin.alter_group_offsets``."""
+    """Set committed offsets without being a member; see ``Admin.alter_group_offsets``."""
     request = commit_request(group_id, as_offsets(offsets))
 
     async def ask() -> None:
@@ -201,7 +201,7 @@ async def alter_group_offsets(
 
 
 async def delete_group_offsets(cluster: ClusterMetadata, group_id: str, partitions: Iterable[TopicPartition], timeout_ms: int) -> None:
-    """Delete committed offsets. See ``Admin.delete_group_offsets``."""
+    """Delete committed offsets; see ``Admin.delete_group_offsets``."""
     topics = [
         OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers])
         for name, numbers in by_topic(partitions).items()

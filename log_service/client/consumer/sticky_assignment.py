@@ -254,7 +254,10 @@ def _way_to(member_id: str, before: Mapping[str, str]) -> list[str]:
 
 
 def _circle(before: Mapping[str, str]) -> list[str]:
-    """Return the members of a cycle in ``before``, each in front of its predecessor, or none."""
+    """Return the members of a cycle in ``before``, or none.
+
+    Each member stands in front of its predecessor.
+    """
     seen: dict[str, str] = {}
     for start in before:
         member_id = start

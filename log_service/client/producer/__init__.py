@@ -1,12 +1,14 @@
 """Producers, with and without transactions.
 
-- ``producer``: the public class. ``intake``: from ``send`` into a batch, with ``interception``
-  (serializers, interceptors, headers) and ``partitioning`` (the partition of a record).
+- ``producer``: the public class. ``intake``: puts a record from ``send`` into a batch, with
+  ``interception`` (serializers, interceptors, headers) and ``partitioning`` (the partition of a
+  record).
 - ``accumulator``: waiting batches, by partition. ``shared_accumulator``, ``shared_intake``: the
   same for records from other threads.
 - ``delivery``: one batch, and the receipts of its records.
-- ``sender``: the task that sends batches to leaders. ``verdicts``: the action that a response asks
-  for. ``sequences``: sequence numbers, which make retries harmless (KIP-98).
+- ``sender``: the task that sends batches to leaders. ``verdicts``: the action that a response
+  requires. ``sequences``: sequence numbers, which make retries harmless (KIP-98).
 - ``transaction_state``: the state machine of a transactional producer. ``transaction_errors``: the
-  meaning of error codes for it. ``transactor``: the requests to coordinators (KIP-890).
+  meaning of error codes for such a producer. ``transactor``: the requests to coordinators
+  (KIP-890).
 """

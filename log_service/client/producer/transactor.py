@@ -60,7 +60,8 @@ FIRST_INIT_WITH_EPOCH = 3
 class Transactor:
     """Runs the transactions of one open producer.
 
-    ``deliver`` returns when all records are settled, or raises after so many ms.
+    ``deliver`` returns when all records are settled. It raises if the given time, in ms, passes
+    first.
     """
 
     def __init__(
