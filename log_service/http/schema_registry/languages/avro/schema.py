@@ -1,7 +1,7 @@
 """Avro as a language of the registry: it parses, and its schemas print and compare themselves."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from log_service.http.schema_registry.languages.avro.compatibility import differences
 from log_service.http.schema_registry.languages.avro.definitions import same_type
@@ -9,7 +9,7 @@ from log_service.http.schema_registry.languages.avro.normal_form import normal
 from log_service.http.schema_registry.languages.avro.printing import print_type
 from log_service.http.schema_registry.languages.avro.reading import SchemaTypes, read_schema
 from log_service.http.schema_registry.languages.avro.types import full_name
-from log_service.http.schema_registry.languages.language import Difference, NamedSchema, SchemaType
+from log_service.http.schema_registry.languages.language import BACKWARD_SIDES, Difference, NamedSchema, SchemaType, Sides
 from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, Budget, SchemaLimits
 
 
@@ -44,16 +44,16 @@ class AvroSchema:
         """Return the text in a form. ``resolved`` has the types of references written out."""
         return print_type(self.types.root) if form.lower() == "resolved" else self.canonical
 
-    def differences(self, writer: "AvroSchema") -> list[Difference]:
-        """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
-
-        In a text the first ``%s`` stands for the reader and the second for the writer, as in those
-        of Confluent. Only the caller knows which of them is the new one.
+    def differences(
+        self, writer: "AvroSchema", *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False  # noqa: ARG002
+    ) -> list[Difference]:
+        """Return why this schema cannot read what ``writer`` wrote. There is one policy.
 
         Raises:
             InvalidSchemaError: the comparison takes too many steps.
         """
-        return differences(self.types.root, writer.types.root, Budget(self.limits))
+        found = differences(self.types.root, writer.types.root, Budget(self.limits))
+        return [replace(each, text=_with_sides(each.text, sides)) for each in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,3 +87,8 @@ class AvroLanguage:
 
 
 AVRO = AvroLanguage()
+
+
+def _with_sides(text: str, sides: Sides) -> str:
+    """Return a text whose first ``%s`` is the reader's name, and whose second is the writer's."""
+    return text.replace("%s", sides.reader, 1).replace("%s", sides.writer, 1)

@@ -143,13 +143,13 @@ def test_a_reader_that_cannot_read_has_reasons(reader: Any, writer: Any, expecte
 
 TEXTS = {
     "NAME_MISMATCH": "The name of the schema has changed (path '/name')",
-    "FIXED_SIZE_MISMATCH": "The size of FIXED type field at path '/size' in the %s schema does not match with the %s schema",
-    "MISSING_ENUM_SYMBOLS": "The %s schema is missing enum symbols '[A, C]' at path '/symbols' in the %s schema",
+    "FIXED_SIZE_MISMATCH": "The size of FIXED type field at path '/size' in the new schema does not match with the old schema",
+    "MISSING_ENUM_SYMBOLS": "The new schema is missing enum symbols '[A, C]' at path '/symbols' in the old schema",
     "READER_FIELD_MISSING_DEFAULT_VALUE": (
-        "The field 'b' at path '/fields/1' in the %s schema has no default value and is missing in the %s schema"
+        "The field 'b' at path '/fields/1' in the new schema has no default value and is missing in the old schema"
     ),
-    "TYPE_MISMATCH": "The type (path '/items') of a field in the %s schema does not match with the %s schema",
-    "MISSING_UNION_BRANCH": "The %s schema is missing a type inside a union field at path '/' in the %s schema",
+    "TYPE_MISMATCH": "The type (path '/items') of a field in the new schema does not match with the old schema",
+    "MISSING_UNION_BRANCH": "The new schema is missing a type inside a union field at path '/' in the old schema",
 }
 SHOWN = ["another name and size", "symbols less", "a field without a default more", "items", "a branch less"]
 
