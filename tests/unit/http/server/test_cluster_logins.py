@@ -10,7 +10,7 @@ from log_service.http.server.cluster_logins import ClusterLogins
 from log_service.http.server.values import HttpError
 from log_service.security.sasl.credentials import ScramMechanism
 from tests.unit.broker.context import HOST, PORT, Story
-from tests.unit.broker.login_story import CLEAR_PORT, guest, scram_user, tell_of_logins
+from tests.unit.broker.logins.login_story import CLEAR_PORT, guest, scram_user, tell_of_logins
 
 SETTINGS = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512"}
 WRONG_LOGINS = [("ann", "wrong"), ("bob", "secret"), ("ann,n=bob", "secret"), ("a=b", "s"), ("\u0627a", "s"), ("ﬁ", "s")]
