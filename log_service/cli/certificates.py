@@ -14,10 +14,10 @@ import click
 
 from log_service.cli.output import data_option, json_option, print_rows, tell
 from log_service.common.errors import ConfigError
-from log_service.supervisor.protection import DIRECTORY, NODE, OPERATOR, PLATFORM, is_protected, issue_client, known_certificates
+from log_service.supervisor.protection import DIRECTORY, NODE, OPERATOR, PLATFORM, REGISTRY, is_protected, issue_client, known_certificates
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-TAKEN = frozenset({NODE, OPERATOR, PLATFORM})
+TAKEN = frozenset({NODE, OPERATOR, PLATFORM, REGISTRY})
 
 
 @click.group()

@@ -256,7 +256,7 @@ def broker_components(
     else:
         brokers = list(factory.components(cluster))
     names = [each.name for each in brokers]
-    return [*brokers, *registry_component(factory.context, names), *mirror_components(factory.context, names)]
+    return [*brokers, *registry_component(factory.context, names, protection), *mirror_components(factory.context, names)]
 
 
 def platform_components(context: ServiceContext) -> list[Component]:

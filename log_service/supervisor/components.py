@@ -20,11 +20,10 @@ from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
 from log_service.common.urls import host_port
 from log_service.config.client import ClientConfig
-from log_service.config.properties import parse_properties
 from log_service.mirror.settings_file import read_mirror_settings
 from log_service.security.outgoing import outgoing_security
-from log_service.supervisor.authority import write_private
-from log_service.supervisor.protection import LOGIN_LISTENER, SECURE_LISTENER, InstallationProtection, login_server
+from log_service.supervisor.authority import CERTIFICATE_FILE, write_private
+from log_service.supervisor.protection import LOGIN_LISTENER, REGISTRY, SECURE_LISTENER, InstallationProtection, login_server
 from log_service.supervisor.spec import (
     Component,
     ComponentFactory,
@@ -35,7 +34,7 @@ from log_service.supervisor.spec import (
 )
 
 ENTRY_POINT_GROUP = "tidelog.services"
-BROKER, MIRROR, REGISTRY = "broker", "mirror", "registry"
+BROKER, MIRROR = "broker", "mirror"
 MIRROR_FILE = "mirror.properties"
 """In a project's folder: what its mirror does."""
 DECLARED_TOPICS_FILE = "declared_topics.json"
@@ -144,33 +143,36 @@ def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Com
     ]
 
 
-def registry_component(context: ServiceContext, after: Sequence[str]) -> list[Component]:
+def registry_component(context: ServiceContext, after: Sequence[str], protection: InstallationProtection | None = None) -> list[Component]:
     """Return the component of the schema registry. ``after`` are the brokers' names.
 
     Without a port there is none. Its settings file is for its owner alone, because it may have the
     secrets of a client.
     """
-    if context.registry_port is None or context.login_config is not None:
+    if context.registry_port is None:
         return []
-    url = f"http://{host_port(context.host, context.registry_port)}"
+    scheme = "http" if protection is None else "https"
+    url = f"{scheme}://{host_port(context.host, context.registry_port)}"
     directory = context.data_directory / REGISTRY
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / "schema-registry.properties"
-    client = {} if context.client_config is None else parse_properties(context.client_config.read_text())
-    lines = [
-        "# Written anew by `tidelog up`.",
-        f"listeners={url}",
-        f"kafkastore.bootstrap.servers={context.bootstrap_servers}",
-        *(f"kafkastore.{key}={value}" for key, value in client.items()),
-    ]
-    write_private(settings, "\n".join([*lines, ""]).encode())
+    lines = {"listeners": url, "kafkastore.bootstrap.servers": context.bootstrap_servers}
+    authority = None
+    granting: tuple[tuple[str, ...], ...] = ()
+    if protection is not None:
+        lines |= protection.registry_properties() | lines
+        authority = protection.directory / CERTIFICATE_FILE
+        granting = ((sys.executable, "-m", "log_service.supervisor.grants", context.bootstrap_servers, str(context.operator_config)),)
+    text = "\n".join(["# Written anew by `tidelog up`.", *(f"{key}={value}" for key, value in lines.items()), ""])
+    write_private(settings, text.encode())
     return [
         Component(
             name=REGISTRY,
             argv=(sys.executable, "-m", "log_service.cli.main", "registry", "serve", str(settings)),
-            readiness=HttpReadiness(url=f"{url}/subjects"),
+            readiness=HttpReadiness(url=f"{url}/readyz", authority=authority),
             address=url,
             after=tuple(after),
+            prepare=granting,
             is_essential=False,
         )
     ]

@@ -1,10 +1,12 @@
-"""The ACLs of the platform in a secured installation: what its pipelines need, and nothing else. Run before the platform starts.
+"""The ACLs of the platform and of the registry in a secured installation: what they need, and nothing else. Run before they start.
 
     python -m log_service.supervisor.grants SERVERS OPERATOR_FILE
 
 - topics: read, write, create, and change configs and partitions, as declarations of topics ask for; never delete one.
 - groups and transactional ids whose names begin with ``tidelog``: those of tables, sinks and sensors. All groups: describe, for their lag.
 - the cluster: describe. Never alter: that would be the right to give itself any other, because ACLs are changed by it.
+
+The registry reads and writes its own topic, and describes the cluster for the ACLs of others.
 """
 
 import sys
@@ -13,7 +15,7 @@ from collections.abc import Sequence
 from log_service.client.admin.access import CLUSTER_NAME, AclBinding
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.client.settings_files import settings_from_file
-from log_service.supervisor.protection import PLATFORM
+from log_service.supervisor.protection import PLATFORM, REGISTRY
 
 PREFIX = "tidelog"
 GRANTS: Sequence[tuple[str, str, str, Sequence[str]]] = (
@@ -23,14 +25,21 @@ GRANTS: Sequence[tuple[str, str, str, Sequence[str]]] = (
     ("transactional_id", PREFIX, "prefixed", ("write", "describe")),
     ("cluster", CLUSTER_NAME, "literal", ("describe", "describe_configs")),
 )
+REGISTRY_GRANTS: Sequence[tuple[str, str, str, Sequence[str]]] = (
+    ("topic", "_schemas", "literal", ("read", "write", "create", "describe_configs")),
+    ("group", "schema-registry", "literal", ("read",)),
+    ("transactional_id", f"{PREFIX}-schema-registry-", "prefixed", ("write", "describe")),
+    ("cluster", CLUSTER_NAME, "literal", ("describe",)),
+)
 TIMEOUT_MS = 30_000
 
 
-def grants(user: str = PLATFORM) -> list[AclBinding]:
-    """Return the ACLs of the platform's user."""
+def grants() -> list[AclBinding]:
+    """Return the ACLs of the platform's user and of the registry's."""
     return [
         AclBinding(resource_type=kind, name=name, pattern_type=pattern, principal=f"User:{user}", operation=operation)
-        for kind, name, pattern, operations in GRANTS
+        for user, granted in ((PLATFORM, GRANTS), (REGISTRY, REGISTRY_GRANTS))
+        for kind, name, pattern, operations in granted
         for operation in operations
     ]
 

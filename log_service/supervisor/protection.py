@@ -27,6 +27,7 @@ from pathlib import Path
 import trio
 
 from log_service.common.errors import StorageError
+from log_service.config.properties import parse_properties
 from log_service.supervisor.authority import (
     CERTIFICATE_FILE,
     LocalAuthority,
@@ -40,7 +41,7 @@ from log_service.supervisor.authority import (
 DIRECTORY = "security"
 LOG_DIRECTORY = "logs"
 """Beside the logs of the services themselves."""
-OPERATOR, PLATFORM, NODE = "operator", "platform", "node"
+OPERATOR, PLATFORM, REGISTRY, NODE = "operator", "platform", "registry", "node"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not bound
 SECURE_LISTENER, LOGIN_LISTENER = "SSL", "LOGIN"
@@ -89,6 +90,27 @@ class InstallationProtection:
         ]
         write_private(self.login_file, "\n".join([*lines, ""]).encode())
         return self.login_file
+
+    def registry_properties(self) -> dict[str, str]:
+        """Return what the registry's settings file says of its protection.
+
+        Clients log in with a user's password, or with a certificate of the installation.
+        """
+        client = parse_properties(self.client_file(REGISTRY).read_text())
+        login = parse_properties(self.login_file.read_text())
+        return {
+            **{f"kafkastore.{key}": value for key, value in client.items()},
+            **{f"login.{key}": value for key, value in login.items()},
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.directory / "clients" / f"{REGISTRY}.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.directory / CERTIFICATE_FILE),
+            "ssl.client.auth": "requested",
+            "ssl.principal.mapping.rules": MAPPING,
+            "authentication.method": "basic,mtls",
+            "authorizer": "acl",
+            "super.users": f"User:{OPERATOR}",
+        }
 
     def node_properties(self, name: str) -> dict[str, str]:
         """Return what a node's properties file says of its protection."""
@@ -142,18 +164,26 @@ def protect(data_directory: Path, host: str, nodes: Sequence[str], now: datetime
     for node in nodes:
         authority.keep(directory / "nodes" / f"{node}.pem", NODE, hosts_of(host), now)
     protection = InstallationProtection(directory=directory)
-    for client in (OPERATOR, PLATFORM):
+    for client, hosts in clients(host).items():
         keystore = directory / "clients" / f"{client}.pem"
-        authority.keep(keystore, client, (), now)
+        authority.keep(keystore, client, hosts, now)
         write_private(
             protection.client_file(client), client_properties(keystore, authority.certificate_path, by="tidelog up --secure").encode()
         )
     return protection
 
 
+def clients(host: str) -> dict[str, Sequence[str]]:
+    """Return the clients that have a certificate, with the hosts that it is for.
+
+    The registry is a client of the brokers and a server of its own clients.
+    """
+    return {OPERATOR: (), PLATFORM: (), REGISTRY: hosts_of(host)}
+
+
 def renew(data_directory: Path, host: str, now: datetime) -> list[str]:
-    """Make the certificates of nodes, operator and platform anew that near their end. Return the
-    names of their files.
+    """Make the certificates of nodes and clients anew that near their end. Return the names of
+    their files.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -161,8 +191,8 @@ def renew(data_directory: Path, host: str, now: datetime) -> list[str]:
     authority = _present_authority(data_directory)
     directory = authority.directory
     nodes = [(path, NODE, hosts_of(host)) for path in sorted((directory / "nodes").glob("*.pem"))]
-    clients = [(directory / "clients" / f"{client}.pem", client, ()) for client in (OPERATOR, PLATFORM)]
-    return [path.stem for path, name, hosts in (*nodes, *clients) if authority.keep(path, name, hosts, now)]
+    others = [(directory / "clients" / f"{client}.pem", client, hosts) for client, hosts in clients(host).items()]
+    return [path.stem for path, name, hosts in (*nodes, *others) if authority.keep(path, name, hosts, now)]
 
 
 async def keep_certificates(data_directory: Path, host: str, say: Callable[[str], None], now: Callable[[], datetime] = utc_now) -> None:

@@ -7,6 +7,7 @@ program behind them hangs. So a probe asks what only the program can respond to,
 """
 
 import os
+import ssl
 import time
 from typing import Any
 
@@ -36,7 +37,7 @@ async def is_ready(readiness: Readiness) -> bool:
     """Ask once."""
     match readiness:
         case HttpReadiness():
-            return await _responds(readiness.url)
+            return await _responds(readiness)
         case KafkaReadiness():
             return await _speaks_kafka(readiness)
         case GrpcReadiness():
@@ -113,14 +114,19 @@ def _token(readiness: GrpcReadiness) -> str | None:
         return None
 
 
-async def _responds(url: str) -> bool:
+async def _responds(readiness: HttpReadiness) -> bool:
     """Ask with the least HTTP that there is: only the status line matters."""
-    address, _, path = url.removeprefix("http://").partition("/")
+    scheme, _, rest = readiness.url.partition("://")
+    address, _, path = rest.partition("/")
     host, _, port = address.rpartition(":")
     request = f"GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode("ascii")
     with trio.move_on_after(PROBE_DEADLINE_S):
         try:
-            async with await trio.open_tcp_stream(host.strip("[]"), int(port)) as stream:
+            stream: trio.abc.Stream = await trio.open_tcp_stream(host.strip("[]"), int(port))
+            if scheme == "https":
+                context = ssl.create_default_context(cafile=readiness.authority)
+                stream = trio.SSLStream(stream, context, server_hostname=host.strip("[]"), https_compatible=True)
+            async with stream:
                 await stream.send_all(request)
                 status_line = bytes(await stream.receive_some(64)).split()
         except (OSError, trio.BrokenResourceError):

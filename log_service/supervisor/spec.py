@@ -14,9 +14,13 @@ Argv = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpReadiness:
-    """Ready once the response of the URL has a status below 400."""
+    """Ready once the response of the URL has a status below 400.
+
+    ``authority`` is the certificate of an https URL's authority.
+    """
 
     url: str
+    authority: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ changes to it. Invariant: ``is_writer`` is set only after this instance took the
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -83,7 +84,7 @@ class RegistryService:
                 async with (
                     Admin(settings.bootstrap_servers, env=self._env, **{**IMPATIENT, **settings.client}) as admin,
                     Admin(settings.bootstrap_servers, env=self._env, **settings.client) as group_client,
-                    Forwarder(tls_of({})) as forwarder,
+                    Forwarder(tls_of(forwarding_tls(settings.client))) as forwarder,
                 ):
                     with work:
                         await self._work(listeners, admin, group_client, forwarder, task_status)
@@ -260,3 +261,8 @@ class RegistryService:
             raise errors.RegistryError(errors.UNKNOWN_LEADER, f"Leader not known. {error}") from error
         except ForwardingFailed as error:
             raise errors.RegistryError(errors.FORWARDING_FAILED, str(error)) from error
+
+
+def forwarding_tls(client: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the trust of connections to other instances, which is that of the cluster's clients."""
+    return {name: value for name, value in client.items() if name.startswith("ssl_truststore")}

@@ -22,6 +22,7 @@ from log_service.supervisor.protection import (
     NODE,
     OPERATOR,
     PLATFORM,
+    REGISTRY,
     hosts_of,
     is_protected,
     issue_client,
@@ -140,7 +141,7 @@ def test_a_service_gets_a_certificate_that_only_it_can_read(tmp_path: Path) -> N
     context = ssl.create_default_context(cafile=str(security.tls.truststore_location))
     context.load_cert_chain(str(security.tls.keystore_location))
     known = {(each.name, each.kind) for each in known_certificates(tmp_path / "data")}
-    assert known == {(NODE, "node"), (OPERATOR, "client"), (PLATFORM, "client"), ("shop", "service")}
+    assert known == {(NODE, "node"), (OPERATOR, "client"), (PLATFORM, "client"), (REGISTRY, "client"), ("shop", "service")}
     kept = tmp_path / "data" / "security" / "services" / "shop.pem"
     assert b"PRIVATE KEY" not in kept.read_bytes(), "the key is the service's alone"
 
@@ -154,7 +155,7 @@ def test_an_authority_without_its_key_is_told(tmp_path: Path) -> None:
 
 def test_files_of_clients_are_taken_by_clients(tmp_path: Path) -> None:
     protection = protect(tmp_path, "127.0.0.1", ["broker"])
-    for name in (OPERATOR, PLATFORM):
+    for name in (OPERATOR, PLATFORM, REGISTRY):
         settings = settings_from_file(protection.client_file(name))
         security = AdminConfig.of("127.0.0.1:9092", settings).security()
         assert security.tls is not None
