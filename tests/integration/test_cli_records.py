@@ -1,7 +1,11 @@
 """``tidelog produce`` and ``tidelog consume`` against a cluster."""
 
+import fcntl
 import json
 import signal
+import struct
+import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +19,8 @@ from tests.integration.confluent import WAIT_SECONDS, consumer, produce, read_re
 
 Command = Callable[..., Finished]
 MakeTopic = Callable[..., str]
+FULL_PIPE_BYTES = 60_000
+"""A pipe of Linux holds 64 KiB."""
 
 
 @pytest.fixture
@@ -175,6 +181,26 @@ def test_ctrl_c_commits_what_was_printed_and_exits_with_130(bootstrap: str, topi
     (found,) = source.committed([TopicPartition(topic, 0)], WAIT_SECONDS)
     source.close()
     assert found.offset == 3
+
+
+def test_ctrl_c_prints_all_records_that_it_commits_while_the_output_is_held_up(bootstrap: str, topic: str, name: str) -> None:
+    """A pager that did not read got a part of the last records, and the group committed all of them."""
+    produce(bootstrap, topic, [b"x" * 1_000] * 2_000)
+    process = start(["consume", topic, "-g", name, "-B"], bootstrap=bootstrap)
+    assert process.stdout is not None
+    deadline = time.monotonic() + WAIT_SECONDS
+    while waiting_bytes(process.stdout.fileno()) < FULL_PIPE_BYTES:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 130
+    assert errors == f"{output.count('x' * 1_000):,} records\ninterrupted\n"
+
+
+def waiting_bytes(pipe: int) -> int:
+    """Return the number of bytes that lie in a pipe."""
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0])
 
 
 def test_a_reader_that_goes_away_is_no_error(bootstrap: str, topic: str) -> None:
