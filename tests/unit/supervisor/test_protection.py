@@ -98,7 +98,7 @@ def test_certificates_are_renewed_before_they_end_while_the_installation_runs(tm
     assert not said
     assert [file.read_bytes() for file in files] == before
     run_for(CERTIFICATE_DAYS * 2 / 3 + 2, tmp_path, said)
-    assert said == ["certificates were renewed: broker, broker2, operator, platform"]
+    assert said == ["certificates were renewed: broker, broker2, operator, platform, registry"]
     assert all(end_of(file) > datetime.now(UTC) + timedelta(days=CERTIFICATE_DAYS * 5 / 3 - 3) for file in files)
 
 
@@ -176,8 +176,12 @@ def test_the_platform_may_not_give_itself_rights() -> None:
     assert not given & {("cluster", "alter"), ("cluster", "alter_configs"), ("cluster", "all"), ("user", "create_tokens")}
 
 
-def test_the_platform_may_not_delete_topics_nor_read_groups_of_others() -> None:
-    given = {(acl.resource_type, acl.name, acl.pattern_type, acl.operation) for acl in grants()}
-    assert all(acl.principal == "User:platform" for acl in grants())
-    assert not [one for one in given if one[3] in {"delete", "all", "cluster_action", "idempotent_write"}]
-    assert [one for one in given if one[0] == "group" and one[3] == "read"] == [("group", "tidelog", "prefixed", "read")]
+def test_platform_and_registry_may_not_delete_topics_nor_read_groups_of_others() -> None:
+    """Each has the rights for its own work."""
+    given = {(acl.principal, acl.resource_type, acl.name, acl.pattern_type, acl.operation) for acl in grants()}
+    assert {one[0] for one in given} == {"User:platform", "User:registry"}
+    assert not [one for one in given if one[4] in {"delete", "all", "cluster_action", "idempotent_write"}]
+    groups = {(one[0], *one[2:4]) for one in given if one[1] == "group" and one[4] == "read"}
+    assert groups == {("User:platform", "tidelog", "prefixed"), ("User:registry", "schema-registry", "literal")}
+    topics = {one[2] for one in given if one[0] == "User:registry" and one[1] == "topic"}
+    assert topics == {"_schemas"}
