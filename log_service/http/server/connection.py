@@ -21,8 +21,8 @@ import h11
 import trio
 
 from log_service.common.env import Connection
-from log_service.http.server.exchange import Exchange
-from log_service.http.server.heads import WITHOUT_BODY, head_of, require_local, response_event
+from log_service.http.server.exchange import MAX_DISCARDED_BYTES, Exchange
+from log_service.http.server.heads import WITHOUT_BODY, ResponseHead, head_of, require_local
 from log_service.http.server.received import ReceivedBytes
 from log_service.http.server.state import ServerState
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse, plain_error
@@ -132,14 +132,16 @@ class HttpConnection:
         if not self._has_waited:  # let other connections run between requests that came at once
             await trio.lowlevel.checkpoint()
         self._has_waited = False
-        has_next = self._received.has_any or bool(self._http.trailing_data[0])
-        if self._state.is_stopping and not has_next:
+        if self._state.is_stopping and not self._has_next():
             return False
         response = await self._response()
         if response is None:
             return False
         await self._send(response)
         return await self._may_go_on()
+
+    def _has_next(self) -> bool:
+        return self._received.has_any or bool(self._http.trailing_data[0])
 
     async def _response(self) -> HttpResponse | None:
         """Return the response to the next request, None if the client leaves before one."""
@@ -256,6 +258,8 @@ class HttpConnection:
         Raises:
             OSError: the client is gone, or the response broke off.
         """
+        if self._exchange.began_ns is None:
+            self._exchange.began_ns = self._state.clock.monotonic_ns()
         start, response = self._start_of(response)
         self._exchange.status = response.status
         buffers = [self._http.send(start) or b""]
@@ -276,22 +280,33 @@ class HttpConnection:
 
     def _start_of(self, response: HttpResponse) -> tuple[h11.Response, HttpResponse]:
         """Return the head of a response, or of a failure if the handler made it wrong."""
-        is_last, date = self._is_last(), self._state.date()
         try:
-            return response_event(response, date, is_last=is_last), response
-        except h11.LocalProtocolError as error:
+            return self._state.response_event(self._head_of(response)), response
+        except (h11.LocalProtocolError, TypeError) as error:  # TypeError: a list of headers
             failed = self._failed(error)
-            return response_event(failed, date, is_last=is_last), failed
+            return self._state.response_event(self._head_of(failed)), failed
 
-    def _is_last(self) -> bool:
+    def _head_of(self, response: HttpResponse) -> ResponseHead:
+        body = response.body
+        return ResponseHead(
+            response.status,
+            response.content_type,
+            len(body) if isinstance(body, bytes) else None,
+            response.headers,
+            self._state.date(),
+            self._is_last(is_streaming=not isinstance(body, bytes)),
+        )
+
+    def _is_last(self, *, is_streaming: bool) -> bool:
         """Return whether the connection ends after this response, as far as is known before."""
         http = self._http
         if self._state.is_stopping or self._scope.cancelled_caught or http.their_state is h11.ERROR:
             return True
         if http.they_are_waiting_for_100_continue:
             return True  # its body may follow or not
-        is_read = http.their_state is not h11.SEND_BODY
-        return not is_read and not self._exchange.is_streamed and self._exchange.is_rest_long
+        if http.their_state is not h11.SEND_BODY or (self._exchange.is_streamed and is_streaming):
+            return False  # the body was read, or the pieces of the response read it
+        return self._exchange.is_rest_long
 
     async def _send_whole(self, buffers: list[bytes], body: bytes) -> None:
         for start in range(0, len(body), PIECE_BYTES):
@@ -309,7 +324,8 @@ class HttpConnection:
             try:
                 piece = await anext(pieces, None)
             except Exception as error:
-                self._log_failure(error)
+                if not isinstance(error, HttpError):  # the client's fault
+                    self._log_failure(error)
                 raise OSError(errno.EIO, "the response broke off") from error
             if piece is None:
                 break
@@ -324,11 +340,12 @@ class HttpConnection:
     async def _may_go_on(self) -> bool:
         """Return whether the next request may follow, once the rest of this one is read."""
         http = self._http
-        is_last = http.our_state is not h11.DONE
+        is_last, dropped_bytes = http.our_state is not h11.DONE, 0
         try:
             while http.their_state is h11.SEND_BODY and not is_last:
-                await self._next_event()
-                is_last = self._exchange.is_streamed and http.their_state is h11.SEND_BODY
+                event = await self._next_event()
+                dropped_bytes += len(event.data) if isinstance(event, h11.Data) else 0
+                is_last = dropped_bytes > MAX_DISCARDED_BYTES
         except HttpError:
             is_last = True
         if is_last and http.their_state in {h11.SEND_BODY, h11.ERROR}:

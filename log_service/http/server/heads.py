@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import h11
 
 from log_service.http.server.limits import HttpLimits
-from log_service.http.server.values import HttpError, HttpResponse
+from log_service.http.server.values import HttpError
 from log_service.metrics.http_page import is_local_name
 
 VERSIONS = (b"1.1", b"1.0")
@@ -93,21 +93,35 @@ def require_local(headers: Mapping[str, str], host_names: Collection[str]) -> No
         raise HttpError(421, "requests to a loopback address have an address or localhost as Host")
 
 
-def response_event(response: HttpResponse, date: str, *, is_last: bool) -> h11.Response:
-    """Return the head of a response. ``is_last`` says that the connection ends after it.
+class ResponseHead(NamedTuple):
+    """The head of a response. ``body_bytes`` is None if the length is not known yet.
+
+    ``is_last`` says that the connection ends after the response.
+    """
+
+    status: int
+    content_type: str
+    body_bytes: int | None
+    headers: tuple[tuple[str, str], ...]
+    date: str
+    is_last: bool
+
+
+def response_event(head: ResponseHead) -> h11.Response:
+    """Return a head as h11's event.
 
     Raises:
-        h11.LocalProtocolError: the status or a header of the response is none.
+        h11.LocalProtocolError: the status or a header is none.
     """
-    headers = [("date", date), ("x-content-type-options", "nosniff"), *response.headers]
-    if response.content_type:
-        headers.append(("content-type", response.content_type))
-    if isinstance(response.body, bytes) and response.status not in WITHOUT_BODY:
-        headers.append(("content-length", str(len(response.body))))
-    if is_last:
+    headers = [("date", head.date), ("x-content-type-options", "nosniff"), *head.headers]
+    if head.content_type:
+        headers.append(("content-type", head.content_type))
+    if head.body_bytes is not None and head.status not in WITHOUT_BODY:
+        headers.append(("content-length", str(head.body_bytes)))
+    if head.is_last:
         headers.append(("connection", "close"))
-    reason = REASONS.get(response.status, b"")
-    return h11.Response(status_code=response.status, headers=headers, reason=reason)
+    reason = REASONS.get(head.status, b"")
+    return h11.Response(status_code=head.status, headers=headers, reason=reason)
 
 
 def _headers(event: h11.Request, limits: HttpLimits) -> dict[str, str]:

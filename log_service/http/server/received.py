@@ -66,5 +66,6 @@ class ReceivedBytes:
         """Return the bytes that wait, none if there are none."""
         taken = bytes(self._waiting)
         self._waiting.clear()
-        self._room.unpark()
+        if self._room:
+            self._room.unpark()
         return taken

@@ -5,14 +5,17 @@ Invariant: every counted request and byte is given back once.
 
 import logging
 from email.utils import formatdate
+from functools import lru_cache
 
 from log_service.common.addresses import is_loopback
 from log_service.common.env import Clock
 from log_service.common.quiet_log import QuietLogger
+from log_service.http.server.heads import response_event
 from log_service.http.server.limits import HttpLimits
 from log_service.http.server.service import HttpService
 from log_service.http.server.values import HttpError
 
+MAX_REMEMBERED_HEADS = 256
 LOG_WINDOW_MS = 60_000
 MAX_LINES_PER_WINDOW = 20
 """Maximum for each kind of log line that clients can provoke."""
@@ -32,6 +35,8 @@ class ServerState:
         self.open_request_count = 0
         self.buffered_body_bytes = 0
         self.log = QuietLogger(logger, clock.monotonic_ms, LOG_WINDOW_MS, MAX_LINES_PER_WINDOW)
+        self.response_event = lru_cache(MAX_REMEMBERED_HEADS)(response_event)
+        """h11 takes 25 us to check a head, and many responses of a second have the same one."""
         self._date = 0, ""
 
     def __repr__(self) -> str:

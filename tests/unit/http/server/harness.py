@@ -13,6 +13,7 @@ from log_service.http.server.routes import Route, Router
 from log_service.http.server.server import HttpServer
 from log_service.http.server.service import Authenticate, HttpService
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
+from log_service.network.server import Secure
 from tests.sim import MemoryNetwork, VirtualClock
 
 GET = b"GET /hello HTTP/1.1\r\nHost: registry\r\n\r\n"
@@ -46,7 +47,8 @@ class RawClient:
         """Return the next response."""
         head = (await self._until(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
+        pairs = [line.partition(": ") for line in lines if line]
+        headers = {name.lower(): value for name, _, value in pairs}
         status = int(first.split(" ")[1])
         if is_head or status in {100, 204, 304}:
             return Answer(status, headers, b"")
@@ -125,6 +127,7 @@ class Sample:
             Route(method="GET", path="/broken", handler=self.broken),
             Route(method="GET", path="/big", handler=self.big),
             Route(method="POST", path="/stream", handler=self.stream, is_streamed=True),
+            Route(method="POST", path="/unread", handler=self.hello, is_streamed=True),
             Route(method="DELETE", path="/hello", handler=self.nothing),
         ]
 
@@ -210,10 +213,12 @@ class Stage:
 @asynccontextmanager
 async def running(
     limits: HttpLimits,
+    *,
     network: MemoryNetwork | None = None,
     routes: Sequence[Route] = (),
     host: str = "server",
     authenticate: Authenticate | None = None,
+    secure: Secure | None = None,
 ) -> AsyncIterator[Stage]:
     network = network or MemoryNetwork()
     sample = Sample()
@@ -223,9 +228,15 @@ async def running(
     service = HttpService(
         router=Router([*sample.routes(), *routes]),
         authenticate=authenticate,
-        note_response=lambda method, path, status, _duration_ns: responses.append((method, path, status)),
+        note_response=lambda *response: responses.append(response[:3]),
     )
-    server = HttpServer(listener=listener, clock=VirtualClock(), service=service, limits=limits)
+    server = HttpServer(
+        listener=listener,
+        clock=VirtualClock(),
+        service=service,
+        limits=limits,
+        secure=secure,
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run)
         yield Stage(server, sample, network, responses)
@@ -240,11 +251,20 @@ def play(
     routes: Sequence[Route] = (),
     host: str = "server",
     authenticate: Authenticate | None = None,
+    secure: Secure | None = None,
 ) -> None:
     """Run a scene against a server, in virtual time. Nothing is counted as open afterwards."""
 
     async def main() -> None:
-        async with running(limits or HttpLimits(), network, routes, host, authenticate) as stage:
+        limited = limits or HttpLimits()
+        async with running(
+            limited,
+            network=network,
+            routes=routes,
+            host=host,
+            authenticate=authenticate,
+            secure=secure,
+        ) as stage:
             with trio.fail_after(LONG_S):
                 await scene(stage)
         assert stage.server.open_request_count == 0

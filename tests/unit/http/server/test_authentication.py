@@ -41,7 +41,11 @@ def basic(user: str = "ann", password: str = "secret") -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def request(authorization: str | None, principal: str = ANONYMOUS, peer: str = "::1") -> HttpRequest:
+def request(
+    authorization: str | None,
+    principal: str = ANONYMOUS,
+    peer: str = "::1",
+) -> HttpRequest:
     headers = {} if authorization is None else {"authorization": authorization}
     return HttpRequest(method="GET", path="/", headers=headers, principal=principal, peer=peer)
 
@@ -263,7 +267,10 @@ def test_a_server_asks_for_logins_before_it_reads_a_body() -> None:
     async def scene(stage: Stage) -> None:
         client = await stage.connect()
         answer = await client.ask(GET)
-        assert (answer.status, answer.headers["www-authenticate"].startswith("Basic")) == (401, True)
+        assert (answer.status, answer.headers["www-authenticate"].startswith("Basic")) == (
+            401,
+            True,
+        )
         login = f"\r\nAuthorization: {basic()}\r\n\r\n".encode()
         assert (await client.ask(GET.replace(b"\r\n\r\n", login))).status == 200
         assert stage.sample.requests[0].principal == "User:ann"
@@ -273,5 +280,9 @@ def test_a_server_asks_for_logins_before_it_reads_a_body() -> None:
         answer = await client.ask(head)
         assert (answer.status, answer.headers["connection"]) == (401, "close")
 
-    authentication = Authentication(clock=VirtualClock(now=lambda: 0.0), rng=Random(1), check_password=check)
+    authentication = Authentication(
+        clock=VirtualClock(now=lambda: 0.0),
+        rng=Random(1),
+        check_password=check,
+    )
     play(scene, routes=health_routes(lambda: "it starts"), authenticate=authentication)

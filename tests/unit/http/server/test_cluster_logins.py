@@ -13,7 +13,14 @@ from tests.unit.broker.context import HOST, PORT, Story
 from tests.unit.broker.logins.login_story import CLEAR_PORT, guest, scram_user, tell_of_logins
 
 SETTINGS = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512"}
-WRONG_LOGINS = [("ann", "wrong"), ("bob", "secret"), ("ann,n=bob", "secret"), ("a=b", "s"), ("\u0627a", "s"), ("ﬁ", "s")]
+WRONG_LOGINS = [
+    ("ann", "wrong"),
+    ("bob", "secret"),
+    ("ann,n=bob", "secret"),
+    ("a=b", "s"),
+    ("\u0627a", "s"),
+    ("ﬁ", "s"),
+]
 
 
 async def at_once(work: Callable[[], object]) -> object:
@@ -42,7 +49,8 @@ def test_another_server_is_asked_where_one_is_gone() -> None:
 
     async def story(node: Story) -> None:
         servers = f"{HOST}:1, {HOST}:{PORT}"
-        logins = ClusterLogins(servers, SETTINGS | {"sasl_mechanism": "PLAIN"}, node.world.client_env())
+        settings = SETTINGS | {"sasl_mechanism": "PLAIN"}
+        logins = ClusterLogins(servers, settings, node.world.client_env())
         assert await logins.check("alice", SecretText("alice-secret")) == "User:alice"
         assert repr(logins) == f"<ClusterLogins at {HOST}:{PORT},{HOST}:1>"
 

@@ -18,13 +18,17 @@ def test_the_page_has_counts_and_durations() -> None:
         answer = await client.ask(GET.replace(b"/hello", b"/metrics"))
         assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         lines = answer.body.decode().splitlines()
-        assert 'tidelog_http_requests_total{method="GET",path="/subjects/{subject}",status="200"} 2' in lines
-        assert 'tidelog_http_requests_total{method="GET",path="/subjects/{subject}",status="404"} 1' in lines
+        route = 'method="GET",path="/subjects/{subject}"'
+        assert f'tidelog_http_requests_total{{{route},status="200"}} 2' in lines
+        assert f'tidelog_http_requests_total{{{route},status="404"}} 1' in lines
         assert 'tidelog_http_requests_total{method="",path="",status="404"} 3' in lines
-        assert 'tidelog_http_request_time_ms_sum{method="GET",path="/subjects/{subject}"} 6.0' in lines
-        assert 'tidelog_http_request_time_ms_count{method="GET",path="/subjects/{subject}"} 3' in lines
+        assert f"tidelog_http_request_time_ms_sum{{{route}}} 6.0" in lines
+        assert f"tidelog_http_request_time_ms_count{{{route}}} 3" in lines
         assert "# TYPE tidelog_http_request_time_ms summary" in lines
         families = {family.name: list(family.samples) for family in server_families(stage.server)}
-        assert families == {"tidelog_http_connections": [("", "", 1)], "tidelog_http_open_requests": [("", "", 0)]}
+        assert families == {
+            "tidelog_http_connections": [("", "", 1)],
+            "tidelog_http_open_requests": [("", "", 0)],
+        }
 
     play(scene, routes=[metrics_route(meter.families, is_public=True)])

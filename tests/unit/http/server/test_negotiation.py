@@ -48,7 +48,10 @@ def test_the_best_offered_type_wins(accept: str | None, best: str | None) -> Non
     ("text", "expected"),
     [
         ("application/json", MediaType(name="application/json")),
-        (" Text/HTML ; Charset=UTF-8;x=y", MediaType(name="text/html", parameters={"charset": "UTF-8", "x": "y"})),
+        (
+            " Text/HTML ; Charset=UTF-8;x=y",
+            MediaType(name="text/html", parameters={"charset": "UTF-8", "x": "y"}),
+        ),
         (r'a/b; c="d\"e;f"; g=""', MediaType(name="a/b", parameters={"c": 'd"e;f', "g": ""})),
         ("a/b;", MediaType(name="a/b")),
         ("", None),

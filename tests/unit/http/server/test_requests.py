@@ -3,9 +3,13 @@
 import logging
 
 import pytest
+import trio
 
 from log_service.http.server.limits import HttpLimits
 from tests.unit.http.server.harness import GET, RawClient, Stage, play
+
+POST = b"POST /hello HTTP/1.1\r\nHost: a\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 
 def post(path: str, body: bytes, *headers: str) -> bytes:
@@ -45,9 +49,15 @@ def test_pipelined_requests_get_their_responses_in_order() -> None:
 
     async def scene(stage: Stage) -> None:
         client = await stage.connect()
-        await client.send(GET + post("/hello", b"first") + get("/pieces") + post("/hello", b"second") + get("/nothing"))
+        first, second = post("/hello", b"first"), post("/hello", b"second")
+        await client.send(GET + first + get("/pieces") + second + get("/nothing"))
         answers = [await client.answer() for _ in range(5)]
-        assert [answer.body for answer in answers[:4]] == [b"hello", b"first", b"one two three", b"second"]
+        assert [answer.body for answer in answers[:4]] == [
+            b"hello",
+            b"first",
+            b"one two three",
+            b"second",
+        ]
         assert answers[4].status == 404
 
     play(scene)
@@ -90,7 +100,10 @@ def test_methods_that_a_path_lacks_are_named() -> None:
         client = await stage.connect()
         for method, status in (("PUT", 405), ("OPTIONS", 204), ("CONNECT", 405), ("BREW", 405)):
             answer = await client.ask(get("/hello", method))
-            assert (answer.status, answer.headers["allow"]) == (status, "DELETE, GET, HEAD, OPTIONS, POST")
+            assert (answer.status, answer.headers["allow"]) == (
+                status,
+                "DELETE, GET, HEAD, OPTIONS, POST",
+            )
         assert (await client.ask(get("*", "OPTIONS"))).status == 204
         assert (await client.ask(get("/nothing", "OPTIONS"))).status == 404
         assert (await client.ask(get("/hello", "DELETE"))).status == 204
@@ -104,12 +117,13 @@ def test_placeholders_and_queries_are_decoded() -> None:
 
     async def scene(stage: Stage) -> None:
         client = await stage.connect()
-        await client.ask(get("/names/%3A.ctx%3Aa%2Fb%C3%A9/versions/:latest?normalize=true&x=1%202&x=a+b&empty="))
+        path = "/names/%3A.ctx%3Aa%2Fb%C3%A9/versions/:latest"
+        await client.ask(get(f"{path}?normalize=true&x=1%202&x=a+b&empty="))
         (request,) = stage.sample.requests
         assert request.path_values == {"name": ":.ctx:a/bé", "version": ":latest"}
         assert request.query == (("normalize", "true"), ("x", "1 2"), ("x", "a b"), ("empty", ""))
         assert request.query_value("x") == "1 2"
-        assert request.path == "/names/%3A.ctx%3Aa%2Fb%C3%A9/versions/:latest"
+        assert request.path == path
         assert (request.principal, request.peer) == ("User:ANONYMOUS", "client")
         assert (await client.ask(get("/names/%ff/versions/1"))).status == 400
         assert (await client.ask(get("/hello?x=%ff"))).status == 400
@@ -122,8 +136,14 @@ def test_headers_are_in_lower_case_and_joined() -> None:
 
     async def scene(stage: Stage) -> None:
         client = await stage.connect()
-        await client.ask(b"GET /hello HTTP/1.1\r\nHoSt: registry\r\nACCEPT: a/b\r\naccept: c/d\r\nCookie: x=1\r\ncookie: y=2\r\n\r\n")
-        assert stage.sample.requests[0].headers == {"host": "registry", "accept": "a/b, c/d", "cookie": "x=1; y=2"}
+        headers = [b"HoSt: registry", b"ACCEPT: a/b", b"accept: c/d", b"Cookie: x=1"]
+        headers.append(b"cookie: y=2")
+        await client.ask(b"\r\n".join([b"GET /hello HTTP/1.1", *headers, b"\r\n"]))
+        assert stage.sample.requests[0].headers == {
+            "host": "registry",
+            "accept": "a/b, c/d",
+            "cookie": "x=1; y=2",
+        }
 
     play(scene)
 
@@ -135,7 +155,11 @@ def test_a_target_may_be_a_whole_address() -> None:
         client = await stage.connect()
         assert (await client.ask(get("http://other:8081/hello?a=b"))).body == b"hello"
         request = stage.sample.requests[0]
-        assert (request.path, request.query, request.headers["host"]) == ("/hello", (("a", "b"),), "other:8081")
+        assert (request.path, request.query, request.headers["host"]) == (
+            "/hello",
+            (("a", "b"),),
+            "other:8081",
+        )
         assert (await client.ask(get("http://other"))).status == 404
         for target in ("hello", "*"):
             answer = await (await stage.connect()).ask(get(target))
@@ -149,7 +173,8 @@ def test_chunked_bodies_are_joined_and_bounded() -> None:
 
     async def scene(stage: Stage) -> None:
         client = await stage.connect()
-        assert (await client.ask(chunked("/hello", b"a" * 60, b"b" * 40))).body == b"a" * 60 + b"b" * 40
+        answer = await client.ask(chunked("/hello", b"a" * 60, b"b" * 40))
+        assert answer.body == b"a" * 60 + b"b" * 40
         answer = await client.ask(chunked("/hello", b"a" * 60, b"b" * 41))
         assert (answer.status, answer.headers["connection"]) == (413, "close")
         assert await client.is_closed()
@@ -162,8 +187,10 @@ def test_a_body_that_is_declared_too_long_is_refused_before_it_comes() -> None:
 
     async def scene(stage: Stage) -> None:
         client = await stage.connect()
-        answer = await client.ask(post("/large", b"", "X: y").replace(b"Content-Length: 0", b"Content-Length: 99999999"))
+        head = post("/large", b"").replace(b"Content-Length: 0", b"Content-Length: 99999999")
+        answer = await client.ask(head)
         assert (answer.status, answer.headers["connection"]) == (413, "close")
+        await trio.testing.wait_all_tasks_blocked()
         await client.send(bytes(200_000))
         assert await client.is_closed()
 
@@ -212,19 +239,37 @@ def test_a_client_that_expects_it_is_asked_for_its_body() -> None:
         (b"GET /hello HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n", 400),
         (b"GET  /hello HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 2\r\n\r\nab", 400),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\na", 400),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (
+            POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+            400,
+        ),
+        (POST + b"Content-Length: 1, 2\r\n\r\nab", 400),
+        (POST + b"Content-Length: -1\r\n\r\n", 400),
+        (POST + b"Content-Length: +1\r\n\r\na", 400),
+        (
+            POST + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n0\r\n\r\n",
+            400,
+        ),
         (b"POST /hello HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\na\r\n", 400),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", 400),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 30 + b"\r\n", 400),
-        (b"POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 70_000, 400),
+        (
+            b"POST /hello HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            501,
+        ),
+        (
+            POST + CHUNKED + CHUNKED + b"\r\n0\r\n\r\n",
+            501,
+        ),
+        (POST + CHUNKED + b"\r\nxyz\r\n", 400),
+        (POST + CHUNKED + b"\r\n-1\r\na\r\n", 400),
+        (POST + CHUNKED + b"\r\n1\r\nabc\r\n", 400),
+        (
+            POST + CHUNKED + b"\r\n" + b"f" * 30 + b"\r\n",
+            400,
+        ),
+        (
+            POST + CHUNKED + b"\r\n1;" + b"x" * 70_000,
+            400,
+        ),
         (b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414),
         (b"GET /" + b"x" * 70_000, 414),
         (b"GET /hello HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 33_000 + b"\r\n\r\n", 431),
@@ -242,6 +287,7 @@ def test_broken_requests_are_refused(sent: bytes, status: int) -> None:
         assert answer.status == status
         assert await client.is_closed()
         assert stage.sample.requests == []
+        assert [response[2] for response in stage.responses] == [status]
 
     play(scene)
 
@@ -320,7 +366,11 @@ def test_a_refusal_of_a_handler_has_its_headers() -> None:
     async def scene(stage: Stage) -> None:
         client = await stage.connect()
         answer = await client.ask(get("/refused"))
-        assert (answer.status, answer.body, answer.headers["x-why"]) == (409, b"there is one already\n", "order")
+        assert (answer.status, answer.body, answer.headers["x-why"]) == (
+            409,
+            b"there is one already\n",
+            "order",
+        )
         await client.ask(get("/nothing"))
         assert (await client.ask(GET)).status == 200
         assert stage.responses[:2] == [("GET", "/refused", 409), ("", "", 404)]
@@ -347,6 +397,34 @@ def test_bodies_may_stream_both_ways() -> None:
     play(scene)
 
 
+def test_a_broken_stream_of_a_client_is_no_failure_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The response breaks off, and the log has no traceback."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        await client.send(chunked("/stream", b"abc")[:-5] + b"xyz\r\n")
+        assert (await client.rest()).endswith(b"3\r\nABC\r\n")
+
+    play(scene)
+    assert caplog.records == []
+
+
+def test_a_stream_that_no_handler_reads_is_dropped_while_it_is_short() -> None:
+    """A client learns before it sends again that its connection ends."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        assert (await client.ask(post("/unread", b"x" * 60_000))).body == b"hello"
+        assert (await client.ask(GET)).body == b"hello"
+        head = post("/unread", b"").replace(b"Content-Length: 0", b"Content-Length: 70000")
+        assert (await client.ask(head)).headers["connection"] == "close"
+        assert await client.is_closed()
+
+    play(scene)
+
+
 def test_large_bodies_pass_both_ways() -> None:
     """A body of many pieces arrives whole."""
 
@@ -363,7 +441,14 @@ def test_large_bodies_pass_both_ways() -> None:
 
 @pytest.mark.parametrize(
     ("host", "status"),
-    [("localhost:8081", 200), ("127.0.0.1", 200), ("[::1]:8081", 200), ("evil.example:8081", 421), ("", 421), ("proxied", 421)],
+    [
+        ("localhost:8081", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8081", 200),
+        ("evil.example:8081", 421),
+        ("", 421),
+        ("proxied", 421),
+    ],
 )
 def test_a_loopback_listener_is_asked_by_a_local_name(host: str, status: int) -> None:
     """Another name may be one that a stranger's DNS points here."""

@@ -15,7 +15,8 @@ async def handler(_request: HttpRequest) -> HttpResponse:
 
 
 def router(*rows: str) -> Router:
-    return Router([Route(method=row.split()[0], path=row.split()[1], handler=handler) for row in rows])
+    pairs = [row.split() for row in rows]
+    return Router([Route(method=method, path=path, handler=handler) for method, path in pairs])
 
 
 REGISTRY = router(
@@ -39,9 +40,24 @@ REGISTRY = router(
         ("HEAD", "/subjects", "/subjects", {}),
         ("POST", "/subjects/a%20b", "/subjects/{subject}", {"subject": "a b"}),
         ("POST", "/subjects/a%2Fb%2f", "/subjects/{subject}", {"subject": "a/b/"}),
-        ("GET", "/subjects/s/versions/latest", "/subjects/{subject}/versions/latest", {"subject": "s"}),
-        ("GET", "/subjects/s/versions/1", "/subjects/{subject}/versions/{version}", {"subject": "s", "version": "1"}),
-        ("GET", "/subjects/a%zz%/versions/1", "/subjects/{subject}/versions/{version}", {"subject": "a%zz%", "version": "1"}),
+        (
+            "GET",
+            "/subjects/s/versions/latest",
+            "/subjects/{subject}/versions/latest",
+            {"subject": "s"},
+        ),
+        (
+            "GET",
+            "/subjects/s/versions/1",
+            "/subjects/{subject}/versions/{version}",
+            {"subject": "s", "version": "1"},
+        ),
+        (
+            "GET",
+            "/subjects/a%zz%/versions/1",
+            "/subjects/{subject}/versions/{version}",
+            {"subject": "a%zz%", "version": "1"},
+        ),
         ("GET", "/console/a/b%2Fc.js", "/console/{file*}", {"file": "a/b/c.js"}),
     ],
 )

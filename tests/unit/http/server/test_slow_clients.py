@@ -1,5 +1,6 @@
 """Deadlines, limits, clients that leave, and the stop of a server, in virtual time."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -7,7 +8,10 @@ import trio
 
 from log_service.http.server.limits import HttpLimits
 from log_service.http.server.routes import Route
+from log_service.http.server.tls import HttpTls
 from log_service.http.server.values import HttpRequest, HttpResponse
+from tests.helpers.authority import Authority
+from tests.helpers.tls_network import tls_config_of
 from tests.sim import MemoryNetwork
 from tests.sim.network import Weather
 from tests.unit.http.server.harness import GET, Stage, play
@@ -65,7 +69,11 @@ def test_a_slow_handler_is_cancelled_with_503() -> None:
     async def scene(stage: Stage) -> None:
         client = await stage.connect()
         answer = await client.ask(WAIT)
-        assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (503, "1", "close")
+        assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (
+            503,
+            "1",
+            "close",
+        )
         assert 60 <= trio.current_time() < 61
         assert stage.sample.cancelled_count == 1
         assert await client.is_closed()
@@ -223,6 +231,25 @@ def test_a_stop_has_a_deadline() -> None:
         assert await client.is_closed()
 
     play(scene)
+
+
+def test_a_handshake_has_a_deadline_and_delays_no_stop(tmp_path: Path) -> None:
+    """A silent client of a TLS listener is closed after ten seconds, or with the server."""
+    issued = Authority(tmp_path).issue("node")
+    tls = HttpTls(tls_config_of(issued.properties()))
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        assert await client.is_closed()
+        assert 10 <= trio.current_time() < 11
+        client = await stage.connect()
+        await trio.sleep(1)
+        assert stage.server.connection_count == 1
+        await stage.server.drain(2_000)
+        assert trio.current_time() < 14
+        assert await client.is_closed()
+
+    play(scene, secure=tls.secure)
 
 
 def test_a_listener_that_fails_goes_on() -> None:

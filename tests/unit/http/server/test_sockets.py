@@ -30,7 +30,10 @@ async def principal(request: HttpRequest) -> HttpResponse:
 
 
 @asynccontextmanager
-async def serving(limits: HttpLimits | None = None, tls: HttpTls | None = None) -> AsyncIterator[tuple[HttpServer, Sample]]:
+async def serving(
+    limits: HttpLimits | None,
+    tls: HttpTls | None,
+) -> AsyncIterator[tuple[HttpServer, Sample]]:
     sample = Sample()
     router = Router([*sample.routes(), Route(method="GET", path="/principal", handler=principal)])
     server = HttpServer(
@@ -158,7 +161,10 @@ def test_tls_names_clients_by_their_certificates(tmp_path: Path) -> None:
     node, alice = authority.issue("node"), authority.issue("alice", ())
     tls = tls_of(
         node,
-        {"ssl.client.auth": "requested", "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/,DEFAULT"},
+        {
+            "ssl.client.auth": "requested",
+            "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/,DEFAULT",
+        },
     )
 
     async def scene(server: HttpServer, _sample: Sample) -> None:
@@ -186,8 +192,11 @@ def test_tls_may_require_a_certificate(tmp_path: Path) -> None:
     play(scene, tls=tls)
 
 
-def test_changed_files_give_new_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A renewed certificate is shown to new connections. An unusable file changes nothing."""
+def test_changed_files_give_new_certificates(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A renewed certificate is shown to new connections. A damaged file, or another name, changes nothing."""
     authority = Authority(tmp_path)
     first, second = authority.issue("node"), authority.issue("node")
     keystore = tmp_path / "served.pem"
@@ -209,6 +218,9 @@ def test_changed_files_give_new_certificates(tmp_path: Path, monkeypatch: pytest
             nursery.start_soon(tls.run)
             before = await shown(server)
             keystore.write_bytes(b"damaged")
+            await trio.sleep(0.1)
+            assert await shown(server) == before
+            fill(keystore, authority.issue("another").keystore)
             await trio.sleep(0.1)
             assert await shown(server) == before
             fill(keystore, second.keystore)
