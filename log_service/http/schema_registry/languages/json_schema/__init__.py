@@ -10,7 +10,7 @@ The rooms, from the bottom up:
 - ``changes``: the kinds of change, and which of them are compatible.
 - ``comparison``: compares pairs of shapes, each once, also recursive ones.
 - ``matching``, ``patterns``: which members of two sides fit, and which names a pattern fits.
-- ``value_rules``, ``object_rules``, ``array_rules``, ``combined_rules``, ``schema_rules``: the rules.
+- ``value_rules``, ``object_rules``, ``array_rules``, ``combined_rules``, ``schema_rules``: rules.
 - ``bundle``: a schema with its dependencies in it.
 - ``schema``: the language, for the registry.
 

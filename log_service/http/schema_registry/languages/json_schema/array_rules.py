@@ -28,7 +28,10 @@ def compare_arrays(notes: Notebook, writer: Arrays, reader: Arrays) -> Steps:
     compare_limit(notes, MAX_ITEMS, writer.max_items, reader.max_items)
     compare_limit(notes, MIN_ITEMS, writer.min_items, reader.min_items)
     if writer.has_unique_items != reader.has_unique_items:
-        notes.note(Change.UNIQUE_ITEMS_REMOVED if writer.has_unique_items else Change.UNIQUE_ITEMS_ADDED, "uniqueItems")
+        notes.note(
+            Change.UNIQUE_ITEMS_REMOVED if writer.has_unique_items else Change.UNIQUE_ITEMS_ADDED,
+            "uniqueItems",
+        )
     compare_limit(notes, MAX_CONTAINS, writer.max_contains, reader.max_contains)
     compare_limit(notes, MIN_CONTAINS, writer.min_contains, reader.min_contains)
 
@@ -89,7 +92,9 @@ def _compare_added(notes: Notebook, writer: Arrays, added: Place, path: str) -> 
 def _compare_additional(notes: Notebook, writer: Arrays, reader: Arrays) -> Steps:
     path = "additionalItems"
     if writer.permits_additional != reader.permits_additional:
-        notes.note(Change.ADDITIONAL_ITEMS_REMOVED if writer.permits_additional else Change.ADDITIONAL_ITEMS_ADDED, path)
+        is_added = reader.permits_additional
+        change = Change.ADDITIONAL_ITEMS_ADDED if is_added else Change.ADDITIONAL_ITEMS_REMOVED
+        notes.note(change, path)
     elif writer.additional is None and reader.additional is not None:
         notes.note(Change.ADDITIONAL_ITEMS_NARROWED, path)
     elif reader.additional is None and writer.additional is not None:

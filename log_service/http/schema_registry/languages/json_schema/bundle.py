@@ -5,19 +5,22 @@ anchors are left out. Confluent's registry has no such form, and answers the sch
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
 
-from log_service.http.schema_registry.languages.json_schema.drafts import children, pointer
+from log_service.http.schema_registry.languages.json_schema.drafts import pointer
 from log_service.http.schema_registry.languages.json_schema.json_text import Json
-from log_service.http.schema_registry.languages.json_schema.references import Document, Documents, Place, references_of
+from log_service.http.schema_registry.languages.json_schema.references import (
+    Document,
+    Documents,
+    Place,
+    references_of,
+)
 from log_service.http.schema_registry.languages.limits import Budget
 
 _NAMING = frozenset({"$anchor", "$dynamicAnchor", "$schema", "$vocabulary"})
 _FRAGMENT = "#/~!$&'()*+,;=:@?"
 """Characters that stay as they are in a fragment, beside letters and digits."""
-
-Homes = Mapping[Document, tuple[str, ...]]
-"""The way from the bundle to each document in it."""
 
 
 def bundled(documents: Documents, budget: Budget) -> Json:
@@ -28,9 +31,11 @@ def bundled(documents: Documents, budget: Budget) -> Json:
     keyword = root.document.draft.definitions
     own = root.schema.get(keyword)
     names = _free_names(documents.names, own if isinstance(own, dict) else {})
-    homes: Homes = {root.document: ()} | {place.document: (keyword, names[name]) for name, place in documents.names.items()}
-    added = {names[name]: _rewritten(place, documents, homes, budget) for name, place in documents.names.items()}
-    made = _rewritten_object(root, root.schema, documents, homes, budget)
+    homes: dict[Document, tuple[str, ...]] = {root.document: ()}
+    homes |= {place.document: (keyword, names[name]) for name, place in documents.names.items()}
+    writer = _Writer(documents=documents, homes=homes, budget=budget)
+    added = {names[name]: writer.written(place) for name, place in documents.names.items()}
+    made = writer.written_object(root, root.schema)
     definitions = made.get(keyword)
     return made | {keyword: (definitions if isinstance(definitions, dict) else {}) | added}
 
@@ -46,33 +51,44 @@ def _free_names(wanted: Mapping[str, Place], taken: Mapping[str, Json]) -> dict[
     return free
 
 
-def _rewritten(place: Place, documents: Documents, homes: Homes, budget: Budget) -> Json:
-    if isinstance(place.schema, dict):
-        return _rewritten_object(place, place.schema, documents, homes, budget)
-    return place.schema
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writer:
+    """Writes schemas of several documents for one. ``homes`` are the ways to them in it."""
+
+    documents: Documents
+    homes: Mapping[Document, tuple[str, ...]]
+    budget: Budget
+
+    def written(self, place: Place) -> Json:
+        """Return a schema whose references are pointers."""
+        if isinstance(place.schema, dict):
+            return self.written_object(place, place.schema)
+        return place.schema
+
+    def written_object(self, place: Place, schema: dict[str, Json]) -> dict[str, Json]:
+        """Return an object whose references are pointers."""
+        self.budget.spend()
+        draft = place.document.draft
+        is_root = place is self.documents.root
+        dropped = frozenset() if is_root else _NAMING | {draft.id_keyword}
+        made = {keyword: value for keyword, value in schema.items() if keyword not in dropped}
+        for keyword, text in references_of(schema, draft):
+            made[keyword] = self._reference(self.documents.resolve(place, text), text)
+        for child in place.children():
+            _put(made, schema, child.steps[len(place.steps) :], self.written(child))
+        return made
+
+    def _reference(self, target: Place | None, text: str) -> str:
+        """Return the pointer to a schema of the bundle. A meta-schema is none of it."""
+        if target is None or target.document not in self.homes:
+            return text
+        return quote(pointer(self.homes[target.document] + target.steps), safe=_FRAGMENT)
 
 
-def _rewritten_object(place: Place, schema: dict[str, Json], documents: Documents, homes: Homes, budget: Budget) -> dict[str, Json]:
-    budget.spend()
-    draft = place.document.draft
-    dropped = frozenset() if place is documents.root else _NAMING | {draft.id_keyword}
-    made = {keyword: value for keyword, value in schema.items() if keyword not in dropped}
-    for keyword, text in references_of(schema, draft):
-        made[keyword] = _reference(documents.resolve(place, text), text, homes)
-    for child in children(schema, draft):
-        inner = _rewritten(place.child(*child.steps, schema=child.schema), documents, homes, budget)
-        _put(made, schema, child.steps, inner)
-    return made
+Objects = dict[str, Json]
 
 
-def _reference(target: Place | None, text: str, homes: Homes) -> str:
-    """Return the pointer to a schema of the bundle. A meta-schema is none of it."""
-    if target is None or target.document not in homes:
-        return text
-    return quote(pointer(homes[target.document] + target.steps), safe=_FRAGMENT)
-
-
-def _put(made: dict[str, Json], old: Mapping[str, Json], steps: tuple[str, ...], inner: Json) -> None:
+def _put(made: Objects, old: Objects, steps: tuple[str, ...], inner: Json) -> None:
     """Put an inner schema at its place, into a copy of the list or object around it."""
     keyword, *rest = steps
     if not rest:

@@ -155,50 +155,56 @@ class Change(Enum):
 
 _C = Change
 
-_LOOSER_LIMITS = {
-    change
-    for change in Change
-    if (change.name.startswith(("MAX", "EXCLUSIVE_MAX")) and change.name.endswith(("_INCREASED", "_REMOVED")))
-    or (change.name.startswith(("MIN", "EXCLUSIVE_MIN")) and change.name.endswith(("_DECREASED", "_REMOVED")))
-}
-_LOOSER_REST = {
-    change for change in Change if change.name.startswith(("ADDITIONAL_", "UNEVALUATED_")) and change.name.endswith(("_ADDED", "_EXTENDED"))
-}
-COMPATIBLE = frozenset(_LOOSER_LIMITS | _LOOSER_REST) | {
-    _C.ID_CHANGED,
-    _C.DESCRIPTION_CHANGED,
-    _C.TITLE_CHANGED,
-    _C.DEFAULT_CHANGED,
-    _C.SCHEMA_REMOVED,
-    _C.TYPE_EXTENDED,
-    _C.PATTERN_REMOVED,
-    _C.MULTIPLE_OF_REDUCED,
-    _C.MULTIPLE_OF_REMOVED,
-    _C.REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED,
-    _C.REQUIRED_ATTRIBUTE_REMOVED,
-    _C.DEPENDENCY_ARRAY_NARROWED,
-    _C.DEPENDENCY_ARRAY_REMOVED,
-    _C.DEPENDENCY_SCHEMA_REMOVED,
-    _C.PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL,
-    _C.REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_UNOPEN_CONTENT_MODEL,
-    _C.OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL,
-    _C.PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL,
-    _C.PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL,
-    _C.PROPERTY_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
-    _C.PROPERTY_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
-    _C.UNIQUE_ITEMS_REMOVED,
-    _C.ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL,
-    _C.ITEM_ADDED_TO_CLOSED_CONTENT_MODEL,
-    _C.ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL,
-    _C.ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL,
-    _C.ITEM_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
-    _C.ITEM_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
-    _C.ENUM_ARRAY_EXTENDED,
-    _C.COMBINED_TYPE_EXTENDED,
-    _C.PRODUCT_TYPE_NARROWED,
-    _C.SUM_TYPE_EXTENDED,
-    _C.NOT_TYPE_NARROWED,
-}
+_UPPER, _LOWER = ("MAX", "EXCLUSIVE_MAX"), ("MIN", "EXCLUSIVE_MIN")
+_REST = ("ADDITIONAL_", "UNEVALUATED_")
+
+
+def _named(beginnings: tuple[str, ...], *ends: str) -> frozenset[Change]:
+    """Return the changes with such names."""
+    begun = (change for change in Change if change.name.startswith(beginnings))
+    return frozenset(change for change in begun if change.name.endswith(ends))
+
+
+COMPATIBLE = frozenset(
+    {
+        *_named(_UPPER, "_INCREASED", "_REMOVED"),
+        *_named(_LOWER, "_DECREASED", "_REMOVED"),
+        *_named(_REST, "_ADDED", "_EXTENDED"),
+        _C.ID_CHANGED,
+        _C.DESCRIPTION_CHANGED,
+        _C.TITLE_CHANGED,
+        _C.DEFAULT_CHANGED,
+        _C.SCHEMA_REMOVED,
+        _C.TYPE_EXTENDED,
+        _C.PATTERN_REMOVED,
+        _C.MULTIPLE_OF_REDUCED,
+        _C.MULTIPLE_OF_REMOVED,
+        _C.REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED,
+        _C.REQUIRED_ATTRIBUTE_REMOVED,
+        _C.DEPENDENCY_ARRAY_NARROWED,
+        _C.DEPENDENCY_ARRAY_REMOVED,
+        _C.DEPENDENCY_SCHEMA_REMOVED,
+        _C.PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL,
+        _C.REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_UNOPEN_CONTENT_MODEL,
+        _C.OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL,
+        _C.PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL,
+        _C.PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL,
+        _C.PROPERTY_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
+        _C.PROPERTY_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
+        _C.UNIQUE_ITEMS_REMOVED,
+        _C.ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL,
+        _C.ITEM_ADDED_TO_CLOSED_CONTENT_MODEL,
+        _C.ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL,
+        _C.ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL,
+        _C.ITEM_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
+        _C.ITEM_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
+        _C.ENUM_ARRAY_EXTENDED,
+        _C.COMBINED_TYPE_EXTENDED,
+        _C.PRODUCT_TYPE_NARROWED,
+        _C.SUM_TYPE_EXTENDED,
+        _C.NOT_TYPE_NARROWED,
+    }
+)
 """Changes after which a reader takes what was written before."""
 
 LENIENTLY_COMPATIBLE = COMPATIBLE | {
@@ -222,87 +228,68 @@ def compatible_changes(policy: Policy) -> frozenset[Change]:
 
 def message(change: Change, path: str, *, reader: str, writer: str) -> str:
     """Return the line of a verbose answer. ``reader`` and ``writer`` are words: new and old."""
-    sentence = _SENTENCES.get(change, "").format(path=path, reader=reader, writer=writer)
+    sentence = _SENTENCES.get(change, "").format(p=path, r=reader, w=writer)
     return f'{{errorType:"{change.name}", description:"{sentence}"}}'
 
 
-_KEYWORD_ADDED = "The keyword at path '{path}' in the {reader} schema is not present in the {writer} schema"
-_MORE = "The value at path '{path}' in the {reader} schema is more than its value in the {writer} schema"
-_LESS = "The value at path '{path}' in the {reader} schema is less than its value in the {writer} schema"
-_FEWER_ELEMENTS = "An array or combined type at path '{path}' has fewer elements in the {reader} schema than the {writer} schema"
-_MORE_ELEMENTS = "An array or combined type at path '{path}' has more elements in the {reader} schema than the {writer} schema"
-_OTHER_VALUE = "The value at path '{path}' is different between the {reader} and {writer} schema"
-_OTHER_TYPE = "A type at path '{path}' is different between the {reader} schema and the {writer} schema"
-_ADDED_TO_OPEN = (
-    "The {reader} schema has an open content model and has a property or item at path '{path}' which is missing in the {writer} schema"
-)
-_REMOVED_FROM_CLOSED = (
-    "The {reader} schema has a closed content model and is missing a property or item present at path '{path}' in the {writer} schema"
-)
-_ADDED_UNCOVERED = (
-    "The {reader} schema has a property or item at path '{path}' which is missing in the {writer} schema"
-    " and is not covered by its partially open content model"
-)
-_REMOVED_UNCOVERED = (
-    "A property or item is missing in the {reader} schema but present at path '{path}' in the {writer} schema"
-    " and is not covered by its partially open content model"
-)
-_REQUIRED_ADDED = (
-    "The {reader} schema has an unopen content model and has a required property at path '{path}' which is missing in the {writer} schema"
-)
+_KEYWORD_ADDED = "The keyword at path '{p}' in the {r} schema is not present in the {w} schema"
+_MORE = "The value at path '{p}' in the {r} schema is more than its value in the {w} schema"
+_LESS = "The value at path '{p}' in the {r} schema is less than its value in the {w} schema"
+_OTHER_VALUE = "The value at path '{p}' is different between the {r} and {w} schema"
+_OTHER_TYPE = "A type at path '{p}' is different between the {r} schema and the {w} schema"
+_ARRAY = "An array or combined type at path '{p}' has"
+_FEWER_ELEMENTS = _ARRAY + " fewer elements in the {r} schema than the {w} schema"
+_MORE_ELEMENTS = _ARRAY + " more elements in the {r} schema than the {w} schema"
+_MISSING = "at path '{p}' which is missing in the {w} schema"
+_PARTLY_COVERED = "is not covered by its partially open content model"
+_OPEN = "The {r} schema has an open content model and has a property or item"
+_UNOPEN = "The {r} schema has an unopen content model and has a required property"
+_CLOSED = "The {r} schema has a closed content model and is missing a property or item present"
+_ADDED_TO_OPEN = f"{_OPEN} {_MISSING}"
+_REQUIRED_ADDED = f"{_UNOPEN} {_MISSING}"
+_REMOVED_FROM_CLOSED = _CLOSED + " at path '{p}' in the {w} schema"
+_HAS = "The {r} schema has a property or item"
+_ADDED_UNCOVERED = f"{_HAS} {_MISSING} and {_PARTLY_COVERED}"
+_LACKS = "A property or item is missing in the {r} schema but present"
+_REMOVED_UNCOVERED = _LACKS + " at path '{p}' in the {w} schema and " + _PARTLY_COVERED
 
-_SENTENCES: dict[Change, str] = {
-    **dict.fromkeys(
-        (
-            *(change for change in Change if change.name.startswith(("MAX", "MIN", "EXCLUSIVE")) and change.name.endswith("_ADDED")),
-            *(change for change in Change if change.name.startswith(("ADDITIONAL_", "UNEVALUATED_")) and change.name.endswith("_REMOVED")),
-            *(_C.MULTIPLE_OF_ADDED, _C.PATTERN_ADDED, _C.REQUIRED_ATTRIBUTE_ADDED, _C.UNIQUE_ITEMS_ADDED),
-            *(_C.DEPENDENCY_ARRAY_ADDED, _C.DEPENDENCY_SCHEMA_ADDED),
-        ),
-        _KEYWORD_ADDED,
-    ),
-    **{change: _MORE for change in Change if change.name.startswith(("MIN", "EXCLUSIVE_MIN")) and change.name.endswith("_INCREASED")},
-    **{change: _LESS for change in Change if change.name.startswith(("MAX", "EXCLUSIVE_MAX")) and change.name.endswith("_DECREASED")},
+_SENTENCES = {
+    **dict.fromkeys(_named((*_UPPER, *_LOWER), "_ADDED"), _KEYWORD_ADDED),
+    **dict.fromkeys(_named(_LOWER, "_INCREASED"), _MORE),
+    **dict.fromkeys(_named(_UPPER, "_DECREASED"), _LESS),
+    **dict.fromkeys(_named(_REST, "_REMOVED"), _KEYWORD_ADDED),
+    **dict.fromkeys(_named(_REST, "_NARROWED"), _FEWER_ELEMENTS),
+    _C.PATTERN_ADDED: _KEYWORD_ADDED,
+    _C.PATTERN_CHANGED: _OTHER_VALUE,
+    _C.MULTIPLE_OF_ADDED: _KEYWORD_ADDED,
     _C.MULTIPLE_OF_EXPANDED: _MORE,
-    **dict.fromkeys((_C.PATTERN_CHANGED, _C.MULTIPLE_OF_CHANGED, _C.DEPENDENCY_ARRAY_CHANGED), _OTHER_VALUE),
-    **{
-        change: _FEWER_ELEMENTS
-        for change in Change
-        if change.name.startswith(("ADDITIONAL_", "UNEVALUATED_")) and change.name.endswith("_NARROWED")
-    },
-    **dict.fromkeys((_C.ENUM_ARRAY_NARROWED, _C.SUM_TYPE_NARROWED), _FEWER_ELEMENTS),
-    **dict.fromkeys((_C.DEPENDENCY_ARRAY_EXTENDED, _C.PRODUCT_TYPE_EXTENDED, _C.SUM_TYPE_EXTENDED, _C.NOT_TYPE_EXTENDED), _MORE_ELEMENTS),
-    **dict.fromkeys(
-        (
-            *(_C.TYPE_CHANGED, _C.TYPE_NARROWED, _C.COMBINED_TYPE_CHANGED),
-            *(_C.COMBINED_TYPE_SUBSCHEMAS_CHANGED, _C.ENUM_ARRAY_CHANGED),
-        ),
-        _OTHER_TYPE,
-    ),
-    **dict.fromkeys(
-        (
-            _C.REQUIRED_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL,
-            _C.REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_OPEN_CONTENT_MODEL,
-            _C.OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL,
-            _C.ITEM_ADDED_TO_OPEN_CONTENT_MODEL,
-        ),
-        _ADDED_TO_OPEN,
-    ),
+    _C.MULTIPLE_OF_CHANGED: _OTHER_VALUE,
+    _C.REQUIRED_ATTRIBUTE_ADDED: _KEYWORD_ADDED,
+    _C.UNIQUE_ITEMS_ADDED: _KEYWORD_ADDED,
+    _C.DEPENDENCY_ARRAY_ADDED: _KEYWORD_ADDED,
+    _C.DEPENDENCY_ARRAY_EXTENDED: _MORE_ELEMENTS,
+    _C.DEPENDENCY_ARRAY_CHANGED: _OTHER_VALUE,
+    _C.DEPENDENCY_SCHEMA_ADDED: _KEYWORD_ADDED,
+    _C.TYPE_CHANGED: _OTHER_TYPE,
+    _C.TYPE_NARROWED: _OTHER_TYPE,
+    _C.ENUM_ARRAY_NARROWED: _FEWER_ELEMENTS,
+    _C.ENUM_ARRAY_CHANGED: _OTHER_TYPE,
+    _C.COMBINED_TYPE_CHANGED: _OTHER_TYPE,
+    _C.COMBINED_TYPE_SUBSCHEMAS_CHANGED: _OTHER_TYPE,
+    _C.PRODUCT_TYPE_EXTENDED: _MORE_ELEMENTS,
+    _C.SUM_TYPE_EXTENDED: _MORE_ELEMENTS,
+    _C.SUM_TYPE_NARROWED: _FEWER_ELEMENTS,
+    _C.NOT_TYPE_EXTENDED: _MORE_ELEMENTS,
+    _C.REQUIRED_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL: _ADDED_TO_OPEN,
+    _C.REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_OPEN_CONTENT_MODEL: _ADDED_TO_OPEN,
+    _C.OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL: _ADDED_TO_OPEN,
     _C.REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL: _REQUIRED_ADDED,
-    **dict.fromkeys((_C.PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL, _C.ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL), _REMOVED_FROM_CLOSED),
-    **dict.fromkeys(
-        (
-            _C.PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
-            _C.ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
-        ),
-        _REMOVED_UNCOVERED,
-    ),
-    **dict.fromkeys(
-        (
-            _C.PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
-            _C.ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
-        ),
-        _ADDED_UNCOVERED,
-    ),
+    _C.PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL: _REMOVED_FROM_CLOSED,
+    _C.PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL: _REMOVED_UNCOVERED,
+    _C.PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL: _ADDED_UNCOVERED,
+    _C.ITEM_ADDED_TO_OPEN_CONTENT_MODEL: _ADDED_TO_OPEN,
+    _C.ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL: _REMOVED_FROM_CLOSED,
+    _C.ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL: _REMOVED_UNCOVERED,
+    _C.ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL: _ADDED_UNCOVERED,
 }
-"""What a kind says. Confluent's registry says nothing of the others."""
+"""The sentences about kinds. Confluent's registry has none about the others."""

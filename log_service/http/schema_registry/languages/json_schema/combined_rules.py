@@ -7,9 +7,18 @@ side must be paired as a whole. A reader may have more schemas to choose from, a
 from collections.abc import Iterable, Iterator, Sequence
 
 from log_service.http.schema_registry.languages.json_schema.changes import Change
-from log_service.http.schema_registry.languages.json_schema.comparison import Choice, Notebook, Outcome, Pair, Steps
+from log_service.http.schema_registry.languages.json_schema.comparison import (
+    Choice,
+    Notebook,
+    Outcome,
+    Pair,
+    Steps,
+)
 from log_service.http.schema_registry.languages.json_schema.json_text import value_key
-from log_service.http.schema_registry.languages.json_schema.matching import Candidates, maximum_matching
+from log_service.http.schema_registry.languages.json_schema.matching import (
+    Candidates,
+    maximum_matching,
+)
 from log_service.http.schema_registry.languages.json_schema.references import Place
 from log_service.http.schema_registry.languages.json_schema.shapes import Combined, Criterion, Node
 
@@ -23,34 +32,36 @@ def compare_combined(notes: Notebook, writer: Combined, reader: Combined) -> Ste
         notes.note(Change.COMBINED_TYPE_EXTENDED)
     olds, news = writer.distinct, reader.distinct
     if len(olds) < len(news):
-        notes.note(Change.PRODUCT_TYPE_EXTENDED if reader.criterion is Criterion.ALL else Change.SUM_TYPE_EXTENDED)
+        is_product = reader.criterion is Criterion.ALL
+        notes.note(Change.PRODUCT_TYPE_EXTENDED if is_product else Change.SUM_TYPE_EXTENDED)
     elif len(olds) > len(news):
-        notes.note(Change.PRODUCT_TYPE_NARROWED if writer.criterion is Criterion.ALL else Change.SUM_TYPE_NARROWED)
+        is_product = writer.criterion is Criterion.ALL
+        notes.note(Change.PRODUCT_TYPE_NARROWED if is_product else Change.SUM_TYPE_NARROWED)
     yield from _compare_parts(notes, writer, reader)
 
 
 def choose_part(notes: Notebook, writer: Node, reader: Combined) -> Choice:
     """Find a schema of the reader that takes what a single schema of the writer permits."""
+    pairs = (Pair(writer=writer, reader=part) for part in reader.parts)
     if len(reader.parts) == 1:
-        return (yield from _include_first(notes, [Pair(writer=writer, reader=reader.parts[0])], None))
+        return (yield from _include_first(notes, pairs, None))
     if reader.criterion is Criterion.ALL:
         return False
-    pairs = (Pair(writer=writer, reader=part) for part in reader.parts)
     return (yield from _include_first(notes, pairs, Change.SUM_TYPE_EXTENDED))
 
 
 def choose_part_of_writer(notes: Notebook, writer: Combined, reader: Node) -> Choice:
     """Find a schema of the writer that permits no more than a single schema of the reader."""
+    pairs = (Pair(writer=part, reader=reader) for part in writer.parts)
     if len(writer.parts) == 1:
-        return (yield from _include_first(notes, [Pair(writer=writer.parts[0], reader=reader)], None))
+        return (yield from _include_first(notes, pairs, None))
     if writer.criterion is not Criterion.ALL:
         return False
-    pairs = (Pair(writer=part, reader=reader) for part in writer.parts)
     return (yield from _include_first(notes, pairs, Change.PRODUCT_TYPE_NARROWED))
 
 
 def _include_first(notes: Notebook, pairs: Iterable[Pair], change: Change | None) -> Choice:
-    """Note the changes of the first compatible pair, and one more change. Return whether there is one."""
+    """Note the changes of the first compatible pair, and one more. Return whether there is one."""
     for pair in pairs:
         outcome = yield pair
         if outcome.is_compatible:

@@ -18,6 +18,8 @@ from log_service.http.schema_registry.languages.limits import Budget
 
 MAX_CHANGES = 1_000
 """So many changes of one pair are kept, and so many are returned. Verdicts count them all."""
+PAIR_STEPS = 3
+"""What it takes to compare a pair. To ask for one takes one step more."""
 MAX_PATHS_LENGTH = 1 << 20
 """The length of all paths that are returned. Schemas that refer to each other have long ones."""
 
@@ -111,9 +113,24 @@ class _Open:
 class Comparison:
     """Compares pairs, with one budget for all of them."""
 
-    __slots__ = ("_budget", "_compare", "_compatible", "_known", "_lowest_of", "_open", "_place_of", "_shapes")
+    __slots__ = (
+        "_budget",
+        "_compare",
+        "_compatible",
+        "_known",
+        "_lowest_of",
+        "_open",
+        "_place_of",
+        "_shapes",
+    )
 
-    def __init__(self, compare: Compare, shapes: ShapeReader, compatible: frozenset[Change], budget: Budget) -> None:
+    def __init__(
+        self,
+        compare: Compare,
+        shapes: ShapeReader,
+        compatible: frozenset[Change],
+        budget: Budget,
+    ) -> None:
         self._compare = compare
         self._shapes = shapes
         self._compatible = compatible
@@ -154,9 +171,11 @@ class Comparison:
         if (place := self._place_of.get(key)) is not None:
             self._rely_on(place)
             return UNCHANGED
+        self._budget.spend(PAIR_STEPS)
         notebook = Notebook(self._compatible, self._shapes, self._budget)
+        steps = self._compare(notebook, *key)
         place = self._place_of[key] = len(self._open)
-        self._open.append(_Open(key=key, notebook=notebook, steps=self._compare(notebook, *key), lowest=place))
+        self._open.append(_Open(key=key, notebook=notebook, steps=steps, lowest=place))
         return None
 
     def _rely_on(self, place: int | None) -> None:
@@ -183,7 +202,12 @@ class Comparison:
         return outcome
 
 
-def changes_of(outcome: Outcome, compatible: frozenset[Change], *, all_changes: bool) -> list[FoundChange]:
+def changes_of(
+    outcome: Outcome,
+    compatible: frozenset[Change],
+    *,
+    all_changes: bool,
+) -> list[FoundChange]:
     """Return changes in order: the incompatible ones, or all."""
     found: list[FoundChange] = []
     length = 0
@@ -197,13 +221,14 @@ def changes_of(outcome: Outcome, compatible: frozenset[Change], *, all_changes: 
 
 
 def _flat(outcome: Outcome, *, all_changes: bool) -> Iterator[tuple[str, Change]]:
-    """Yield changes with their whole paths. Inner outcomes without a wanted change are passed over."""
+    """Yield changes with their whole paths. An outcome without a wanted one is passed over."""
     waiting = [("", iter(outcome.entries))]
     while waiting:
         path, inner = next(waiting[-1][1], ("", None))
         if inner is None:
             waiting.pop()
         elif isinstance(inner, Change):
-            yield "/".join(part for part in (*(prefix for prefix, _ in waiting), path) if part), inner
+            parts = (*(prefix for prefix, _ in waiting), path)
+            yield "/".join(filter(None, parts)), inner
         elif all_changes or not inner.is_compatible:
             waiting.append((path, iter(inner.entries)))

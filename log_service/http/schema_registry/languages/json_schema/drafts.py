@@ -4,7 +4,8 @@ A schema says in ``$schema`` which draft it is of. Without it, or with an unknow
 draft 7, as in Confluent's registry.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from log_service.http.schema_registry.languages.json_schema.json_text import Json
@@ -12,7 +13,11 @@ from log_service.http.schema_registry.languages.json_schema.json_text import Jso
 _SINGLE_4 = frozenset({"not", "items", "additionalItems", "additionalProperties"})
 _SINGLE_6 = _SINGLE_4 | {"contains", "propertyNames"}
 _SINGLE_7 = _SINGLE_6 | {"if", "then", "else"}
-_SINGLE_2020 = (_SINGLE_7 - {"additionalItems"}) | {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
+_SINGLE_2020 = (_SINGLE_7 - {"additionalItems"}) | {
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+}
 _LISTED_4 = frozenset({"allOf", "anyOf", "oneOf", "items"})
 _MAPPED_4 = frozenset({"properties", "patternProperties", "definitions", "dependencies"})
 _MAPPED_2019 = _MAPPED_4 | {"$defs", "dependentSchemas"}
@@ -41,7 +46,12 @@ class Draft:
         return self.number >= 2019
 
 
-DRAFT_4 = Draft(number=4, uris=("json-schema.org/draft-04/schema", "json-schema.org/schema"), single=_SINGLE_4, id_keyword="id")
+DRAFT_4 = Draft(
+    number=4,
+    uris=("json-schema.org/draft-04/schema", "json-schema.org/schema"),
+    single=_SINGLE_4,
+    id_keyword="id",
+)
 DRAFT_6 = Draft(number=6, uris=("json-schema.org/draft-06/schema",), single=_SINGLE_6)
 DRAFT_7 = Draft(number=7, uris=("json-schema.org/draft-07/schema",), single=_SINGLE_7)
 DRAFT_2019 = Draft(
@@ -62,13 +72,17 @@ DRAFT_2020 = Draft(
     reference_keywords=("$ref", "$dynamicRef"),
 )
 DRAFTS = (DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, DRAFT_2020)
-_BY_URI = {f"{scheme}://{uri}": draft for draft in DRAFTS for uri in draft.uris for scheme in ("http", "https")}
+_SCHEME = re.compile("https?://")
+_BY_URI = {uri: draft for draft in DRAFTS for uri in draft.uris}
 
 
-def draft_of(schema: Json) -> Draft:
-    """Return the draft that a whole schema is of."""
+def draft_of(schema: Json, otherwise: Draft = DRAFT_7) -> Draft:
+    """Return the draft that a whole schema is of: ``otherwise`` where it names none."""
     uri = schema.get("$schema") if isinstance(schema, dict) else None
-    return _BY_URI.get(uri.removesuffix("#"), DRAFT_7) if isinstance(uri, str) else DRAFT_7
+    if not isinstance(uri, str):
+        return otherwise
+    scheme = _SCHEME.match(uri)
+    return _BY_URI.get(uri[scheme.end() :].removesuffix("#"), DRAFT_7) if scheme else DRAFT_7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +102,15 @@ def children(schema: dict[str, Json], draft: Draft) -> Iterator[Child]:
         if keyword in draft.single and isinstance(value, dict | bool):
             yield Child(steps=(keyword,), schema=value)
         elif keyword in draft.listed and isinstance(value, list):
-            yield from (
-                Child(steps=(keyword, str(index)), schema=item) for index, item in enumerate(value) if isinstance(item, dict | bool)
-            )
+            yield from _schemas(keyword, enumerate(value))
         elif keyword in draft.mapped and isinstance(value, dict):
-            yield from (Child(steps=(keyword, name), schema=item) for name, item in value.items() if isinstance(item, dict | bool))
+            yield from _schemas(keyword, value.items())
+
+
+def _schemas(keyword: str, items: Iterable[tuple[str | int, Json]]) -> Iterator[Child]:
+    for name, item in items:
+        if isinstance(item, dict | bool):
+            yield Child(steps=(keyword, str(name)), schema=item)
 
 
 def pointer(steps: tuple[str, ...]) -> str:

@@ -28,7 +28,15 @@ _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]|NaN|Infinity', re.DOTAL
 An open string reaches to the end of the text, so that each character is read once.
 """
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+}
 
 
 def read_json(text: str, limits: SchemaLimits) -> Json:
@@ -40,9 +48,10 @@ def read_json(text: str, limits: SchemaLimits) -> Json:
     _validate_size(text, limits.text_bytes)
     _validate_structure(text, limits.nesting)
     try:
-        value: Json = json.loads(text, parse_int=_integer, parse_float=_decimal, parse_constant=_refuse)
+        value: Json = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise InvalidSchemaError(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
+        place = f"line {error.lineno}, column {error.colno}"
+        raise InvalidSchemaError(f"{place}: {error.msg}") from error
     return value
 
 
@@ -62,7 +71,8 @@ def validate_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidSchemaError(f"half of a surrogate pair at character {error.start}: write both halves") from error
+        fault = f"half of a surrogate pair at character {error.start}"
+        raise InvalidSchemaError(f"{fault}: write both halves") from error
 
 
 def value_key(value: Json) -> object:
@@ -110,11 +120,13 @@ def _validate_structure(text: str, limit: int) -> None:
             case "{" | "[":
                 depth += 1
                 if depth > limit:
-                    raise InvalidSchemaError(f"{_place(text, found.start())}: nested deeper than {limit} levels")
+                    place = _place(text, found.start())
+                    raise InvalidSchemaError(f"{place}: nested deeper than {limit} levels")
             case "}" | "]":
                 depth -= 1
             case "NaN" | "Infinity":
-                raise InvalidSchemaError(f"{_place(text, found.start())}: {found[0]} is no number in JSON")
+                place = _place(text, found.start())
+                raise InvalidSchemaError(f"{place}: {found[0]} is no number in JSON")
 
 
 def _place(text: str, index: int) -> str:
@@ -131,17 +143,22 @@ def _decimal(digits: str) -> Decimal:
     _validate_digits(digits)
     mantissa, _, exponent = digits.lower().partition("e")
     if exponent and (len(exponent) > 6 or abs(int(exponent)) > MAX_EXPONENT):
-        raise InvalidSchemaError(f"the number {mantissa[:20]}e{exponent[:20]} has an exponent beyond {MAX_EXPONENT}")
+        number = f"the number {mantissa[:20]}e{exponent[:20]}"
+        raise InvalidSchemaError(f"{number} has an exponent beyond {MAX_EXPONENT}")
     return Decimal(digits)
 
 
 def _validate_digits(digits: str) -> None:
     if len(digits) > MAX_DIGITS:
-        raise InvalidSchemaError(f"the number {digits[:20]}... has {len(digits)} digits, the limit is {MAX_DIGITS}")
+        number = f"the number {digits[:20]}..."
+        raise InvalidSchemaError(f"{number} has {len(digits)} digits, the limit is {MAX_DIGITS}")
 
 
 def _refuse(name: str) -> NoReturn:
     raise InvalidSchemaError(f"{name} is no number in JSON")
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_decimal, parse_constant=_refuse)
 
 
 def _print(value: Json, parts: list[str], *, is_sorted: bool) -> None:

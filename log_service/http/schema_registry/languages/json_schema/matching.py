@@ -1,7 +1,7 @@
 """Pairs the members of two sides, as many as possible: a maximum matching of a bipartite graph.
 
-Whether two members may be paired is asked only where it matters, because the result may be dear: for
-schemas it is a comparison. Members that are given the likeliest partner first need few questions.
+The caller is asked whether two members may be paired only where it matters, because for schemas
+that is a comparison. Members that are given the likeliest partner first need few questions.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -14,7 +14,10 @@ Candidates = Callable[[int], Iterable[int]]
 
 
 def maximum_matching(
-    left_count: int, right_count: int, candidates: Candidates, budget: Budget
+    left_count: int,
+    right_count: int,
+    candidates: Candidates,
+    budget: Budget,
 ) -> Generator[LeftAndRight, bool, dict[int, int]]:
     """Ask for pairs of left and right, and return the left member of each matched right member.
 
@@ -31,10 +34,15 @@ def maximum_matching(
 
 
 def _augment(
-    first: int, candidates: Candidates, left_of: dict[int, int], known: dict[LeftAndRight, bool], budget: Budget
+    first: int,
+    candidates: Candidates,
+    left_of: dict[int, int],
+    known: dict[LeftAndRight, bool],
+    budget: Budget,
 ) -> Generator[LeftAndRight, bool, None]:
     """Match one more left member, if a chain of changes leads to a free right member."""
     came_from: dict[int, int] = {}
+    right_of: dict[int, int] = {}
     waiting = [first]
     for left in waiting:
         for right in candidates(left):
@@ -47,16 +55,20 @@ def _augment(
                 continue
             came_from[right] = left
             if right not in left_of:
-                _turn(right, came_from, left_of, first)
+                _turn(right, came_from, right_of, left_of)
                 return
+            right_of[left_of[right]] = right
             waiting.append(left_of[right])
 
 
-def _turn(free: int, came_from: dict[int, int], left_of: dict[int, int], first: int) -> None:
+def _turn(
+    free: int,
+    came_from: dict[int, int],
+    right_of: dict[int, int],
+    left_of: dict[int, int],
+) -> None:
     """Give each right member on the chain to the left member that reached it."""
-    right_of = {left: right for right, left in left_of.items()}
-    right = free
-    while (left := came_from[right]) != first:
-        left_of[right] = left
-        right = right_of[left]
-    left_of[right] = first
+    right: int | None = free
+    while right is not None:
+        left_of[right] = left = came_from[right]
+        right = right_of.get(left)

@@ -1,19 +1,30 @@
 """Compares objects: required properties, properties, dependencies, and properties not named.
 
-A schema is open where a property that it does not name may have any value, closed where there may be
-none, and partly open where a schema or a pattern says which. A reader may drop a property only where
-it is open for it, and add one only where the writer was closed for it.
+A schema is open where a property that it does not name may have any value, closed where there may
+be none, and partly open where a schema or a pattern says which. A reader may drop a property only
+where it is open for it, and add one only where the writer was closed for it.
 """
 
 from collections.abc import Iterable, Mapping
 
-from log_service.common.java_hashing import FIRST_BUCKET_COUNT, bucket_count_of_copy, in_hash_map_order
+from log_service.common.java_hashing import (
+    FIRST_BUCKET_COUNT,
+    bucket_count_of_copy,
+    in_hash_map_order,
+)
 from log_service.http.schema_registry.languages.json_schema.changes import Change
 from log_service.http.schema_registry.languages.json_schema.comparison import Notebook, Pair, Steps
-from log_service.http.schema_registry.languages.json_schema.patterns import names_that_match, names_that_may_match
+from log_service.http.schema_registry.languages.json_schema.patterns import (
+    names_that_match,
+    names_that_may_match,
+)
 from log_service.http.schema_registry.languages.json_schema.references import Place
 from log_service.http.schema_registry.languages.json_schema.shapes import Kind, Objects
-from log_service.http.schema_registry.languages.json_schema.value_rules import MAX_PROPERTIES, MIN_PROPERTIES, compare_limit
+from log_service.http.schema_registry.languages.json_schema.value_rules import (
+    MAX_PROPERTIES,
+    MIN_PROPERTIES,
+    compare_limit,
+)
 
 
 def compare_objects(notes: Notebook, writer: Objects, reader: Objects) -> Steps:
@@ -27,7 +38,12 @@ def compare_objects(notes: Notebook, writer: Objects, reader: Objects) -> Steps:
     compare_limit(notes, MIN_PROPERTIES, writer.min_properties, reader.min_properties)
 
 
-def compare_unevaluated(notes: Notebook, writer: Place | None, reader: Place | None, of: str) -> Steps:
+def compare_unevaluated(
+    notes: Notebook,
+    writer: Place | None,
+    reader: Place | None,
+    of: str,
+) -> Steps:
     """Note how the schemas of unevaluated properties or items differ. None stands for anything."""
     path, name = f"unevaluated{of}", f"UNEVALUATED_{of.upper()}"
     was_closed, is_closed = (each is not None and each.schema is False for each in (writer, reader))
@@ -45,8 +61,7 @@ def compare_unevaluated(notes: Notebook, writer: Place | None, reader: Place | N
 
 def _compare_required(notes: Notebook, writer: Objects, reader: Objects) -> None:
     """Note what became required or optional, of the properties that both schemas name."""
-    names = in_hash_map_order(writer.properties, bucket_count=bucket_count_of_copy(len(writer.properties)))
-    for name in names:
+    for name in _in_order(writer.properties, bucket_count_of_copy(len(writer.properties))):
         if name not in reader.properties or (name in writer.required) == (name in reader.required):
             continue
         if name in writer.required:
@@ -65,16 +80,23 @@ def _compare_properties(notes: Notebook, writer: Objects, reader: Objects) -> St
     for name in _union(writer.properties, reader.properties):
         notes.budget.spend()
         path = f"properties/{name}"
-        if name not in reader.properties:
-            yield from _compare_dropped(notes, writer.properties[name], reader, dropped_rest[name], path)
-        elif name not in writer.properties:
-            yield from _compare_added(notes, writer, reader, name, added_rest[name])
+        old, new = writer.properties.get(name), reader.properties.get(name)
+        if old is not None and new is not None:
+            notes.include((yield Pair(writer=old, reader=new)), path)
+        elif old is not None:
+            yield from _compare_dropped(notes, old, reader, dropped_rest[name], path)
         else:
-            notes.include((yield Pair(writer=writer.properties[name], reader=reader.properties[name])), path)
+            yield from _compare_added(notes, writer, reader, name, added_rest[name])
 
 
-def _compare_dropped(notes: Notebook, dropped: Place, reader: Objects, rest: Place | None, path: str) -> Steps:
-    """Note a property that only the writer names. ``rest`` is what the reader says of it otherwise."""
+def _compare_dropped(
+    notes: Notebook,
+    dropped: Place,
+    reader: Objects,
+    rest: Place | None,
+    path: str,
+) -> Steps:
+    """Note a property that only the writer names. ``rest`` is the reader's schema of others."""
     if reader.is_open:
         notes.note(Change.PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL, path)
     elif rest is not None:
@@ -90,8 +112,14 @@ def _compare_dropped(notes: Notebook, dropped: Place, reader: Objects, rest: Pla
         notes.note(Change.PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL, path)
 
 
-def _compare_added(notes: Notebook, writer: Objects, reader: Objects, name: str, rest: Place | None) -> Steps:
-    """Note a property that only the reader names. ``rest`` is what the writer says of it otherwise."""
+def _compare_added(
+    notes: Notebook,
+    writer: Objects,
+    reader: Objects,
+    name: str,
+    rest: Place | None,
+) -> Steps:
+    """Note a property that only the reader names. ``rest`` is the writer's schema of others."""
     added, path = reader.properties[name], f"properties/{name}"
     is_required, has_default = name in reader.required, _has_default(notes, added)
     if writer.is_open:
@@ -135,19 +163,20 @@ def _compare_dependencies(notes: Notebook, writer: Objects, reader: Objects) -> 
             notes.note(Change.DEPENDENCY_ARRAY_CHANGED, path)
     for name in _union(writer.schema_by, reader.schema_by):
         path = f"dependencies/{name}"
-        if name not in reader.schema_by:
+        before, after = writer.schema_by.get(name), reader.schema_by.get(name)
+        if before is not None and after is not None:
+            notes.include((yield Pair(writer=before, reader=after)), path)
+        elif before is not None:
             notes.note(Change.DEPENDENCY_SCHEMA_REMOVED, path)
-        elif name not in writer.schema_by:
-            notes.note(Change.DEPENDENCY_SCHEMA_ADDED, path)
         else:
-            notes.include((yield Pair(writer=writer.schema_by[name], reader=reader.schema_by[name])), path)
+            notes.note(Change.DEPENDENCY_SCHEMA_ADDED, path)
 
 
 def _compare_additional(notes: Notebook, writer: Objects, reader: Objects) -> Steps:
     path = "additionalProperties"
     if writer.permits_additional != reader.permits_additional:
-        is_added = reader.permits_additional
-        notes.note(Change.ADDITIONAL_PROPERTIES_ADDED if is_added else Change.ADDITIONAL_PROPERTIES_REMOVED, path)
+        added, removed = Change.ADDITIONAL_PROPERTIES_ADDED, Change.ADDITIONAL_PROPERTIES_REMOVED
+        notes.note(added if reader.permits_additional else removed, path)
     elif writer.additional is None and reader.additional is not None:
         notes.note(Change.ADDITIONAL_PROPERTIES_NARROWED, path)
     elif reader.additional is None and writer.additional is not None:
@@ -156,11 +185,17 @@ def _compare_additional(notes: Notebook, writer: Objects, reader: Objects) -> St
         notes.include((yield Pair(writer=writer.additional, reader=reader.additional)), path)
 
 
-def _rest_of(notes: Notebook, schema: Objects, names: list[str], *, is_strict: bool) -> dict[str, Place | None]:
+def _rest_of(
+    notes: Notebook,
+    schema: Objects,
+    names: list[str],
+    *,
+    is_strict: bool,
+) -> dict[str, Place | None]:
     """Return the schema of each property that is not named: of the first pattern, else of the rest.
 
-    A pattern may be one that no bounded search can read. With ``is_strict`` it matches nothing, else
-    it matches all: either way, a property is rather taken as uncovered.
+    A pattern may be one that no bounded search can read. With ``is_strict`` it matches nothing,
+    else it matches all: either way, a property is rather taken as uncovered.
     """
     found: dict[str, Place | None] = dict.fromkeys(names, schema.rest)
     if names:
@@ -176,6 +211,10 @@ def _has_default(notes: Notebook, place: Place) -> bool:
 
 
 def _union(writer: Mapping[str, object], reader: Mapping[str, object]) -> Iterable[str]:
-    """Return the names of both in the order of Confluent's registry, which is that of Java's sets."""
-    names = dict.fromkeys((*writer, *reader))
-    return in_hash_map_order(names, bucket_count=max(FIRST_BUCKET_COUNT, bucket_count_of_copy(len(writer))))
+    """Return the names of both in the order of Confluent's registry: that of Java's sets."""
+    bucket_count = max(FIRST_BUCKET_COUNT, bucket_count_of_copy(len(writer)))
+    return _in_order(dict.fromkeys((*writer, *reader)), bucket_count)
+
+
+def _in_order(names: Mapping[str, object], bucket_count: int) -> Iterable[str]:
+    return in_hash_map_order(names, bucket_count=bucket_count) if len(names) > 1 else names

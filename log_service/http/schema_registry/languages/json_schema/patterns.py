@@ -1,4 +1,4 @@
-"""Match names with the patterns of a schema, in bounded time.
+"""Finds the names that a pattern of a schema matches, in bounded time.
 
 Patterns come from outside, and a search by backtracking may take ages. RE2 takes time in proportion
 to the text, but has no lookaheads and no backreferences, and there are bounds on what it compiles.
@@ -24,7 +24,7 @@ def names_that_match(pattern: str, names: Collection[str], budget: Budget) -> Co
 
 
 def names_that_may_match(pattern: str, names: Collection[str], budget: Budget) -> Collection[str]:
-    """Return the names in which a pattern may be found. One that RE2 cannot read is found in all."""
+    """Return the names that may match. A pattern that RE2 cannot read may be found in all."""
     found = _found(pattern, names, budget)
     return names if found is None else found
 

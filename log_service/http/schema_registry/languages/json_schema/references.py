@@ -1,21 +1,32 @@
-"""Finds the schema that a reference leads to: in the same text, or in a dependency. Fetches nothing.
+"""Finds the schema that a reference leads to, in the same text or in a dependency.
 
-A reference is found by the name of a dependency, by the ``$id`` of a schema, or by a URI that is
-joined with the one around it. Its fragment is a JSON pointer or the name of an anchor. The
-meta-schemas of the drafts are known without a dependency.
+Nothing is ever fetched. A reference is found by the name of a dependency, by the ``$id`` of a
+schema, or by a URI that is joined with the one around it. Its fragment is a JSON pointer or the
+name of an anchor. The meta-schemas of the drafts are known without a dependency.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
-from log_service.http.schema_registry.languages.json_schema.drafts import Child, Draft, children, draft_of, pointer
+from log_service.http.schema_registry.languages.json_schema.drafts import (
+    Draft,
+    children,
+    draft_of,
+    pointer,
+)
 from log_service.http.schema_registry.languages.json_schema.json_text import Json
-from log_service.http.schema_registry.languages.json_schema.uris import fragment_of, join, without_fragment
+from log_service.http.schema_registry.languages.json_schema.uris import (
+    fragment_of,
+    join,
+    without_fragment,
+)
 from log_service.http.schema_registry.languages.language import InvalidSchemaError
 from log_service.http.schema_registry.languages.limits import Budget
 
+_INDEX = re.compile("[0-9]{1,9}")
 _METASCHEMAS = ("http://json-schema.org/draft", "https://json-schema.org/draft")
 
 
@@ -66,13 +77,20 @@ class Place:
             scope=None if uri else self.resource,
         )
 
+    def children(self) -> "list[Place]":
+        """Return the schemas right within this one, also those in definitions."""
+        if not isinstance(self.schema, dict):
+            return []
+        found = children(self.schema, self.document.draft)
+        return [self.child(*child.steps, schema=child.schema) for child in found]
+
     def __str__(self) -> str:
         return f"{self.document.name}{pointer(self.steps)}"
 
 
-def document(schema: Json, *, name: str, uri: str, budget: Budget) -> Document:
+def document(schema: Json, *, name: str, uri: str, draft: Draft, budget: Budget) -> Document:
     """Return a document whose ids and anchors are collected."""
-    made = Document(schema=schema, name=name, uri=uri, draft=draft_of(schema))
+    made = Document(schema=schema, name=name, uri=uri, draft=draft)
     root = root_of(made)
     made.resources[uri] = root
     waiting = [root]
@@ -81,14 +99,15 @@ def document(schema: Json, *, name: str, uri: str, budget: Budget) -> Document:
         place = waiting.pop()
         if isinstance(place.schema, dict):
             _register(place, place.schema)
-            waiting += [place.child(*child.steps, schema=child.schema) for child in children(place.schema, made.draft)]
+            waiting += place.children()
     return made
 
 
 def root_of(document: Document) -> Place:
     """Return the place of a whole document."""
     own_id = _own_id(document.schema, document.draft) or ""
-    return Place(schema=document.schema, document=document, base=join(document.uri, without_fragment(own_id)))
+    base = join(document.uri, without_fragment(own_id))
+    return Place(schema=document.schema, document=document, base=base)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,14 +121,32 @@ class Documents:
 
     @classmethod
     def of(cls, schema: Json, dependencies: Sequence[tuple[str, Json]], budget: Budget) -> Self:
-        """Collect the ids of a schema, and of dependencies by name."""
-        own = document(schema, name="", uri="", budget=budget)
+        """Collect the ids of a schema, and of dependencies by name.
+
+        A dependency that does not name its draft is of the same one.
+        """
+        draft = draft_of(schema)
+        own = document(schema, name="", uri="", draft=draft, budget=budget)
         root = root_of(own)
-        others = [document(each, name=name, uri=join(root.base, name.removesuffix("#")), budget=budget) for name, each in dependencies]
+        others = [
+            document(
+                each,
+                name=name,
+                uri=join(root.base, name.removesuffix("#")),
+                draft=draft_of(each, draft),
+                budget=budget,
+            )
+            for name, each in dependencies
+        ]
         resources: dict[str, Place] = {}
         for each in (own, *others):
             resources = each.resources | resources
-        return cls(root=root, documents=(own, *others), resources=resources, names={each.name: root_of(each) for each in others})
+        return cls(
+            root=root,
+            documents=(own, *others),
+            resources=resources,
+            names={each.name: root_of(each) for each in others},
+        )
 
     def resolve(self, place: Place, reference: str) -> Place | None:
         """Return the schema that a reference leads to, None where it leads to none."""
@@ -119,7 +156,8 @@ class Documents:
             fragment = fragment_of(reference)
             return _within(place.resource, fragment) or _within(root_of(place.document), fragment)
         for uri in (join(place.base, reference), join(place.document.uri, reference), reference):
-            resource = self.resources.get(without_fragment(uri)) or _metaschema(without_fragment(uri))
+            whole = without_fragment(uri)
+            resource = self.resources.get(whole) or _metaschema(whole)
             if resource is not None and (found := _within(resource, fragment_of(uri))) is not None:
                 return found
         return None
@@ -154,22 +192,29 @@ def validate_references(documents: Documents, budget: Budget) -> None:
         if "$ref" in place.schema:
             _validate_no_circle(documents, place, settled, budget)
         if draft.is_modern or "$ref" not in place.schema:
-            waiting += [place.child(*child.steps, schema=child.schema) for child in _reached(place.schema, draft)]
+            waiting += _reached(place)
 
 
 def _target(documents: Documents, place: Place, keyword: str, text: str) -> Place:
     if (found := documents.resolve(place, text)) is None:
+        fault = f"{place}/{keyword}: the reference {text!r} leads to no schema"
         advice = "name it in the references of the schema, because nothing is fetched"
-        raise InvalidSchemaError(f"{place}/{keyword}: the reference {text!r} leads to no schema: {advice}")
+        raise InvalidSchemaError(f"{fault}: {advice}")
     return found
 
 
-def _reached(schema: dict[str, Json], draft: Draft) -> Iterator[Child]:
-    """Yield the schemas that apply. Definitions of older drafts apply only where one refers to them."""
-    return (child for child in children(schema, draft) if child.steps[0] != "definitions")
+def _reached(place: Place) -> Iterator[Place]:
+    """Yield the schemas that apply. Old definitions apply only where a schema refers to them."""
+    depth = len(place.steps)
+    return (child for child in place.children() if child.steps[depth] != "definitions")
 
 
-def _validate_no_circle(documents: Documents, place: Place, settled: set[int], budget: Budget) -> None:
+def _validate_no_circle(
+    documents: Documents,
+    place: Place,
+    settled: set[int],
+    budget: Budget,
+) -> None:
     """Refuse references that lead only to references, back to where they began."""
     path: set[int] = set()
     current: Place | None = place
@@ -191,14 +236,14 @@ def _own_id(schema: Json, draft: Draft) -> str | None:
 
 
 def _register(place: Place, schema: dict[str, Json]) -> None:
-    own_id = _own_id(schema, place.document.draft)
-    names = [fragment_of(own_id)] if own_id is not None and not place.document.draft.is_modern else []
     if place.scope is None:
         place.document.resources.setdefault(place.base, place)
     if place.document.draft.is_modern:
-        names += [name for keyword in ("$anchor", "$dynamicAnchor") if isinstance(name := schema.get(keyword), str)]
+        names = [schema.get("$anchor"), schema.get("$dynamicAnchor")]
+    else:
+        names = [fragment_of(_own_id(schema, place.document.draft) or "")]
     for name in names:
-        if name and not name.startswith("/"):
+        if isinstance(name, str) and name and not name.startswith("/"):
             place.document.anchors.setdefault((id(place.resource.schema), name), place)
 
 
@@ -221,7 +266,7 @@ def _step(value: Json, name: str) -> tuple[str, Json] | None:
     match value:
         case dict() if name in value:
             return name, value[name]
-        case list() if name.isascii() and name.isdigit() and len(name) < 10 and int(name) < len(value):
+        case list() if _INDEX.fullmatch(name) and int(name) < len(value):
             return name, value[int(name)]
         case _:
             return None
@@ -233,8 +278,10 @@ def _metaschema(uri: str) -> Place | None:
 
 @lru_cache
 def _known(uri: str) -> Place | None:
-    from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to meta-schemas
+    from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
 
     if REGISTRY.get(uri) is None:
         return None
-    return root_of(document(REGISTRY.contents(uri), name=uri, uri=uri, budget=Budget()))
+    contents = REGISTRY.contents(uri)
+    draft = draft_of(contents)
+    return root_of(document(contents, name=uri, uri=uri, draft=draft, budget=Budget()))

@@ -5,11 +5,28 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from log_service.http.schema_registry.languages.json_schema.bundle import bundled
-from log_service.http.schema_registry.languages.json_schema.changes import Policy, compatible_changes, message
-from log_service.http.schema_registry.languages.json_schema.comparison import Comparison, FoundChange, Pair, changes_of
+from log_service.http.schema_registry.languages.json_schema.changes import (
+    Policy,
+    compatible_changes,
+    message,
+)
+from log_service.http.schema_registry.languages.json_schema.comparison import (
+    Comparison,
+    FoundChange,
+    Pair,
+    changes_of,
+)
 from log_service.http.schema_registry.languages.json_schema.drafts import draft_of
-from log_service.http.schema_registry.languages.json_schema.json_text import Json, print_json, read_json, validate_unicode
-from log_service.http.schema_registry.languages.json_schema.references import Documents, validate_references
+from log_service.http.schema_registry.languages.json_schema.json_text import (
+    Json,
+    print_json,
+    read_json,
+    validate_unicode,
+)
+from log_service.http.schema_registry.languages.json_schema.references import (
+    Documents,
+    validate_references,
+)
 from log_service.http.schema_registry.languages.json_schema.schema_rules import compare_shapes
 from log_service.http.schema_registry.languages.json_schema.shape_reader import ShapeReader
 from log_service.http.schema_registry.languages.json_schema.validity import validate_schema
@@ -45,28 +62,34 @@ class JsonSchema:
         return print_json(self.documents.root.schema, is_sorted=True)
 
     def formatted(self, form: str) -> str:
-        """Return the text in a form: ``resolved`` has the dependencies in it, others are canonical."""
+        """Return the text in a form. Only ``resolved`` has one of its own, with dependencies."""
         if form != RESOLVED:
             return self.canonical
         return print_json(bundled(self.documents, Budget(self.limits)))
 
-    def differences(self, writer: Self, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False) -> list[Difference]:
+    def differences(
+        self,
+        writer: Self,
+        *,
+        sides: Sides = BACKWARD_SIDES,
+        is_lenient: bool = False,
+    ) -> list[Difference]:
         """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
 
         Raises:
             InvalidSchemaError: the comparison takes too many steps.
         """
         policy = Policy.LENIENT if is_lenient else Policy.STRICT
-        return [
-            Difference(
-                kind=found.change.name,
-                path=found.path,
-                text=message(found.change, found.path, reader=sides.reader, writer=sides.writer),
-            )
-            for found in self.changes(writer, policy=policy, with_compatible=False)
-        ]
+        changes = self.changes(writer, policy=policy, with_compatible=False)
+        return [_difference(found, sides) for found in changes]
 
-    def changes(self, writer: Self, *, policy: Policy = Policy.STRICT, with_compatible: bool = True) -> list[FoundChange]:
+    def changes(
+        self,
+        writer: Self,
+        *,
+        policy: Policy = Policy.STRICT,
+        with_compatible: bool = True,
+    ) -> list[FoundChange]:
         """Return how this schema differs from ``writer``, also where that does no harm.
 
         Raises:
@@ -90,8 +113,14 @@ class JsonSchemaLanguage:
         """The name in requests and records."""
         return SchemaType.JSON
 
-    def parse(self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True) -> JsonSchema:
-        """Return the schema. An old one may be invalid, and may refer to schemas that are not known.
+    def parse(
+        self,
+        text: str,
+        dependencies: Sequence[NamedSchema] = (),
+        *,
+        is_new: bool = True,
+    ) -> JsonSchema:
+        """Return the schema. An old one may be invalid, and may refer to unknown schemas.
 
         Raises:
             InvalidSchemaError: the text is no JSON schema, or is over a bound. The message names
@@ -110,8 +139,9 @@ class JsonSchemaLanguage:
         return JsonSchema(canonical=canonical, documents=documents, limits=self.limits)
 
     def _read(self, dependencies: Sequence[NamedSchema], budget: Budget) -> list[tuple[str, Json]]:
-        if len(dependencies) > self.limits.reference_count:
-            raise InvalidSchemaError(f"{len(dependencies)} references are more than {self.limits.reference_count}")
+        if (count := len(dependencies)) > self.limits.reference_count:
+            limit = self.limits.reference_count
+            raise InvalidSchemaError(f"{count} references are more than {limit}")
         read: list[tuple[str, Json]] = []
         for each in dependencies:
             budget.spend(len(each.text) // CHARACTERS_PER_STEP)
@@ -120,6 +150,11 @@ class JsonSchemaLanguage:
             except InvalidSchemaError as error:
                 raise InvalidSchemaError(f"reference {each.name!r}: {error}") from error
         return read
+
+
+def _difference(found: FoundChange, sides: Sides) -> Difference:
+    text = message(found.change, found.path, reader=sides.reader, writer=sides.writer)
+    return Difference(kind=found.change.name, path=found.path, text=text)
 
 
 CHARACTERS_PER_STEP = 100

@@ -12,7 +12,12 @@ from log_service.http.schema_registry.languages.json_schema.combined_rules impor
     choose_part_of_writer,
     compare_combined,
 )
-from log_service.http.schema_registry.languages.json_schema.comparison import Choice, Notebook, Pair, Steps
+from log_service.http.schema_registry.languages.json_schema.comparison import (
+    Choice,
+    Notebook,
+    Pair,
+    Steps,
+)
 from log_service.http.schema_registry.languages.json_schema.object_rules import compare_objects
 from log_service.http.schema_registry.languages.json_schema.shapes import (
     Arrays,
@@ -27,7 +32,11 @@ from log_service.http.schema_registry.languages.json_schema.shapes import (
     Strings,
     Values,
 )
-from log_service.http.schema_registry.languages.json_schema.value_rules import compare_numbers, compare_strings, compare_values
+from log_service.http.schema_registry.languages.json_schema.value_rules import (
+    compare_numbers,
+    compare_strings,
+    compare_values,
+)
 
 _BYTES = "bytes"
 """The ``connect.type`` of decimals. Kafka Connect has written them as two kinds of schema."""
@@ -62,7 +71,10 @@ def _compare_bodies(notes: Notebook, writer: Shape, reader: Shape) -> Steps:
             yield from compare_combined(notes, old, new)
         case Negation() as old, Negation() as new:
             outcome = yield Pair(writer=new.schema, reader=old.schema)
-            notes.note(Change.NOT_TYPE_NARROWED if outcome.is_compatible else Change.NOT_TYPE_EXTENDED, "not")
+            notes.note(
+                Change.NOT_TYPE_NARROWED if outcome.is_compatible else Change.NOT_TYPE_EXTENDED,
+                "not",
+            )
         case Objects() as old, Objects() as new:
             yield from compare_objects(notes, old, new)
         case Arrays() as old, Arrays() as new:

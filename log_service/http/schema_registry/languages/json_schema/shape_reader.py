@@ -7,8 +7,17 @@ keywords that are left make a shape of their kind each, because they hold for va
 from collections.abc import Mapping
 
 from log_service.http.schema_registry.languages.json_schema.drafts import Draft
-from log_service.http.schema_registry.languages.json_schema.json_text import Json, as_count, as_number, value_key
-from log_service.http.schema_registry.languages.json_schema.references import Documents, Place, references_of
+from log_service.http.schema_registry.languages.json_schema.json_text import (
+    Json,
+    as_count,
+    as_number,
+    value_key,
+)
+from log_service.http.schema_registry.languages.json_schema.references import (
+    Documents,
+    Place,
+    references_of,
+)
 from log_service.http.schema_registry.languages.json_schema.shapes import (
     Arrays,
     Combined,
@@ -32,22 +41,38 @@ _OLD_OBJECTS = frozenset(
         *("dependencies", "patternProperties", "additionalProperties", "propertyNames"),
     }
 )
-_OLD_ARRAYS = frozenset({"items", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains"})
+_OLD_ARRAYS = frozenset(
+    {
+        *("items", "additionalItems", "contains"),
+        *("minItems", "maxItems", "uniqueItems"),
+    }
+)
 _MODERN_STRINGS = _OLD_STRINGS - {"format"}
-_MODERN_OBJECTS = (_OLD_OBJECTS - {"dependencies"}) | {"dependentRequired", "dependentSchemas", "unevaluatedProperties"}
+_MODERN_OBJECTS = (_OLD_OBJECTS - {"dependencies"}) | {
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedProperties",
+}
 _MODERN_ARRAYS = _OLD_ARRAYS | {"prefixItems", "unevaluatedItems"}
-_NOT_IN = {4: frozenset({"propertyNames", "contains"}), 2019: frozenset({"prefixItems"}), 2020: frozenset({"additionalItems"})}
+_NOT_IN = {
+    4: frozenset({"propertyNames", "contains"}),
+    2019: frozenset({"prefixItems"}),
+    2020: frozenset({"additionalItems"}),
+}
 _CONDITIONS = frozenset({"if", "then", "else"})
 
 
 class ShapeReader:
     """Reads the shapes of schemas, and keeps each."""
 
-    __slots__ = ("_documents", "_kept")
+    __slots__ = ("_documents", "_kept", "_meant")
 
     def __init__(self, *schemas: Documents) -> None:
-        self._documents = {id(each): documents for documents in schemas for each in documents.documents}
+        self._documents: dict[int, Documents] = {}
+        for documents in schemas:
+            self._documents |= dict.fromkeys(map(id, documents.documents), documents)
         self._kept: dict[int, Shape] = {}
+        self._meant: dict[Shape, Shape] = {}
 
     def __repr__(self) -> str:
         return f"<ShapeReader of {len(self._kept)} shapes>"
@@ -62,10 +87,14 @@ class ShapeReader:
     def meant(self, node: Place | Shape) -> Shape:
         """Return the shape that counts: where references lead, if they lead to a schema."""
         shape = self.written(node) if isinstance(node, Place) else node
-        seen: set[Shape] = set()
-        while isinstance(shape.body, Reference) and shape.body.target is not None and shape not in seen:
-            seen.add(shape)
-            shape = self.written(shape.body.target)
+        passed: set[Shape] = set()
+        while shape not in passed and (target := _target(shape)) is not None:
+            if (known := self._meant.get(shape)) is not None:
+                shape = known
+                break
+            passed.add(shape)
+            shape = self.written(target)
+        self._meant |= dict.fromkeys(passed, shape)
         return shape
 
     def is_anything(self, place: Place) -> bool:
@@ -92,20 +121,29 @@ class ShapeReader:
         for criterion in Criterion:
             if isinstance(schemas := schema.get(criterion.value), list):
                 parts.append(_combined(place, schemas, criterion))
-        if isinstance(negated := schema.get("not"), dict | bool):
-            parts.append(Shape(kind=Kind.NOT, body=Negation(schema=place.child("not", schema=negated))))
+        if (negated := _place(place, "not")) is not None:
+            parts.append(Shape(kind=Kind.NOT, body=Negation(schema=negated)))
         if draft.number > 4 and "const" in schema:
-            parts.append(Shape(kind=Kind.CONST, body=Values(keys=frozenset({value_key(schema["const"])}))))
-        types = _types(schema)
-        typed = [self._typed(place, schema, name) for name in types]
-        parts += typed if isinstance(schema.get("type"), str) else [_of_parts(Criterion.ANY, typed, Notes())] if typed else []
-        taken = {_TYPES[name] for name in types}
-        parts += [self._of_kind(place, schema, kind) for kind in _sniffed(schema, draft) if kind not in taken]
-        return parts
+            constant = frozenset({value_key(schema["const"])})
+            parts.append(Shape(kind=Kind.CONST, body=Values(keys=constant)))
+        return [*parts, *self._types(place, schema), *self._sniffed(place, schema)]
+
+    def _types(self, place: Place, schema: dict[str, Json]) -> list[Shape]:
+        """Return the shape of ``type``. A list of types is a choice."""
+        typed = [self._typed(place, schema, name) for name in _types(schema)]
+        is_choice = bool(typed) and not isinstance(schema.get("type"), str)
+        return [_of_parts(Criterion.ANY, typed, Notes())] if is_choice else typed
+
+    def _sniffed(self, place: Place, schema: dict[str, Json]) -> list[Shape]:
+        """Return the shapes of keywords that belong to no kind of ``type``."""
+        taken = {_TYPES[name] for name in _types(schema)}
+        kinds = (kind for kind in _sniffed(schema, place.document.draft) if kind not in taken)
+        return [self._of_kind(place, schema, kind) for kind in kinds]
 
     def _reference(self, place: Place, text: str) -> Shape:
         documents = self._documents.get(id(place.document)) or next(iter(self._documents.values()))
-        return Shape(kind=Kind.REFERENCE, body=Reference(text=text, target=documents.resolve(place, text)))
+        target = documents.resolve(place, text)
+        return Shape(kind=Kind.REFERENCE, body=Reference(text=text, target=target))
 
     def _typed(self, place: Place, schema: dict[str, Json], name: str) -> Shape:
         if name == "integer":
@@ -127,16 +165,17 @@ class ShapeReader:
 
     def _objects(self, place: Place, schema: dict[str, Json]) -> Objects:
         draft = place.document.draft
-        additional, required = schema.get("additionalProperties"), schema.get("required")
         needs = _object(schema, "dependentRequired" if draft.is_modern else "dependencies")
+        lists = ((name, each) for name, each in needs.items() if isinstance(each, list))
+        rest = _place(place, "additionalProperties")
         return Objects(
             properties=_places(place, "properties"),
-            required=_names(required),
+            required=_names(schema.get("required")),
             patterns=_places(place, "patternProperties"),
-            permits_additional=additional is not False,
-            additional=place.child("additionalProperties", schema=additional) if isinstance(additional, dict) else None,
-            unevaluated=self._unevaluated(place, schema, "unevaluatedProperties"),
-            required_by={name: _names(each) for name, each in needs.items() if isinstance(each, list)},
+            permits_additional=rest is None or rest.schema is not False,
+            additional=_unless_flag(rest),
+            unevaluated=self._unevaluated(place, "unevaluatedProperties"),
+            required_by={name: _names(each) for name, each in lists},
             schema_by=_places(place, "dependentSchemas" if draft.is_modern else "dependencies"),
             min_properties=as_count(schema.get("minProperties")),
             max_properties=as_count(schema.get("maxProperties")),
@@ -144,21 +183,19 @@ class ShapeReader:
 
     def _arrays(self, place: Place, schema: dict[str, Json]) -> Arrays:
         draft = place.document.draft
-        listed, every, rest = ("prefixItems", "items", "items") if draft.number == 2020 else ("items", "items", "additionalItems")
-        items, additional = schema.get(listed), schema.get(rest)
-        has_list = isinstance(items, list) and (len(items) > 0 or draft.number != 2020)
-        one = schema.get(every) if isinstance(schema.get(every), dict | bool) else None
+        items, every = _listed(place, "items"), _place(place, "items")
+        rest = _place(place, "additionalItems")
         if draft.number == 2020:
-            additional, one = (additional, None) if has_list or isinstance(one, bool) else (None, one)
+            items = _listed(place, "prefixItems")
+            is_rest = len(items) > 0 or isinstance(schema.get("items"), bool)
+            every, rest = (None, every) if is_rest else (every, None)
         has_contains = draft.is_modern and "contains" in schema
         return Arrays(
-            every_item=place.child(every, schema=one) if one is not None else None,
-            items=tuple(
-                place.child(listed, str(index), schema=item) for index, item in enumerate(items if isinstance(items, list) else ())
-            ),
-            permits_additional=additional is not False,
-            additional=place.child(rest, schema=additional) if isinstance(additional, dict) else None,
-            unevaluated=self._unevaluated(place, schema, "unevaluatedItems"),
+            every_item=every,
+            items=items,
+            permits_additional=rest is None or rest.schema is not False,
+            additional=_unless_flag(rest),
+            unevaluated=self._unevaluated(place, "unevaluatedItems"),
             min_items=as_count(schema.get("minItems")),
             max_items=as_count(schema.get("maxItems")),
             min_contains=as_count(schema.get("minContains", 1)) if has_contains else None,
@@ -166,12 +203,9 @@ class ShapeReader:
             has_unique_items=schema.get("uniqueItems") is True,
         )
 
-    def _unevaluated(self, place: Place, schema: dict[str, Json], keyword: str) -> Place | None:
-        value = schema.get(keyword)
-        if not place.document.draft.is_modern or not isinstance(value, dict | bool):
-            return None
-        found = place.child(keyword, schema=value)
-        return None if self.is_anything(found) else found
+    def _unevaluated(self, place: Place, keyword: str) -> Place | None:
+        found = _place(place, keyword) if place.document.draft.is_modern else None
+        return None if found is None or self.is_anything(found) else found
 
 
 _TYPES = {
@@ -183,6 +217,10 @@ _TYPES = {
     "array": Kind.ARRAY,
     "object": Kind.OBJECT,
 }
+
+
+def _target(shape: Shape) -> Place | None:
+    return shape.body.target if isinstance(shape.body, Reference) else None
 
 
 def _joined(parts: list[Shape], notes: Notes) -> Shape:
@@ -218,8 +256,8 @@ def _types(schema: dict[str, Json]) -> list[str]:
 
 def _sniffed(schema: dict[str, Json], draft: Draft) -> list[Kind]:
     """Return the kinds that a keyword speaks of."""
-    says = {keyword for keyword, value in schema.items() if not draft.is_modern or keyword not in _EMPTY or value}
-    says -= _NOT_IN.get(draft.number, frozenset())
+    empty = {keyword for keyword in _EMPTY if draft.is_modern and not schema.get(keyword)}
+    says = schema.keys() - empty - _NOT_IN.get(draft.number, frozenset())
     strings, objects, arrays = _OLD_STRINGS, _OLD_OBJECTS, _OLD_ARRAYS
     if draft.is_modern:
         strings, objects, arrays = _MODERN_STRINGS, _MODERN_OBJECTS, _MODERN_ARRAYS
@@ -246,7 +284,9 @@ def _enumeration(schema: dict[str, Json]) -> list[Shape]:
 
 
 def _combined(place: Place, schemas: list[Json], criterion: Criterion) -> Shape:
-    parts = tuple(place.child(criterion.value, str(index), schema=each) for index, each in enumerate(schemas))
+    keyword = criterion.value
+    numbered = enumerate(schemas)
+    parts = tuple(place.child(keyword, str(index), schema=each) for index, each in numbered)
     distinct = {value_key(part.schema): part for part in reversed(parts)}
     body = Combined(criterion=criterion, parts=parts, distinct=tuple(reversed(distinct.values())))
     return Shape(kind=Kind.COMBINED, body=body)
@@ -272,9 +312,29 @@ def _numbers(schema: dict[str, Json], *, is_integer: bool) -> Numbers:
     )
 
 
+def _place(place: Place, keyword: str) -> Place | None:
+    """Return the schema under a keyword."""
+    value = place.schema.get(keyword) if isinstance(place.schema, dict) else None
+    return place.child(keyword, schema=value) if isinstance(value, dict | bool) else None
+
+
+def _unless_flag(place: Place | None) -> Place | None:
+    """Return a schema that is an object. None stands for the others."""
+    return place if place is not None and isinstance(place.schema, dict) else None
+
+
+def _listed(place: Place, keyword: str) -> tuple[Place, ...]:
+    """Return the schemas in a list."""
+    value = place.schema.get(keyword) if isinstance(place.schema, dict) else None
+    numbered = enumerate(value if isinstance(value, list) else ())
+    return tuple(place.child(keyword, str(index), schema=item) for index, item in numbered)
+
+
 def _places(place: Place, keyword: str) -> dict[str, Place]:
-    schemas = _object(place.schema, keyword)
-    return {name: place.child(keyword, name, schema=each) for name, each in schemas.items() if isinstance(each, dict | bool)}
+    """Return the schemas by name."""
+    named = _object(place.schema, keyword).items()
+    schemas = ((name, each) for name, each in named if isinstance(each, dict | bool))
+    return {name: place.child(keyword, name, schema=each) for name, each in schemas}
 
 
 def _object(schema: Json, keyword: str) -> Mapping[str, Json]:
@@ -283,7 +343,8 @@ def _object(schema: Json, keyword: str) -> Mapping[str, Json]:
 
 
 def _names(value: Json) -> frozenset[str]:
-    return frozenset(name for name in value if isinstance(name, str)) if isinstance(value, list) else frozenset()
+    names = value if isinstance(value, list) else ()
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _text(schema: dict[str, Json], keyword: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The parts of a schema by which two schemas are compared.
+"""Schemas in parts that can be compared.
 
 A shape is of one kind, such as a string or an object. A schema that says several things is the
 product of several shapes. The kinds, and which keywords belong to one, are those of the library
@@ -18,7 +18,7 @@ Number: TypeAlias = int | Decimal
 
 
 class Kind(Enum):
-    """The kinds of shapes. Two shapes of different kinds are different types."""
+    """The type of a shape. Two shapes of different kinds are different types."""
 
     ANYTHING = auto()
     """An object without a keyword that counts."""
@@ -48,7 +48,7 @@ class Criterion(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strings:
-    """The strings that are valid."""
+    """Limits of strings."""
 
     min_length: int | None
     max_length: int | None
@@ -57,7 +57,7 @@ class Strings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """The numbers that are valid."""
+    """Limits of numbers."""
 
     minimum: Number | None
     maximum: Number | None
@@ -69,7 +69,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
-    """The objects that are valid. ``unevaluated`` is None, too, where any value is valid for it."""
+    """Limits of objects. ``unevaluated`` is None, too, where any value is valid for it."""
 
     properties: Mapping[str, Place]
     required: frozenset[str]
@@ -85,7 +85,8 @@ class Objects:
     @property
     def is_open(self) -> bool:
         """Whether any other property may have any value."""
-        return self.permits_additional and not self.patterns and self.additional is None is self.unevaluated
+        has_no_rest = self.additional is None is self.unevaluated
+        return self.permits_additional and not self.patterns and has_no_rest
 
     @property
     def rest(self) -> Place | None:
@@ -95,7 +96,7 @@ class Objects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrays:
-    """The arrays that are valid. ``unevaluated`` is None, too, where any value is valid for it."""
+    """Limits of arrays. ``unevaluated`` is None, too, where any value is valid for it."""
 
     every_item: Place | None
     items: tuple[Place, ...]
@@ -150,12 +151,13 @@ class Reference:
     target: Place | None
 
 
-Body: TypeAlias = Strings | Numbers | Objects | Arrays | Combined | Values | Negation | Reference | None
+_Typed: TypeAlias = Strings | Numbers | Objects | Arrays
+Body: TypeAlias = _Typed | Combined | Values | Negation | Reference | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """The keywords of a schema beside its type. None stands for nothing."""
+    """Words that a schema has beside its type. None stands for nothing."""
 
     own_id: str | None = None
     title: str | None = None
@@ -176,7 +178,12 @@ class Shape:
 Node: TypeAlias = Place | Shape
 
 
-def _rest(additional: Place | None, unevaluated: Place | None, *, permits_additional: bool) -> Place | None:
+def _rest(
+    additional: Place | None,
+    unevaluated: Place | None,
+    *,
+    permits_additional: bool,
+) -> Place | None:
     if additional is not None or not permits_additional:
         return additional
     return unevaluated if unevaluated is not None and unevaluated.schema is not False else None

@@ -5,24 +5,34 @@ does not join. A text that is no URI is joined all the same: nothing here is eve
 """
 
 import re
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
-_PARTS = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+_PARTS = re.compile(
+    r"""
+    (?:(?P<scheme>[^:/?\#]+):)?
+    (?://(?P<authority>[^/?\#]*))?
+    (?P<path>[^?\#]*)
+    (?:\?(?P<query>[^\#]*))?
+    (?:\#(?P<fragment>.*))?
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def join(base: str, reference: str) -> str:
     """Return what a reference stands for beside a base."""
-    scheme, authority, path, query, fragment = _split(reference)
-    if scheme is not None:
-        return _unsplit(scheme, authority, _without_dots(path), query, fragment)
-    base_scheme, base_authority, base_path, base_query, _ = _split(base)
-    if authority is not None:
-        return _unsplit(base_scheme, authority, _without_dots(path), query, fragment)
-    if not path:
-        return _unsplit(base_scheme, base_authority, base_path, base_query if query is None else query, fragment)
-    if not path.startswith("/"):
-        path = f"/{path}" if base_authority is not None and not base_path else base_path[: base_path.rfind("/") + 1] + path
-    return _unsplit(base_scheme, base_authority, _without_dots(path), query, fragment)
+    wanted, around = _split(reference), _split(base)
+    if wanted.scheme is not None:
+        return _text(replace(wanted, path=_without_dots(wanted.path)))
+    if wanted.authority is not None:
+        path = _without_dots(wanted.path)
+        return _text(replace(wanted, scheme=around.scheme, path=path))
+    if not wanted.path:
+        query = around.query if wanted.query is None else wanted.query
+        return _text(replace(around, query=query, fragment=wanted.fragment))
+    path = _without_dots(_beside(around, wanted.path))
+    return _text(replace(around, path=path, query=wanted.query, fragment=wanted.fragment))
 
 
 def without_fragment(uri: str) -> str:
@@ -35,22 +45,41 @@ def fragment_of(uri: str) -> str:
     return unquote(uri.partition("#")[2])
 
 
-def _split(uri: str) -> tuple[str | None, str | None, str, str | None, str | None]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Uri:
+    """The parts of a URI. None stands for a part that is not there."""
+
+    scheme: str | None
+    authority: str | None
+    path: str
+    query: str | None
+    fragment: str | None
+
+
+def _split(uri: str) -> _Uri:
     found = _PARTS.fullmatch(uri)
     assert found is not None, "the expression matches any text"
-    scheme, authority, path, query, fragment = found.groups()
-    return scheme, authority, path, query, fragment
+    return _Uri(**found.groupdict())
 
 
-def _unsplit(scheme: str | None, authority: str | None, path: str, query: str | None, fragment: str | None) -> str:
+def _text(uri: _Uri) -> str:
     parts = (
-        f"{scheme}:" if scheme is not None else "",
-        f"//{authority}" if authority is not None else "",
-        path,
-        f"?{query}" if query is not None else "",
-        f"#{fragment}" if fragment is not None else "",
+        f"{uri.scheme}:" if uri.scheme is not None else "",
+        f"//{uri.authority}" if uri.authority is not None else "",
+        uri.path,
+        f"?{uri.query}" if uri.query is not None else "",
+        f"#{uri.fragment}" if uri.fragment is not None else "",
     )
     return "".join(parts)
+
+
+def _beside(around: _Uri, path: str) -> str:
+    """Return a path in the place of the last segment of another one."""
+    if path.startswith("/"):
+        return path
+    if around.authority is not None and not around.path:
+        return f"/{path}"
+    return around.path[: around.path.rfind("/") + 1] + path
 
 
 def _without_dots(path: str) -> str:

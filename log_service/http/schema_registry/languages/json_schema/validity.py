@@ -6,31 +6,37 @@ is asked about an object only where ``_RULES`` leaves a doubt. Rules accept, the
 Objects are judged without those inside them, so that nesting costs no recursion.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from log_service.http.schema_registry.languages.json_schema.drafts import (
     DRAFT_4,
-    DRAFT_6,
-    DRAFT_7,
     DRAFT_2019,
-    DRAFT_2020,
+    DRAFTS,
     Child,
     Draft,
     children,
     pointer,
 )
-from log_service.http.schema_registry.languages.json_schema.json_text import Json, as_count, as_number
+from log_service.http.schema_registry.languages.json_schema.json_text import (
+    Json,
+    as_count,
+    as_number,
+)
 from log_service.http.schema_registry.languages.json_schema.regex_syntax import regex_fault
 from log_service.http.schema_registry.languages.language import InvalidSchemaError
 from log_service.http.schema_registry.languages.limits import Budget
 
 Rule = Callable[[Json], bool]
 
-DOUBT_STEPS = 200
+DOUBT_STEPS = 100
 """What one question to the library costs, in steps."""
 MESSAGE_LENGTH = 300
+_LIMIT_OF = {"exclusiveMaximum": "maximum", "exclusiveMinimum": "minimum"}
+_ANCHOR = re.compile(r"[A-Za-z][-A-Za-z0-9._]*")
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
@@ -46,27 +52,38 @@ def validate_schema(schema: Json, draft: Draft, budget: Budget) -> None:
         if isinstance(found.schema, dict):
             budget.spend()
             _validate_object(found.schema, draft, found.steps, budget)
-            waiting += [Child(steps=found.steps + child.steps, schema=child.schema) for child in children(found.schema, draft)]
+            inner = children(found.schema, draft)
+            waiting += [replace(child, steps=found.steps + child.steps) for child in inner]
         elif not isinstance(found.schema, bool):
             raise InvalidSchemaError("#: a schema is an object, or true or false")
 
 
-def _validate_object(schema: dict[str, Json], draft: Draft, steps: tuple[str, ...], budget: Budget) -> None:
+def _validate_object(
+    schema: dict[str, Json],
+    draft: Draft,
+    steps: tuple[str, ...],
+    budget: Budget,
+) -> None:
     rules = _RULES[draft.number]
-    if not all(rules[keyword](value) for keyword, value in schema.items() if keyword in rules):
+    is_sure = all(rules[keyword](value) for keyword, value in schema.items() if keyword in rules)
+    if not is_sure or (draft.number == DRAFT_4.number and not _has_limits(schema)):
         budget.spend(DOUBT_STEPS + _list_steps(schema))
         if fault := _library_fault(schema, draft):
             where, message = fault
             raise InvalidSchemaError(f"{pointer(steps + where)}: {message}")
-    for keyword, regex in _regexes(schema):
+    for place, regex in _regexes(schema):
         if (text := regex_fault(regex)) is not None:
-            raise InvalidSchemaError(f"{pointer((*steps, *keyword))}: the regular expression has {text}")
+            faulty = pointer((*steps, *place))
+            raise InvalidSchemaError(f"{faulty}: the regular expression has {text}")
 
 
-def _regexes(schema: dict[str, Json]) -> list[tuple[tuple[str, ...], str]]:
+def _regexes(schema: dict[str, Json]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each regular expression of an object, with the way to it."""
     pattern, patterns = schema.get("pattern"), schema.get("patternProperties")
-    found: list[tuple[tuple[str, ...], str]] = [(("pattern",), pattern)] if isinstance(pattern, str) else []
-    return found + [(("patternProperties", name), name) for name in (patterns if isinstance(patterns, dict) else ())]
+    if isinstance(pattern, str):
+        yield ("pattern",), pattern
+    for name in patterns if isinstance(patterns, dict) else ():
+        yield ("patternProperties", name), name
 
 
 def _list_steps(schema: dict[str, Json]) -> int:
@@ -82,7 +99,8 @@ def _library_fault(schema: dict[str, Json], draft: Draft) -> tuple[tuple[str, ..
     if error is None:
         return None
     steps = tuple(str(step) for step in error.absolute_path)
-    text: str = f"a type is one of {', '.join(sorted(_TYPES))}" if steps == ("type",) else error.message
+    types = ", ".join(sorted(_TYPES))
+    text: str = f"a type is one of {types}" if steps == ("type",) else error.message
     return steps, text if len(text) <= MESSAGE_LENGTH else f"{text[:MESSAGE_LENGTH]}..."
 
 
@@ -90,7 +108,12 @@ def _library_fault(schema: dict[str, Json], draft: Draft) -> tuple[tuple[str, ..
 def _validator(number: int) -> Any:
     from jsonschema import validators  # noqa: PLC0415 - see the module's opening
 
-    names = {4: "Draft4Validator", 6: "Draft6Validator", 7: "Draft7Validator", 2019: "Draft201909Validator"}
+    names = {
+        4: "Draft4Validator",
+        6: "Draft6Validator",
+        7: "Draft7Validator",
+        2019: "Draft201909Validator",
+    }
     validator: Any = getattr(validators, names.get(number, "Draft202012Validator"))
     return validator(validator.META_SCHEMA)
 
@@ -135,15 +158,31 @@ def _is_count(value: Json) -> bool:
 
 
 def _is_names(value: Json) -> bool:
-    """Whether a list names something, and nothing twice."""
-    return isinstance(value, list) and 0 < len(value) == len({name for name in value if isinstance(name, str)})
-
-
-def _is_scalars(value: Json) -> bool:
-    """Whether a list has distinct scalar values of one type, and one at least."""
-    if not isinstance(value, list) or not value or not isinstance(value[0], str | int):
+    """Whether a list has texts, and none twice."""
+    if not isinstance(value, list):
         return False
-    return all(type(item) is type(value[0]) for item in value) and len(set(map(str, value))) == len(value)
+    return len(value) == len({name for name in value if isinstance(name, str)})
+
+
+def _is_some_names(value: Json) -> bool:
+    return value != [] and _is_names(value)
+
+
+def _is_values(value: Json) -> bool:
+    """Whether a list has simple values, one at least and none twice."""
+    if not isinstance(value, list) or not value:
+        return False
+    simple = (item for item in value if isinstance(item, str | int | None))
+    return len({(type(item), item) for item in simple}) == len(value)
+
+
+def _is_anchor(value: Json) -> bool:
+    return isinstance(value, str) and _ANCHOR.fullmatch(value) is not None
+
+
+def _has_limits(schema: dict[str, Json]) -> bool:
+    """Whether each flag of draft 4 that excludes a limit stands beside one."""
+    return all(limit in schema for flag, limit in _LIMIT_OF.items() if flag in schema)
 
 
 def _is_list(value: Json) -> bool:
@@ -151,7 +190,11 @@ def _is_list(value: Json) -> bool:
 
 
 def _is_type(value: Json) -> bool:
-    return value in _TYPES if isinstance(value, str) else _is_names(value) and _TYPES.issuperset(value)  # type: ignore[arg-type]
+    if isinstance(value, str):
+        return value in _TYPES
+    if not isinstance(value, list) or not _is_some_names(value):
+        return False
+    return all(name in _TYPES for name in value)
 
 
 def _is_object_schema(value: Json) -> bool:
@@ -179,31 +222,62 @@ def _never(_value: Json) -> bool:
 
 
 def _rules(draft: Draft) -> Mapping[str, Rule]:
-    is_schema = _is_object_schema if draft.number == DRAFT_4.number else _is_schema
-    rules: dict[str, Rule] = dict.fromkeys(("$schema", "$ref", "title", "description", "pattern", "format"), _is_text)
-    rules |= dict.fromkeys(("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum"), _is_number)
-    sizes = ("Length", "Items", "Properties", "Contains")
-    rules |= dict.fromkeys((f"{side}{size}" for size in sizes for side in ("max", "min")), _is_count)
-    rules |= {"multipleOf": _is_positive, "uniqueItems": _is_flag, "required": _is_names, "type": _is_type, "enum": _is_list}
-    rules |= dict.fromkeys(draft.single, is_schema) | dict.fromkeys(draft.listed, _listed(is_schema))
+    """Return the rules of a draft."""
+    is_draft_4 = draft.number == DRAFT_4.number
+    is_schema = _is_object_schema if is_draft_4 else _is_schema
+    is_names = _is_some_names if is_draft_4 else _is_names
+    rules = dict(_SAME_RULES)
+    rules |= dict.fromkeys(_LIMIT_OF, _is_flag if is_draft_4 else _is_number)
+    rules["required"] = is_names
+    rules["enum"] = _is_values if is_draft_4 else _is_list
+    rules[draft.id_keyword] = _is_text
+    rules |= dict.fromkeys(draft.single, is_schema)
+    rules |= dict.fromkeys(draft.listed, _listed(is_schema))
     rules |= dict.fromkeys(draft.mapped, _mapped(is_schema))
-    rules |= {"dependencies": _mapped(_either(is_schema, _is_names)), draft.id_keyword: _is_text}
+    rules["dependencies"] = _mapped(_either(is_schema, is_names))
     if draft.number <= DRAFT_2019.number:
         rules["items"] = _either(is_schema, _listed(is_schema))
-    if draft.number == DRAFT_4.number:
-        flags = ("additionalItems", "additionalProperties")
-        rules |= dict.fromkeys(flags, _is_schema) | dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum"), _never)
-        rules["enum"] = _is_scalars
-    if draft.number >= DRAFT_6.number:
-        rules["examples"] = _is_list
-    if draft.number >= DRAFT_7.number:
-        rules |= dict.fromkeys(("$comment", "contentMediaType", "contentEncoding"), _is_text)
-        rules |= dict.fromkeys(("readOnly", "writeOnly", "deprecated"), _is_flag)
-    if draft.is_modern:
-        doubtful = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$vocabulary")
-        rules |= dict.fromkeys(doubtful, _never) | {"dependentRequired": _mapped(_is_names)}
-        rules["$id"] = lambda value: isinstance(value, str) and "#" not in value
-    return rules
+    if is_draft_4:
+        rules |= {"additionalItems": _is_schema, "additionalProperties": _is_schema}
+    return rules | _modern_rules(draft) if draft.is_modern else rules
 
 
-_RULES = {draft.number: _rules(draft) for draft in (DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, DRAFT_2020)}
+def _modern_rules(draft: Draft) -> dict[str, Rule]:
+    """Return the rules that the drafts have since 2019-09."""
+    return {
+        "$id": _is_whole_uri,
+        "$anchor": _is_anchor,
+        "$dynamicAnchor": _is_anchor,
+        "$recursiveAnchor": _is_flag if draft.number == DRAFT_2019.number else _never,
+        "$dynamicRef": _is_text,
+        "$recursiveRef": _is_text,
+        "$vocabulary": _never,
+        "dependentRequired": _mapped(_is_names),
+    }
+
+
+def _alike(keywords: Iterable[str], rule: Rule) -> dict[str, Rule]:
+    return dict.fromkeys(keywords, rule)
+
+
+_SIZES = ("Length", "Items", "Properties", "Contains")
+_SAME_RULES: Mapping[str, Rule] = {
+    **_alike(("$schema", "$ref", "$comment", "title", "description"), _is_text),
+    **_alike(("pattern", "format", "contentMediaType", "contentEncoding"), _is_text),
+    **_alike(("readOnly", "writeOnly", "deprecated", "uniqueItems"), _is_flag),
+    **_alike(("maximum", "minimum"), _is_number),
+    **_alike((f"max{size}" for size in _SIZES), _is_count),
+    **_alike((f"min{size}" for size in _SIZES), _is_count),
+    "multipleOf": _is_positive,
+    "type": _is_type,
+    "examples": _is_list,
+}
+"""The rules that all drafts have."""
+
+
+def _is_whole_uri(value: Json) -> bool:
+    return isinstance(value, str) and "#" not in value
+
+
+_RULES = {draft.number: _rules(draft) for draft in DRAFTS}
+"""Whether a value is valid for sure, by draft and keyword. Other keywords may have any value."""

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 from log_service.http.schema_registry.languages.json_schema.changes import Change
 from log_service.http.schema_registry.languages.json_schema.comparison import Notebook
-from log_service.http.schema_registry.languages.json_schema.shapes import Number, Numbers, Strings, Values
+from log_service.http.schema_registry.languages.json_schema.shapes import (
+    Number,
+    Numbers,
+    Strings,
+    Values,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,12 @@ MAX_CONTAINS = _limit("maxContains", "MAX_CONTAINS")
 MIN_CONTAINS = _limit("minContains", "MIN_CONTAINS")
 
 
-def compare_limit(notes: Notebook, limit: Limit, writer: Number | None, reader: Number | None) -> None:
+def compare_limit(
+    notes: Notebook,
+    limit: Limit,
+    writer: Number | None,
+    reader: Number | None,
+) -> None:
     """Note how a limit differs."""
     if writer is None and reader is None:
         return
