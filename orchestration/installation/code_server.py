@@ -32,7 +32,7 @@ from dagster._utils.log import configure_loggers
 from orchestration.installation.code_watch import tell_loaded
 from orchestration.installation.event_storage import shared_connections
 from orchestration.installation.instance import PROJECT_LOCATION
-from orchestration.installation.plain_log import write_plainly
+from orchestration.installation.plain_log import project_logger, write_plainly
 from orchestration.installation.project_server import ProjectServer
 from orchestration.installation.served_project import ServedProject
 from orchestration.project.importing import kept_imports
@@ -59,7 +59,8 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
     forkserver.ensure_running()  # it imports while we load, so that the first run need not wait
     ended = threading.Event()
     home = process_environment().get(HOME_VARIABLE)
-    project = ServedProject(logger, Troubles(complaint), Path(home) if home else None)
+    events = project_logger()
+    project = ServedProject(events, Troubles(complaint), Path(home) if home else None)
 
     def tell(fault: str | None) -> None:
         tell_loaded(socket_path)
@@ -69,6 +70,7 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
     with kept_imports():
         servicer = ProjectServer(
             forking=forking,
+            events=events,
             server_termination_event=ended,
             logger=logger,
             loadable_target_origin=LoadableTargetOrigin(

@@ -2,11 +2,12 @@
 
 Dagster colours its lines, also in a file, and writes the whole stack of each error, often twice.
 Its UI keeps the stack with the tick or the run that failed, and the log is for reading. Decides
-which parts a line leaves out. Knows no process.
+which parts a line leaves out, and which logger tells normal events. Knows no process.
 """
 
 import logging
 import re
+import sys
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +20,7 @@ LINKS = re.compile(
     r"|The above exception was the direct cause of the following exception:)\s*$\n?",
     re.MULTILINE,
 )
+PROJECT_LOGGER = "tidelog.project"
 ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
@@ -41,6 +43,21 @@ class PlainFormatter(logging.Formatter):
 def without_stacks(text: str) -> str:
     """Return ``text`` without the lines of stacks in it."""
     return LINKS.sub("", STACK_LINES.sub("", text))
+
+
+def project_logger() -> logging.Logger:
+    """Return the logger of a served project, for normal events and for what is wrong.
+
+    Dagster's own loggers tell warnings only, because each start and request is a line of theirs.
+    """
+    logger = logging.getLogger(PROJECT_LOGGER)
+    if not logger.handlers:
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(PlainFormatter(datefmt="%Y-%m-%d %H:%M:%S %z"))
+        logger.addHandler(handler)
+        logger.propagate = False
+    logger.setLevel(logging.INFO)
+    return logger
 
 
 def write_plainly() -> None:

@@ -10,6 +10,7 @@ while it imports the project.
 
 import gc
 import importlib
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -58,10 +59,22 @@ def run_with_project(reload_count: int, target: Callable[..., object], args: Seq
 
 
 class ProjectServer(DagsterApiServer):
-    """Serves the project of the current directory. The keywords are those of Dagster's server."""
+    """Serves the project of the current directory.
 
-    def __init__(self, *, forking: BaseContext, location_name: str, on_reloaded: Callable[[str | None], None], **settings: Any) -> None:
+    ``events`` is told of normal events. The other keywords are those of Dagster's server.
+    """
+
+    def __init__(
+        self,
+        *,
+        forking: BaseContext,
+        events: logging.Logger,
+        location_name: str,
+        on_reloaded: Callable[[str | None], None],
+        **settings: Any,
+    ) -> None:
         super().__init__(location_name=location_name, **settings)
+        self._events = events
         self._on_reloaded = on_reloaded
         self._location_name = location_name
         self._runs = ForkedRuns(forking)
@@ -109,7 +122,7 @@ class ProjectServer(DagsterApiServer):
         while not ended.wait(WATCH_INTERVAL_S):
             now = dict(_stamps())
             if now != seen:
-                self._logger.warning("the project changed: loading it anew")
+                self._events.info("the project changed: loading it anew")
                 importlib.invalidate_caches()
                 self.reload_project()
             seen = now

@@ -110,7 +110,7 @@ class ServedProject:
             return
         for topic, change in changes.items():
             if change.is_change:
-                self._logger.warning("topic %s: %s", topic, change.summary)
+                self._logger.info("topic %s: %s", topic, change.summary)
         notes = [note for change in changes.values() for note in change.notes]
         self._are_topics_settled = not notes
         self._tell_of_topics(notes)

@@ -3,6 +3,7 @@
 import gc
 import logging
 import multiprocessing
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import pytest
 
 from log_service.broker.topic_creation.declared import parse_declared
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
-from orchestration.installation import project_server, served_project
+from orchestration.installation import plain_log, project_server, served_project
 from orchestration.installation.project_server import ForkedRuns, ProjectServer
 from orchestration.installation.served_project import ServedProject
 from orchestration.log_client.protocol import LogServiceError
@@ -76,6 +77,36 @@ def test_a_topic_config_that_is_refused_is_told_once_and_until_it_is_mended(
     project.take([declared("1000")])
     assert file.read_text() == ""
     assert log.topics["orders"].configs == {"retention.ms": "1000"}
+
+
+def test_a_topic_that_is_created_is_a_normal_event(project: ServedProject, log: Refusing, caplog: pytest.LogCaptureFixture) -> None:
+    """It was a warning in the log of the code server."""
+    with caplog.at_level(logging.INFO):
+        project.take([declared("1000")])
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("INFO", "topic orders: created")]
+    assert "orders" in log.topics
+
+
+def test_a_project_that_is_loaded_anew_is_a_normal_event(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It was a warning in the log of the code server."""
+    stamps = iter([[], [(Path("assets/orders.py"), 1)]])
+    monkeypatch.setattr(project_server, "_stamps", lambda: next(stamps))
+    waits = iter([False, True])
+    ended, loaded = threading.Event(), threading.Event()
+    monkeypatch.setattr(ended, "wait", lambda _: next(waits))
+    server = object.__new__(ProjectServer)
+    vars(server).update(_events=logging.getLogger("events"), reload_project=loaded.set)
+    with caplog.at_level(logging.INFO):
+        server.watch_project(ended)
+        assert loaded.wait(10)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("INFO", "the project changed: loading it anew")]
+
+
+def test_the_logger_of_a_project_writes_normal_events_as_such(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster's loggers of the code server write warnings only."""
+    monkeypatch.setattr(plain_log, "PROJECT_LOGGER", "tidelog.test")
+    plain_log.project_logger().info("topic %s: created", "orders")
+    assert re.fullmatch(r"\S+ \S+ [+-]\d{4} INFO tidelog\.test: topic orders: created\n", capsys.readouterr().out)
 
 
 def test_topics_are_looked_at_again_once_the_log_service_is_back(project: ServedProject, log: Refusing, file: Path) -> None:
