@@ -166,7 +166,7 @@ class Broker:
 
     @property
     def controller_address(self) -> tuple[str, int] | None:
-        """Advertised host and port of the controller's listener, None if there is none."""
+        """Advertised host and port of the controller's listener, or None if there is none."""
         return next(iter(self._controller_listeners.addresses.values()), None)
 
     # Running
@@ -542,7 +542,7 @@ class Broker:
         await self._foundation.raft.close()
 
     async def _end_connections(self, rooms: Rooms) -> None:
-        """Take no new requests from clients, and answer the waiting ones."""
+        """Accept no new requests from clients, and respond to the waiting ones."""
         async with trio.open_nursery() as draining:
             draining.start_soon(self._listeners.drain, DRAIN_DEADLINE_MS)
             rooms.replicas.delayed_fetches.expire_all()

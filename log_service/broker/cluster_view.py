@@ -96,7 +96,7 @@ The client asked another broker, or used an older epoch.
 
 
 def told_controller(image: MetadataImage, rng: Random) -> int:
-    """Return a random unfenced broker as the controller for clients, -1 if there is none.
+    """Return a random unfenced broker as the controller for clients, or -1 if there is none.
 
     Brokers forward requests for the controller, so any broker will do (KIP-590). The choice is
     random to spread the requests.
@@ -144,7 +144,7 @@ def address_of(broker: BrokerRegistration, listener_name: str) -> BrokerAddress:
 
 
 def leader_address(image: MetadataImage, topic: str, partition: int, listener_name: str) -> BrokerAddress:
-    """Return the leader's address for clients of a listener, ``NO_BROKER`` if there is none."""
+    """Return the leader's address for clients of a listener, or ``NO_BROKER`` if there is none."""
     registration = image.topics.partition(topic, partition)
     broker = None if registration is None else image.cluster.brokers.get(registration.leader)
     if broker is None or broker.is_fenced:

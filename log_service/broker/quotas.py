@@ -152,7 +152,7 @@ class ClientQuotas:
         return call.access is None or call.access.could_cluster(AclOperation.CLUSTER_ACTION)
 
     def account_of(self, call: Call, request_bytes: int, started_ns: int) -> "ClientAccount | None":
-        """Return the account of a request, None if no quota applies or its API is free."""
+        """Return the account of a request, or None if no quota applies or its API is free."""
         kind = call.route.api.quota
         if kind is QuotaKind.NONE:
             return None

@@ -149,7 +149,7 @@ class NodeFoundation:
         return registration is not None and self.config.node_id in registration.replicas
 
     def assigned_directory(self, log: FoundLog) -> UUID | None:
-        """Return the log directory that the metadata assigns to a log, None if there is none."""
+        """Return the log directory that the metadata assigns to a log, or None if there is none."""
         registration = self._registration_of(log)
         return None if registration is None else assigned_directory(registration, self.node_id)
 

@@ -71,7 +71,7 @@ def by_partition(given: Mapping[TopicPartition, T], what: str) -> Mapping[TopicP
     """Return a mapping by valid partition. ``what`` (offsets, times) appears in the error text.
 
     Raises:
-        TypeError: it is no mapping, or as ``partitions``.
+        TypeError: ``given`` is no mapping, or as ``partitions``.
         ValueError: as ``partitions``.
     """
     if not isinstance(given, Mapping):
@@ -110,8 +110,8 @@ def offset(given: Any) -> int:
     """Return a valid offset.
 
     Raises:
-        TypeError: it is no whole number.
-        ValueError: it is negative, or larger than any offset.
+        TypeError: ``given`` is no whole number.
+        ValueError: ``given`` is negative, or larger than any offset.
     """
     number = whole_number(given, "an offset")
     if not 0 <= number <= MAX_OFFSET:
@@ -134,8 +134,8 @@ def record_limit(given: Any) -> int:
     """Return the maximum number of records of a poll.
 
     Raises:
-        TypeError: it is no whole number.
-        ValueError: it is not positive.
+        TypeError: ``given`` is no whole number.
+        ValueError: ``given`` is not positive.
     """
     number = whole_number(given, "max_records")
     if number < 1:
@@ -163,8 +163,8 @@ def limit_s(timeout_ms: float | None) -> float:
     """Return the time limit of a call in seconds, infinity for None.
 
     Raises:
-        TypeError: it is not a number.
-        ValueError: it is negative.
+        TypeError: ``timeout_ms`` is not a number.
+        ValueError: ``timeout_ms`` is negative.
     """
     if timeout_ms is None:
         return inf

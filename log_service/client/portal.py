@@ -41,10 +41,10 @@ class Outcome(Protocol[T_contra]):
     """
 
     def set_result(self, result: T_contra, /) -> None:
-        """Take the return value of the function."""
+        """Receive the return value of the function."""
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Take the exception of the function."""
+        """Receive the exception of the function."""
 
     def cancel(self) -> object:
         """Note that the function was cancelled, or never ran."""

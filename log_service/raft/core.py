@@ -347,7 +347,7 @@ class RaftCore:
     # Restarts
 
     def _start(self) -> None:
-        """Take the role of a restart.
+        """Take the role that a replica has after a restart.
 
         This is never the leader's role, because records of its epoch may be lost. The only voter
         leads the next epoch.

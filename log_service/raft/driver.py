@@ -223,7 +223,7 @@ class RaftDriver:
         return latest.voters.voters if latest is not None and latest.kraft_version > 0 else ()
 
     def subscribe(self, listener: MetadataListener) -> None:
-        """Hand committed batches to ``listener``.
+        """Pass committed batches to ``listener``.
 
         Call this before ``open``, so that it gets all batches.
         """
@@ -466,7 +466,7 @@ class RaftDriver:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take part in the quorum: sync appends in groups, and hand out committed records.
+        """Take part in the quorum: sync appends in groups, and pass on committed records.
 
         Ends only by cancellation or an error. Without a ``snapshot_source``, no snapshots are
         written.
@@ -658,7 +658,7 @@ class RaftDriver:
         self._inbox.appendleft(SnapshotInstalled(snapshot_id=snapshot.id, change=snapshot_voters(snapshot)))
 
     def _hand_out(self, high_watermark: int) -> None:
-        """Hand the committed batches to the listeners."""
+        """Pass the committed batches to the listeners."""
         self.high_watermark = max(self.high_watermark, high_watermark)
         committed: list[MetadataBatch] = []
         while self._uncommitted and self._uncommitted[0].last_offset < self.high_watermark:

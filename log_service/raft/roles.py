@@ -33,10 +33,10 @@ NOT_VOTED = NodeId(-1)
 
 
 class ElectionState(NamedTuple):
-    """A replica's stored election state: the newest epoch, its leader, and its own vote, -1 if
-    none.
+    """A replica's stored election state: the newest epoch, its leader, and its own vote.
 
-    It is a tuple, because each step builds one to check whether anything has changed.
+    The leader or the vote is -1 if there is none. The state is a tuple, because each step builds
+    one to check whether anything has changed.
     """
 
     leader_id: NodeId

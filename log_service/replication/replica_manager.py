@@ -84,7 +84,7 @@ class ReplicaListener:
     def on_lost(self, partition: Partition) -> None:
         """This node no longer leads the partition.
 
-        Another broker leads, the log is offline, or the partition is gone.
+        Either another broker leads, or the log is offline, or the partition is gone.
         """
 
     def on_opened(self, partition: Partition) -> None:

@@ -41,7 +41,7 @@ class TokenIndex:
         return f"<TokenIndex tokens={len(self._ids)}>"
 
     def find(self, tokens: Mapping[str, object], given: bytes) -> str | None:
-        """Return the id of the token with this HMAC, None if ``tokens`` (by id) has none."""
+        """Return the id of the token with this HMAC, or None if ``tokens`` (by id) has none."""
         key = hashlib.sha256(given).digest()
         found = self._ids.get(key)
         if (found is None or found not in tokens) and tokens is not self._known:

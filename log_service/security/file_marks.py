@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 FileMark = bytes | None
-"""The digest of a file's content, None if it cannot be read."""
+"""The digest of a file's content, or None if it cannot be read."""
 
 
 def file_mark(path: Path, read: Callable[[Path], bytes]) -> FileMark:

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 class OAuthOffer:
     """The token check of one listener.
 
-    ``jwks`` are the issuer's keys, None if tokens need no signature.
+    ``jwks`` are the issuer's keys, or None if tokens need no signature.
 
     Options ``ssl.*`` of the JAAS text set the trust store for an issuer's URL, as in Apache Kafka.
 

@@ -90,7 +90,7 @@ class NodeAuthorizer:
     # ACLs
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over changed ACLs."""
+        """Apply changed ACLs."""
         if delta.changed_acls:
             self.acls.follow(image.access.acl_index or NO_INDEX)
         if not self.acls.is_loaded and 0 < self._high_watermark() <= image.offset + 1:

@@ -35,7 +35,7 @@ def refuse_describe_client_quotas(call: Refusable, error: KafkaError) -> Describ
 
 
 def handle_alter_client_quotas(node: Node, call: Call, request: AlterClientQuotasRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, AlterClientQuotasResponse, call.caller()))
 
 

@@ -74,10 +74,10 @@ def _brokers(node: Node, call: Call, request: DescribeClusterRequest) -> list[De
 
 
 def handle_update_features(node: Node, call: Call, request: UpdateFeaturesRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, UpdateFeaturesResponse, call.caller()))
 
 
 def handle_unregister_broker(node: Node, call: Call, request: UnregisterBrokerRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, UnregisterBrokerResponse, call.caller()))

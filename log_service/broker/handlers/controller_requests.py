@@ -29,7 +29,7 @@ HEARTBEAT = "heartbeat"
 
 
 def handle_broker_registration(node: Node, call: Call, request: BrokerRegistrationRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, BrokerRegistrationResponse))
 
 
@@ -50,20 +50,20 @@ def handle_broker_heartbeat(node: Node, call: Call, request: BrokerHeartbeatRequ
 
 
 def handle_alter_partition(node: Node, call: Call, request: AlterPartitionRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, AlterPartitionResponse))
 
 
 def handle_allocate_producer_ids(node: Node, call: Call, request: AllocateProducerIdsRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, AllocateProducerIdsResponse))
 
 
 def handle_controller_registration(node: Node, call: Call, request: ControllerRegistrationRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, ControllerRegistrationResponse))
 
 
 def handle_assign_replicas_to_dirs(node: Node, call: Call, request: AssignReplicasToDirsRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, AssignReplicasToDirsResponse))

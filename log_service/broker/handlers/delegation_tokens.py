@@ -33,19 +33,19 @@ NEVER_MS = -1
 
 
 def handle_create_delegation_token(node: Node, call: Call, request: CreateDelegationTokenRequest) -> Deferred:
-    """Have the controller create a token."""
+    """Let the controller create a token."""
     _validate(node, call)
     return call.run(node.controller.request(request, CreateDelegationTokenResponse, call.caller()))
 
 
 def handle_renew_delegation_token(node: Node, call: Call, request: RenewDelegationTokenRequest) -> Deferred:
-    """Have the controller extend the life of a token."""
+    """Let the controller extend the life of a token."""
     _validate(node, call)
     return call.run(node.controller.request(request, RenewDelegationTokenResponse, call.caller()))
 
 
 def handle_expire_delegation_token(node: Node, call: Call, request: ExpireDelegationTokenRequest) -> Deferred:
-    """Have the controller set the expiry of a token."""
+    """Let the controller set the expiry of a token."""
     _validate(node, call)
     return call.run(node.controller.request(request, ExpireDelegationTokenResponse, call.caller()))
 

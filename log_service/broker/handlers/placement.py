@@ -31,15 +31,15 @@ from log_service.protocol.messages.list_partition_reassignments import (
 
 
 def handle_elect_leaders(node: Node, call: Call, request: ElectLeadersRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, ElectLeadersResponse, call.caller()))
 
 
 def handle_alter_partition_reassignments(node: Node, call: Call, request: AlterPartitionReassignmentsRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, AlterPartitionReassignmentsResponse, call.caller()))
 
 
 def handle_list_partition_reassignments(node: Node, call: Call, request: ListPartitionReassignmentsRequest) -> Deferred:
-    """Have the controller list the moves under way."""
+    """Let the controller list the moves under way."""
     return call.run(node.controller.request(request, ListPartitionReassignmentsResponse, call.caller()))

@@ -59,12 +59,12 @@ def _unknown(name: str, indexes: list[int]) -> ResponseTopicData:
 
 
 def handle_add_raft_voter(node: QuorumNode, call: Call, request: AddRaftVoterRequest) -> Deferred:
-    """Have the leader of the quorum decide."""
+    """Respond with the decision of the quorum's leader."""
     return call.run(_changed(node, call, request, AddRaftVoterResponse))
 
 
 def handle_remove_raft_voter(node: QuorumNode, call: Call, request: RemoveRaftVoterRequest) -> Deferred:
-    """Have the leader of the quorum decide."""
+    """Respond with the decision of the quorum's leader."""
     return call.run(_changed(node, call, request, RemoveRaftVoterResponse))
 
 

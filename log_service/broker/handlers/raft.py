@@ -33,12 +33,12 @@ def handle_vote(node: QuorumNode, call: Call, request: VoteRequest) -> Deferred:
 
 
 def handle_begin_quorum_epoch(node: QuorumNode, call: Call, request: BeginQuorumEpochRequest) -> Deferred:
-    """Learn of a leader."""
+    """Pass the leader of a new epoch to the metadata log."""
     return _handled(node, call, request)
 
 
 def handle_end_quorum_epoch(node: QuorumNode, call: Call, request: EndQuorumEpochRequest) -> Deferred:
-    """Learn that a leader has resigned."""
+    """Pass the resignation of a leader to the metadata log."""
     return _handled(node, call, request)
 
 
@@ -53,12 +53,12 @@ def handle_fetch_snapshot(node: QuorumNode, call: Call, request: FetchSnapshotRe
 
 
 def handle_update_raft_voter(node: QuorumNode, call: Call, request: UpdateRaftVoterRequest) -> Deferred:
-    """Learn of a voter's endpoints."""
+    """Pass a voter's endpoints to the metadata log."""
     return _handled(node, call, request)
 
 
 def _handled(node: QuorumNode, call: Call, request: WireMessage) -> Deferred:
-    """Have the metadata log of this node respond."""
+    """Return the response of this node's metadata log."""
     return call.run(_respond(node, call, request))
 
 

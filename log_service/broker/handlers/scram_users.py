@@ -67,7 +67,7 @@ def refuse_describe_user_scram_credentials(call: Refusable, error: KafkaError) -
 
 
 def handle_alter_user_scram_credentials(node: Node, call: Call, request: AlterUserScramCredentialsRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, AlterUserScramCredentialsResponse, call.caller()))
 
 

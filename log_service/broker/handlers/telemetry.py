@@ -37,7 +37,7 @@ def handle_get_telemetry_subscriptions(
 
 
 def handle_push_telemetry(node: Node, call: Call, request: PushTelemetryRequest) -> Deferred:
-    """Take the metrics, and respond once they have been read."""
+    """Store the metrics, and respond once they have been parsed."""
     metrics = bytes(request.metrics)
     push = Push(
         subscription_id=request.subscription_id,

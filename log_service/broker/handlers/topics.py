@@ -32,7 +32,7 @@ from log_service.protocol.messages.delete_topics import DeletableTopicResult, De
 
 
 def handle_create_topics(node: Node, call: Call, request: CreateTopicsRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, CreateTopicsResponse, call.caller()))
 
 
@@ -40,7 +40,7 @@ FIRST_VERSION_WITH_DISABLED = 3
 
 
 def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -> Deferred:
-    """Have the controller decide.
+    """Respond with the controller's decision.
 
     Raises:
         KafkaError: topic deletion is disabled on this broker.
@@ -65,5 +65,5 @@ def refuse_delete_topics(call: Refusable, error: KafkaError) -> DeleteTopicsResp
 
 
 def handle_create_partitions(node: Node, call: Call, request: CreatePartitionsRequest) -> Deferred:
-    """Have the controller decide."""
+    """Respond with the controller's decision."""
     return call.run(node.controller.request(request, CreatePartitionsResponse, call.caller()))

@@ -40,7 +40,7 @@ def lockout_warning(config: NodeConfig, scram_users: Collection[str] = ()) -> st
 
 
 def _names(listener: ListenerConfig, scram_users: Collection[str]) -> set[str] | None:
-    """Return the principals that can log in on a listener, None if any name can."""
+    """Return the principals that can log in on a listener, or None if any name can."""
     security = listener.security
     if security.sasl is None:
         is_named = security.tls is not None and security.tls.client_auth != "none"

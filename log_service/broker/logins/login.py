@@ -47,7 +47,7 @@ LOOKUP_TIMEOUT_S = 10.0
 logger = logging.getLogger(__name__)
 
 Find = Callable[[Any], Awaitable[object]]
-"""Looks up data for a login, None if there is none."""
+"""Looks up data for a login, or None if there is none."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,10 @@ LATE_AFTER_MS = 5 * 60_000
 
 
 def late_before_ms(sources: MetricsSources) -> int:
-    """Return the wall time before which the producer of a late transaction wrote last."""
+    """Return the wall time, in ms, before which an open transaction counts as late.
+
+    It is compared with the time of the producer's last write.
+    """
     node = sources.node
     return node.clock.wall_ms() - node.config.transactions.max_timeout_ms - LATE_AFTER_MS
 

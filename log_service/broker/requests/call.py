@@ -347,7 +347,7 @@ class Quotas(Protocol):
         """
 
     def account_of(self, call: "Call", request_bytes: int, started_ns: int) -> QuotaAccount | None:
-        """Return the account of a request received at ``started_ns``, None if no quota applies.
+        """Return the account of a request received at ``started_ns``, or None if no quota applies.
 
         It is called before the request is authorized, because a refused one is charged as well.
         """

@@ -111,7 +111,7 @@ class LargeRequests:
             work.deferred.complete_without_response()
 
     async def _told(self, work: "_Work", piece: Piece) -> Message | None:
-        """Handle one piece. Return its response, None if the request has none."""
+        """Handle one piece. Return its response, or None if the request has none."""
         whole = work.call
         call = PieceCall(whole.route, whole.version, whole.correlation_id, whole.client_id, whole.connection, piece.request, None, whole)
         async with self._turn:

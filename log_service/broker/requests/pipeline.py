@@ -122,7 +122,7 @@ class Pipeline:
         return response
 
     def respond_to_forwarded(self, outer: Outer, context: ConnectionContext, frame: memoryview) -> Message | Deferred:
-        """Answer a request that another broker has forwarded (KIP-590).
+        """Respond to a request that another broker has forwarded (KIP-590).
 
         ``context`` names the client. The request counts as part of the enclosing call.
 
@@ -248,7 +248,7 @@ class Pipeline:
 
 
 def _step_down(error: UnsupportedVersionError) -> list[Any]:
-    """Answer ApiVersions of an unknown version in version 0.
+    """Respond to ApiVersions of an unknown version in version 0.
 
     Any other API closes the connection.
     """

@@ -84,7 +84,7 @@ class ProduceLines:
     async def check(
         self, run_in_pool: RunInPool, steps: Steps[ValidatedBatches], standing: Standing
     ) -> ValidatedBatches | KafkaError | None:
-        """Take the steps of a check in the pool.
+        """Run the steps of a check in the pool.
 
         Return its result, None once the request is dropped.
         """
@@ -150,7 +150,7 @@ def copy_records(request: ProduceRequest) -> None:
 
 
 def _take_step(steps: Steps[ValidatedBatches]) -> ValidatedBatches | KafkaError | None:
-    """Take one step of a check. Return the check's result, None if there are more steps."""
+    """Run one step of a check. Return the check's result, or None if more steps follow."""
     try:
         next(steps)
     except StopIteration as ended:

@@ -51,7 +51,10 @@ class StreamsTopicCreation:
         return f"<StreamsTopicCreation asked={sorted(self._asked)} refused={len(self._refusals)}>"
 
     def create(self, topics: Iterable[InternalTopic], client: Caller, retry_ms: int) -> None:
-        """Have topics created. Refused ones are not requested again for ``retry_ms``."""
+        """Let the controller create topics.
+
+        Refused topics are not requested again for ``retry_ms``.
+        """
         now_ms = self._clock.monotonic_ms()
         wanted = [topic for topic in topics if topic.name not in self._asked and self._refusal(topic.name, now_ms) is None]
         if wanted:

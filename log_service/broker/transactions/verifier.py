@@ -128,12 +128,12 @@ class _Asked:
         self.done = trio.Event()
 
     def settle(self, codes: Errors) -> None:
-        """Take the coordinator's codes of the partitions."""
+        """Store the coordinator's error codes of the partitions."""
         self.errors = {where: code for where, code in codes.items() if code is not ErrorCode.NONE}
         self.done.set()
 
     def settle_all(self, code: ErrorCode) -> None:
-        """Take one code for all partitions.
+        """Store one error code for all partitions.
 
         It is the coordinator's code for the transaction, or the reason for its missing response.
         """

@@ -329,7 +329,7 @@ class Admin:
         await cluster.unregister_broker(self.cluster, node_id, self._limit(timeout_ms))
 
     async def add_raft_voter(self, voter: RaftVoter, *, timeout_ms: int | None = None) -> None:
-        """Make a controller a voter that so far only follows the metadata log (KIP-853).
+        """Turn a controller that so far only follows the metadata log into a voter (KIP-853).
 
         The error is DUPLICATE_VOTER if it is a voter already, and REQUEST_TIMED_OUT if it does not
         follow the log.

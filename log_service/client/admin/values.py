@@ -464,7 +464,7 @@ class LogDirDescription:
 class QuorumReplica:
     """A voter or observer of the metadata quorum.
 
-    Times are milliseconds since 1970, -1 if unknown.
+    Times are milliseconds since 1970, or -1 if unknown.
     """
 
     node_id: int

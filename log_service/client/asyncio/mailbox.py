@@ -1,4 +1,4 @@
-"""Carries functions from one thread to another, with one wake-up for all functions that wait.
+"""Carries functions from one thread to another. All waiting functions share one wake-up.
 
 This module knows neither trio nor asyncio. The caller passes the function that wakes the other
 thread.

@@ -67,7 +67,7 @@ class FetchExchange:
         return [state for state in states if node_id in {state.preferred_replica, leader_of(state.topic_partition)}]
 
     async def end_sessions(self) -> None:
-        """Tell the brokers to end the sessions, without waiting for their responses."""
+        """Request the end of the sessions, without waiting for the brokers' responses."""
         for node_id, (_, session) in list(self._sessions.items()):  # a fetch may begin one meanwhile
             if not session.is_open:
                 continue

@@ -116,7 +116,7 @@ class GroupMember:
     # Responses
 
     def hear(self, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse) -> None:
-        """Take the response to a heartbeat."""
+        """Apply the response to a heartbeat."""
         self.member_id = response.member_id or self.member_id
         self.epoch = response.member_epoch
         self.interval_ms = max(response.heartbeat_interval_ms, 1)

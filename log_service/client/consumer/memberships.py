@@ -39,7 +39,7 @@ class GroupSteps(Protocol):
     """Steps that a consumer takes for its group inside its polls."""
 
     async def advance(self) -> None:
-        """Take the next steps, if there are any."""
+        """Run the next steps, if there are any."""
 
     def subscribed(self, reason: str) -> None:
         """Note that the subscription changed."""

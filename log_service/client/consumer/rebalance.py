@@ -74,7 +74,7 @@ class Rebalancer:
         self.is_cooperative = all(ASSIGNORS[name].is_cooperative for name in config.partition_assignment_strategy)
 
     async def advance(self) -> None:
-        """Take the next steps, if there are any.
+        """Run the next steps, if there are any.
 
         Raises:
             KafkaError: this member can never join.
@@ -148,7 +148,7 @@ class Rebalancer:
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
-        """Tell the application which partitions were lost, if any."""
+        """Report lost partitions to the application, if there are any."""
         if self._membership.take_lost():
             lost = self._subscriptions.assigned
             self._previous, self._previous_generation = (), -1

@@ -48,7 +48,7 @@ class Reconciler:
         self._loss = News(callbacks.on_lost or callbacks.on_revoked)
 
     async def advance(self) -> None:
-        """Take the next steps, if there are any.
+        """Run the next steps, if there are any.
 
         Raises:
             KafkaError: this member can never join.
@@ -64,7 +64,7 @@ class Reconciler:
             await self._reconcile(told)
 
     def subscribed(self, reason: str) -> None:  # noqa: ARG002 - heartbeats carry no reason
-        """Tell the group the current subscription."""
+        """Report the current subscription to the group."""
         self._membership.subscribe(Wanted(topics=tuple(sorted(self._subscriptions.topics)), regex=self._regex))
 
     def look_at(self, view: ClusterView) -> None:
@@ -111,7 +111,7 @@ class Reconciler:
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
-        """Tell the application which partitions were lost, if any.
+        """Report lost partitions to the application, if there are any.
 
         Then the member may join again.
         """

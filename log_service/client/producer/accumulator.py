@@ -148,10 +148,10 @@ class Accumulator:
         self._urgent_count += count
 
     def wake_all(self) -> None:
-        """Wake threads that wait for room. There are none here."""
+        """Wake threads that wait for room. This class has no such threads."""
 
     def guarded(self) -> AbstractContextManager[object]:
-        """Return a context that excludes other threads. There are none here."""
+        """Return a context that excludes other threads. This class has no other threads."""
         return nullcontext()
 
     @property

@@ -256,7 +256,7 @@ class ProducerBatch:
         return batch
 
     def offset_of(self, index: int) -> int:
-        """Return the offset of a record, -1 if unknown."""
+        """Return the offset of a record, or -1 if unknown."""
         return self._offset + index if self._offset >= 0 else NO_OFFSET
 
     def metadata_of(self, index: int, timestamp_ms: int) -> RecordMetadata:

@@ -128,7 +128,7 @@ class Sender:
         return sum(self._in_flight.values())
 
     def wake(self) -> None:
-        """Look again, because there may be a batch to send."""
+        """Check the queues again, because there may be a batch to send."""
         self._wakeup.set()
 
     def is_late_for(self, due_ms: int) -> bool:
@@ -178,7 +178,7 @@ class Sender:
         return min(drained.ready_ms, drained.expires_ms, doubtful_ms)
 
     def _withdraw(self, now_ms: int) -> None:
-        """Take numbered batches back from nodes that no longer lead their partitions.
+        """Take back numbered batches from nodes that no longer lead their partitions.
 
         Later responses of those nodes do not count.
         """

@@ -201,7 +201,7 @@ class Transactions:
         return error
 
     def fail(self, error: KafkaError) -> None:
-        """Take an error that ends the transaction or the producer. The first error stays."""
+        """Apply an error that ends the transaction or the producer. The first error stays."""
         if isinstance(error, TransactionAbortable):
             self.is_bump_needed = True
             if State.ABORTABLE_ERROR in MOVES[self.state]:

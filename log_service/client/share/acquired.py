@@ -97,7 +97,7 @@ class AcquiredReader:
         return [untold.record.offset, *left] if isinstance(untold, ShareDeserializationError) else left
 
     def _read_one(self, taken: list[ShareRecord]) -> None:
-        """Take one record, or move to the next batch."""
+        """Read one record, or move to the next batch."""
         try:
             record = next(self._rows, None)
         except KafkaError:

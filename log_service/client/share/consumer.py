@@ -331,7 +331,7 @@ class ShareConsumer:
         self._say(is_hurried=True)
 
     def put_back(self, records: Iterable[ShareRecord]) -> None:
-        """Take returned records back that the application has not looked at.
+        """Take back returned records that the application has not seen.
 
         The next poll returns them, in order, without a new delivery.
         """

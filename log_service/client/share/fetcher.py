@@ -152,7 +152,7 @@ class ShareFetcher:
         self._limit = None
 
     def wake(self) -> None:
-        """Look again, because a partition may have become fetchable."""
+        """Check the partitions again, because one may have become fetchable."""
         self._wakeup.set()
         for lane in self._lanes.values():
             lane.wake()
@@ -201,7 +201,7 @@ class ShareFetcher:
         return taken
 
     def give_back(self, returned: Sequence[tuple[ShareRecord, Source, float]]) -> None:
-        """Take records back that the application never got.
+        """Take back records that the application never received.
 
         They are ready again, in the same order.
         """
@@ -289,7 +289,7 @@ class ShareFetcher:
             self.wake()  # it is another leader's turn
 
     def accept(self, source: Source, where: TopicPartition, result: PartitionData) -> bool:
-        """Take a partition's part of a response. Returns whether the leader may be asked at once.
+        """Process a partition's part of a response. Return whether the leader may be asked at once.
 
         Raises ProtocolError as ``AcquiredReader``.
         """

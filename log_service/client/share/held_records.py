@@ -23,7 +23,7 @@ class HeldShareRecords(deque[ShareRecord]):
         self._last: ShareRecord | None = None
 
     def next_of_loop(self) -> ShareRecord:
-        """Hand the next record to a loop. It is passed when the loop asks for another."""
+        """Return the next record to a loop. It counts as passed when the loop asks for another."""
         self._last = self.popleft()
         return self._last
 

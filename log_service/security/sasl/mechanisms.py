@@ -86,7 +86,7 @@ class ServerExchange(Protocol):
     """One login on the broker's side."""
 
     def guessed_user(self, token: bytes) -> str | None:
-        """Return whose password the client's next token guesses, None if it guesses none."""
+        """Return whose password the client's next token guesses, or None if it guesses none."""
 
     def evaluate(self, token: bytes) -> Outcome:
         """Evaluate the client's next token."""

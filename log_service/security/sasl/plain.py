@@ -26,7 +26,7 @@ class PlainServer:
         self._users = users
 
     def guessed_user(self, token: bytes) -> str | None:
-        """Return the user that the client's only token names, None if it names none."""
+        """Return the user that the client's only token names, or None if it names none."""
         parts = _parts(token)
         return (parts[1] or None) if parts is not None and len(parts) == 3 else None
 

@@ -117,7 +117,7 @@ Step = Pass | Respond | Wait | Refuse | Close
 class Login:
     """A complete login.
 
-    ``expires_ns`` is on the monotonic clock, None if the login does not end.
+    ``expires_ns`` is on the monotonic clock, or None if the login does not end.
     """
 
     mechanism: str
@@ -206,7 +206,7 @@ class LoginSession:
             self.phase = Phase.HANDSHAKE
 
     def found(self, what: object, now: Now) -> Step:
-        """Go on with the result of the lookup."""
+        """Continue with the result of the lookup."""
         assert self._resume is not None
         resume, self._resume = self._resume, None
         self.phase = Phase.AUTHENTICATE
@@ -372,7 +372,7 @@ def _encoded(header: RequestHeader, response: Any) -> list[Any]:
 
 
 def _state_error(header: RequestHeader) -> list[Any] | None:
-    """Return an API's own response with ILLEGAL_SASL_STATE, None if it cannot be encoded.
+    """Return an API's own response with ILLEGAL_SASL_STATE, or None if it cannot be encoded.
 
     A response class without an error code is sent with its defaults.
     """

@@ -66,7 +66,7 @@ def parse_key_set(content: bytes) -> KeySet:
     """Return the usable keys of a JWKS document.
 
     Raises:
-        ValueError: it is no such document, or has no usable key.
+        ValueError: the text is no such document, or has no usable key.
     """
     try:
         document = json.loads(content)
@@ -135,7 +135,7 @@ def unsigned_claims(token: str) -> Mapping[str, Any]:
     """Return the claims of an unsigned token, for test setups that accept such tokens.
 
     Raises:
-        TokenRefusedError: it is no such token.
+        TokenRefusedError: the text is no such token.
     """
     import jwt  # noqa: PLC0415 - only nodes that take tokens need it
 
@@ -192,7 +192,7 @@ def _choose(header: Mapping[str, Any], keys: KeySet, allowed: Sequence[str]) -> 
 
 
 def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
-    """Return a key of a JWKS, None if it must not be used."""
+    """Return a key of a JWKS, or None if it must not be used."""
     from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm  # noqa: PLC0415 - as above
     from jwt.exceptions import PyJWTError  # noqa: PLC0415 - as above
 

@@ -137,7 +137,7 @@ def _check_resumed(secured: TlsConnection) -> None:
     OpenSSL does not check the certificate again on resumption.
 
     Raises:
-        TlsError: it has expired.
+        TlsError: the certificate has expired.
     """
     if not secured.is_resumed:
         return

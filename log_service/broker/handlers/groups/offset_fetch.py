@@ -35,7 +35,7 @@ NO_OFFSET = -1
 
 
 def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> Deferred:
-    """Have the coordinators respond, and convert their responses to the version."""
+    """Ask the coordinators, and convert their responses to the version of the request."""
     deferred = call.defer()
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
