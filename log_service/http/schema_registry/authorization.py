@@ -29,6 +29,14 @@ class Need(Enum):
     CHANGE_SETTINGS = AclOperation.ALTER_CONFIGS
 
 
+DEEDS = {
+    Need.READ: "read",
+    Need.REGISTER: "register schemas of",
+    Need.DELETE: "delete versions of",
+    Need.READ_SETTINGS: "read the settings of",
+    Need.CHANGE_SETTINGS: "change the settings of",
+}
+
 Access = Callable[[HttpRequest, AclOperation, AclResource, str], bool]
 """Whether the request's principal may perform an operation on a named resource."""
 
@@ -62,6 +70,8 @@ def require(access: Access, request: HttpRequest, need: Need, subject: str) -> N
         RegistryError: the principal has no ACL that allows it.
     """
     if not may(access, request, need, subject):
-        where = f"topic {topic_of(subject)}" if topic_of(subject) else "the cluster"
-        text = f"{request.principal} may not {need.name.lower().replace('_', ' ')} of subject '{subject}'"
+        topic = topic_of(subject)
+        what = f"subject '{subject}'" if topic else "the registry"
+        where = f"topic {topic}" if topic else "the cluster"
+        text = f"{request.principal} may not {DEEDS[need]} {what}"
         raise RegistryError(FORBIDDEN, f"{text}: that takes {need.value.name} on {where}")
