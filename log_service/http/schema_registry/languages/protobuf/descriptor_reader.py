@@ -51,6 +51,7 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DOTTED = re.compile(r"\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+PACKAGE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 NUMBER_TEXT = re.compile(r"-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,4})?")
 SPECIAL = re.compile(r"-?(?:inf|nan)")
 VISIBILITIES = {0: "", 1: "local", 2: "export"}
@@ -108,7 +109,7 @@ class DescriptorReader:
         return ProtoFile(
             syntax="" if self._is_edition else syntax_of(proto.syntax),
             edition=self._edition(),
-            package=checked(DOTTED, proto.package, "package") if proto.package else "",
+            package=checked(PACKAGE, proto.package, "package") if proto.package else "",
             imports=tuple(self._imports()),
             options=self._options("FileOptions", proto),
             body=(
@@ -132,9 +133,10 @@ class DescriptorReader:
         kinds.update(dict.fromkeys(proto.public_dependency, "public"))
         for index, path in enumerate(proto.dependency):
             self._budget.spend()
-            yield Import(path=path, kind=kinds.get(index, ""))
+            yield Import(path=decoded(path), kind=kinds.get(index, ""))
         for path in proto.option_dependency:
-            yield Import(path=path, kind="option")
+            self._budget.spend()
+            yield Import(path=decoded(path), kind="option")
 
     def _options(self, type_name: str, holder: Any) -> tuple[Option, ...]:
         if not holder.HasField("options"):
@@ -150,7 +152,11 @@ class DescriptorReader:
         fields: Iterable[FieldDescriptorProto] = (),
     ) -> tuple[list[Message | Enum], dict[str, DescriptorProto]]:
         """Return the types of a scope, and apart from them the messages that groups have."""
-        group_names = {each.type_name.rpartition(".")[2] for each in (*fields, *extensions) if each.type == GROUP}
+        group_names = {
+            decoded(each.type_name).rpartition(".")[2]
+            for each in (*fields, *extensions)
+            if each.type == GROUP
+        }
         grouped = {each.name: each for each in messages if each.name in group_names}
         body: list[Message | Enum] = [self._message(each, depth) for each in messages if each.name not in grouped]
         body += [self._enum(each) for each in enums]
@@ -200,7 +206,7 @@ class DescriptorReader:
 
     def _field(self, proto: FieldDescriptorProto, grouped: dict[str, DescriptorProto], depth: int) -> Field:
         self._budget.spend()
-        group_name = proto.type_name.rpartition(".")[2] if proto.type == GROUP else ""
+        group_name = decoded(proto.type_name).rpartition(".")[2] if proto.type == GROUP else ""
         if group_name and group_name not in grouped:
             raise InvalidSchemaError(f"the message of group {proto.name} is not there")
         group = self._message(grouped[group_name], depth) if group_name else None
@@ -218,7 +224,7 @@ class DescriptorReader:
 
     def _json_name(self, proto: FieldDescriptorProto) -> Quoted | None:
         is_there = proto.HasField("json_name") and not proto.extendee
-        return Quoted(data=proto.json_name.encode()) if is_there else None
+        return Quoted(data=decoded(proto.json_name).encode()) if is_there else None
 
     def _type(self, proto: FieldDescriptorProto) -> str:
         if proto.HasField("type_name"):
@@ -230,7 +236,11 @@ class DescriptorReader:
         label = LABELS.get(proto.label, "")
         if proto.proto3_optional:
             return "optional"
-        has_labels = self._proto.syntax in {"", "proto2"} and not proto.HasField("oneof_index")
+        if proto.HasField("oneof_index"):
+            if label == "repeated":
+                raise InvalidSchemaError(f"the field {proto.name} of a oneof is repeated")
+            return ""
+        has_labels = self._proto.syntax in {"", "proto2"}
         return label if has_labels or label == "repeated" else ""
 
     def _ranges(self, proto: DescriptorProto) -> Iterable[Extensions]:
@@ -253,7 +263,7 @@ class DescriptorReader:
     def _reserved_name(self, name: str) -> ReservedName:
         if self._is_edition:
             return ReservedName(text=checked(NAME, name, "reserved name"), is_quoted=False)
-        return ReservedName(text=name)
+        return ReservedName(text=decoded(name))
 
     def _extends(
         self,
@@ -307,7 +317,7 @@ class DescriptorReader:
 
 def syntax_of(syntax: str) -> str:
     """Return the syntax of a descriptor. None is proto2, and is not printed."""
-    if syntax not in {"", "proto2", "proto3"}:
+    if decoded(syntax) not in {"", "proto2", "proto3"}:
         raise InvalidSchemaError(f"the syntax {syntax[:20]!r} is unknown")
     return syntax
 
@@ -318,9 +328,20 @@ def checked(pattern: re.Pattern[str], name: str, kind: str) -> str:
     Raises:
         InvalidSchemaError: it is no name.
     """
-    if pattern.fullmatch(name) is None:
+    if pattern.fullmatch(decoded(name)) is None:
         raise InvalidSchemaError(f"the {kind} {name[:40]!r} is no name")
     return name
+
+
+def decoded(text: str | bytes) -> str:
+    """Return a string of a descriptor. The library returns bytes if they are no UTF-8.
+
+    Raises:
+        InvalidSchemaError: the string is no UTF-8.
+    """
+    if isinstance(text, bytes):
+        raise InvalidSchemaError(f"{text[:40]!r} is not UTF-8")
+    return text
 
 
 def range_of(start: int, end: int) -> Range:
@@ -330,7 +351,7 @@ def range_of(start: int, end: int) -> Range:
 
 def default_of(proto: FieldDescriptorProto) -> Value:
     """Return the default of a field. A descriptor holds it as text, bytes with C's escapes."""
-    text = proto.default_value
+    text = decoded(proto.default_value)
     if proto.type == BYTES:
         return Quoted(data=unescaped_bytes(text))
     if proto.type == STRING:

@@ -32,6 +32,7 @@ class Token:
     at: int
 
 
+KINDS = {kind.name: kind for kind in TokenKind}
 BLANK = re.compile(r"(?:[ \t\r\n\v\f]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
 COMMENT = re.compile(r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/")
 TOKEN = re.compile(
@@ -91,7 +92,7 @@ class Lexer:
         match = TOKEN.match(self._text, at)
         if match is None or self._text.startswith("/*", at):
             raise self.source.error(at, unreadable(self._text[at : at + 2]))
-        return Token(kind=TokenKind[match.lastgroup or "END"], text=match.group(), at=at)
+        return Token(kind=KINDS[match.lastgroup or "END"], text=match.group(), at=at)
 
     def _refuse_nested_comments(self, start: int, end: int) -> None:
         for comment in COMMENT.finditer(self._text, start, end):

@@ -144,8 +144,9 @@ class Names:
         if field.group:
             self._message(field.group, scope)
         if field.map_key:
-            entry = entry_message(field)
-            self._message(entry, scope)
+            # The message of its entries makes a map as much work as several fields.
+            self._budget.spend(4)
+            self._message(entry_message(field), scope)
 
     def _add(self, scope: str, name: str, kind: NameKind, at: int) -> None:
         full_name = joined(scope, name)

@@ -283,6 +283,8 @@ class OptionEncoder:
     def _value(self, definition: FieldDefinition, value: Value, *, is_text: bool) -> bytes | MessageValue:
         """Return a value of a field. ``is_text`` has the looser rules of the text format."""
         self._budget.spend()
+        if not definition.kind:
+            raise OptionError(value.at, f"the type of {definition.name} is unknown")
         match definition.kind:
             case "message" | "group":
                 if not isinstance(value, Aggregate):

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from log_service.http.schema_registry.languages.language import InvalidSchemaError
 
+MAX_SENTENCE = 400
+"""The length of a sentence that an error may have. A name in it may be as long as the text."""
 NOWHERE = -1
 """The position of a node that did not come from a text."""
 
@@ -25,4 +27,5 @@ class Source:
             before = self.text[:at]
             column = at - (before.rfind("\n") + 1) + 1
             place += f"line {before.count(chr(10)) + 1}, column {column}: "
-        return InvalidSchemaError(place + sentence)
+        shown = sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE]} ..."
+        return InvalidSchemaError(place + shown)

@@ -76,6 +76,7 @@ class TokenReader:
         parts = ["."] if may_be_full and self.accept(".") else []
         parts.append(self.name(wanted))
         while self.accept("."):
+            self.budget.spend()
             parts += [".", self.name(wanted)]
         return "".join(parts)
 
