@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "top": ("log_service.cli.top:top", "Watch brokers, topics and groups in a terminal."),
     "log": ("log_service.cli.log_dump:log", "Look into a log's files on disk."),
     "sql": ("orchestration.cli.sql:sql", "Ask tables, marts, dead letters and topics in SQL."),
+    "lag": ("orchestration.cli.lag:lag", "Show the rows of tables, and their lag behind their topics."),
     "replay": ("orchestration.cli.replay:replay", "Read records of a table's topic once more into the table."),
     "take-over": ("orchestration.cli.take_over:take_over", "Make a table of a database the project's own, which is another's."),
     "dead-letters": ("orchestration.cli.dead_letters:dead_letters", "The records that tables rejected: list, show, fix, replay."),

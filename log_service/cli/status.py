@@ -8,6 +8,9 @@ import click
 from log_service.cli.output import data_option, json_option, print_rows
 from log_service.supervisor import state
 
+CODE = "code"
+"""The component that serves a project with tables."""
+
 
 @click.command()
 @data_option("The installation's data directory.")
@@ -38,5 +41,7 @@ def status(*, data: Path, as_json: bool) -> None:
         click.echo("".join(f"\n{row['name']}: {row['failure']}\n" for row in rows if row["failure"]), nl=False)
         click.echo("".join(f"\nmetrics  {row['metrics_url']}" for row in rows if row["metrics_url"]))
         click.echo(f"logs     {Path(components[0].log_path).parent}")
+        if any(row["name"] == CODE for row in rows):
+            click.echo("tables   tidelog lag shows their rows and lag")
     if not components or any(component.state != "ready" or component.complaint for component in components):
         raise click.exceptions.Exit(1)

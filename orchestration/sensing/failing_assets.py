@@ -53,15 +53,23 @@ class FailingAssets:
 
         The line ends with the next try, behind ``MOMENTARY``.
         """
+        failing = self.failed(known)
+        at_s, since_s = time.time() if now_s is None else now_s, loaded_s()
+        return [
+            line_of(
+                key,
+                one.why,
+                "the project was loaded anew since" if one.ended_s < since_s else "",
+                retries.told(key, self._instance, at_s),
+            )
+            for key, one in sorted(failing.items())
+        ]
+
+    def failed(self, known: Collection[dg.AssetKey]) -> dict[dg.AssetKey, Failed]:
+        """Look at the ended runs, and return the failures of the failing assets in ``known``."""
         if self._may_have_changed():
             self._look_at_runs()
-        at_s, since_s = time.time() if now_s is None else now_s, loaded_s()
-        lines = []
-        for key, failed in sorted(self._failed.items()):
-            if key in known:
-                anew = "the project was loaded anew since" if failed.ended_s < since_s else ""
-                lines.append(line_of(key, failed.why, anew, retries.told(key, self._instance, at_s)))
-        return lines
+        return {key: one for key, one in self._failed.items() if key in known}
 
     def _may_have_changed(self) -> bool:
         newest = self._instance.event_log_storage.get_maximum_record_id()
