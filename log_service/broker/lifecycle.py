@@ -85,7 +85,7 @@ FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRA
 class DirectoryStates:
     """The states of this broker's log directories, by their ids.
 
-    ``previous_broker_epoch`` is that of the last run, -1 if some of its writes may be missing.
+    ``previous_broker_epoch`` is that of the last run, or -1 if some of its writes may be missing.
     """
 
     previous_broker_epoch: int = -1
@@ -263,7 +263,7 @@ class BrokerLifecycle:
                     raise told from error.__cause__
                 if str(told) != said:  # it retries every heartbeat interval, and logs each reason once
                     said = str(told)
-                    logger.warning("The controller does not take this broker yet, which tries again: %s", told)
+                    logger.warning("The controller does not register this broker yet. The broker tries again: %s", told)
             await trio.sleep(min(self._interval_s, max(deadline - trio.current_time(), 0)))
 
     def _with_addresses(self, error: KafkaError) -> KafkaError:
@@ -278,11 +278,11 @@ class BrokerLifecycle:
         return f"; it looks at {addresses}" if addresses else ""
 
     async def _catch_up(self) -> None:
-        text = "This broker has needed more than %d s to follow the metadata up to its registration; its start goes on"
+        text = "This broker has needed more than %d s to follow the metadata up to its registration. The start continues"
         await self._beat_until(lambda response: response.is_caught_up, text, wants_fence=True)
 
     async def _unfence(self) -> None:
-        text = "The controller has needed more than %d s to let this broker lead; its start goes on"
+        text = "The controller has needed more than %d s to let this broker lead. The start continues"
         await self._beat_until(lambda response: not response.is_fenced, text)
 
     async def _beat_until(self, is_over: Callable[[BrokerHeartbeatResponse], bool], text: str, *, wants_fence: bool = False) -> None:

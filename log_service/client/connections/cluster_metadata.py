@@ -445,7 +445,7 @@ class ClusterMetadata:
             self._failing_since_ms = now_ms
         is_late = now_ms - self._failing_since_ms >= self.config.metadata_recovery_rebootstrap_trigger_ms
         if is_late and self.config.metadata_recovery_strategy == REBOOTSTRAP and self.view.nodes:
-            self._quiet.warning("rebootstrap", "no broker told anything for a long time: beginning again with the bootstrap servers")
+            self._quiet.warning("rebootstrap", "no broker responded for a long time: beginning again with the bootstrap servers")
             before, self.view = self.view, self.view.without_nodes()
             self._forget_gone(before)
 

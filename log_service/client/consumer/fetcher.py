@@ -111,7 +111,7 @@ class Fetcher:
         return f"<Fetcher buffered={self._buffered_bytes} busy={sorted(self._busy_nodes)}>"
 
     def wake(self) -> None:
-        """Look again, because a partition may have become fetchable."""
+        """Check the partitions again, because one may have become fetchable."""
         self._wakeup.set()
 
     @property
@@ -165,7 +165,7 @@ class Fetcher:
         return taken
 
     async def end_sessions(self) -> None:
-        """Tell the brokers to end the fetch sessions."""
+        """Request the end of the fetch sessions from the brokers."""
         await self._exchange.end_sessions()
 
     async def run(self) -> None:
@@ -196,7 +196,7 @@ class Fetcher:
     # Returning records
 
     def _open(self, fetched: _Fetched, taken: list[ConsumerRecord], max_records: int) -> bool:
-        """Take records of one response. Returns whether the next response may be opened."""
+        """Read records of one response. Return whether the next response may be opened."""
         state, reader = fetched.state, fetched.reader
         try:
             is_empty = reader.read_into(taken, max_records)
@@ -388,7 +388,7 @@ class Fetcher:
                 deserializers=self._deserializers,
             )
         except KafkaError as error:
-            text = f"{state.topic_partition}: the response to a fetch at offset {state.fetch_offset} holds what is no batch: {error}"
+            text = f"{state.topic_partition}: the response to a fetch at offset {state.fetch_offset} does not hold valid batches: {error}"
             self._fail(state, KafkaError(error.code, text))
             return
         if reader.end_position == state.fetch_offset:

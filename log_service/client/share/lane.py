@@ -81,7 +81,7 @@ class Desk(Protocol):
         """Note that a fetch got its response or failed."""
 
     def accept(self, source: Source, where: TopicPartition, result: share_fetch.PartitionData) -> bool:
-        """Take a partition's part of a response.
+        """Process a partition's part of a response.
 
         Returns whether the leader may be asked at once.
         """
@@ -122,7 +122,7 @@ class Lane:
         return trio.current_time() < self._paused_until
 
     def wake(self) -> None:
-        """Look again."""
+        """Check again whether there is a request to send."""
         self._wakeup.set()
 
     def say(self, source: Source, saying: Acknowledging, *, is_hurried: bool) -> None:
@@ -300,7 +300,7 @@ class Lane:
         except ProtocolError as error:
             if self._connection is not None:
                 self._connection.close()
-            text = f"broker {self.node_id} sent what is no ShareFetchResponse: {error}"
+            text = f"broker {self.node_id} did not send a valid ShareFetchResponse: {error}"
             self._note_failure([], KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
             return
         if is_fine:

@@ -184,7 +184,7 @@ def parse_client_first(token: bytes) -> ClientFirst:
     """Parse a client's first message.
 
     Raises:
-        MalformedError: it is no such message, or asks for channel binding.
+        MalformedError: the text is no such message, or asks for channel binding.
     """
     text = _decoded(token)
     binding, authorization, bare = _split(text, 3)
@@ -209,7 +209,7 @@ def parse_server_first(token: bytes) -> ServerFirst:
     """Parse a broker's first message.
 
     Raises:
-        MalformedError: it is no such message.
+        MalformedError: the text is no such message.
     """
     parts = _decoded(token).split(",")
     nonce, salt, iterations = _attribute(parts, 0, "r"), _attribute(parts, 1, "s"), _attribute(parts, 2, "i")
@@ -223,7 +223,7 @@ def parse_client_final(token: bytes) -> ClientFinal:
     """Parse a client's last message.
 
     Raises:
-        MalformedError: it is no such message.
+        MalformedError: the text is no such message.
     """
     text = _decoded(token)
     without_proof, mark, proof = text.rpartition(",p=")
@@ -239,7 +239,7 @@ def parse_server_final(token: bytes) -> bytes:
     """Return the signature in a broker's last message.
 
     Raises:
-        MalformedError: it is no such message, or says that the login failed.
+        MalformedError: the text is no such message, or says that the login failed.
     """
     text = _decoded(token)
     if text.startswith("e="):
@@ -302,7 +302,7 @@ def _extensions(parts: list[str]) -> dict[str, str]:
 
 def _validate_printable(nonce: str) -> None:
     if not nonce or not all("!" <= character <= "~" for character in nonce):
-        raise MalformedError("a nonce is empty or holds what cannot be printed")
+        raise MalformedError("a nonce is empty or has characters that cannot be printed")
 
 
 def _from_base64(text: str) -> bytes:

@@ -168,7 +168,7 @@ class TlsConnection:
                 continue
             except ssl.SSLError as error:
                 if self._is_ended and not received:
-                    raise ConnectionAbortedError(errno.ECONNABORTED, "the peer left before it said anything of TLS") from error
+                    raise ConnectionAbortedError(errno.ECONNABORTED, "the peer left before it sent any TLS record") from error
                 await self._flush()  # send the alert that says why
                 raise named(error, is_server=self._is_server, is_tls=self._is_tls) from error
             await self._flush()
@@ -243,7 +243,7 @@ class TlsConnection:
     def _decrypt_into(self, buffer: bytearray | memoryview) -> int | None:
         """Put decrypted bytes into ``buffer``.
 
-        Return their number, 0 at the end, None if more must come.
+        Return their number, 0 at the end, or None if more must come.
         """
         read_into, incoming, view, received = self._read_into, self._incoming, memoryview(buffer), 0
         size = len(view)

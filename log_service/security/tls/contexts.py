@@ -44,7 +44,7 @@ class Contexts:
 
     @property
     def key(self) -> KeyMaterial | None:
-        """The first key, None if there is none."""
+        """The first key, or None if there is none."""
         return self.keys[0] if self.keys else None
 
 
@@ -166,7 +166,7 @@ def _load_trust(context: ssl.SSLContext, trust: TrustMaterial) -> None:
     try:
         context.load_verify_locations(cadata="".join(map(pem_of, trust.certificates)))
     except ssl.SSLError as error:
-        raise ConfigError(f"{trust.where} holds what is no certificate ({error.reason or error})") from error
+        raise ConfigError(f"{trust.where} holds data that is not a certificate ({error.reason or error})") from error
     # Each certificate is trusted by itself, as in Java, even if its signer is not in the store.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
@@ -175,14 +175,14 @@ def validate_times(key: KeyMaterial) -> None:
     """Refuse a certificate that is not valid now.
 
     Raises:
-        ConfigError: it has expired, or begins later, or is no certificate.
+        ConfigError: the certificate has expired, is not valid yet, or cannot be read.
     """
     from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
 
     try:
         certificate = x509.load_der_x509_certificate(key.chain[0])
     except ValueError as error:
-        raise ConfigError(f"{key.where} holds what is no certificate: {error}") from error
+        raise ConfigError(f"{key.where} holds data that is not a certificate: {error}") from error
     now, begins, ends = datetime.now(UTC), certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now > ends:
         raise ConfigError(f"the certificate in {key.where} has expired on {ends:%Y-%m-%d %H:%M} UTC; no client would accept it")
