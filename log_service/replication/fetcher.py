@@ -556,8 +556,9 @@ class Fetcher:
 
 
 def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int]) -> None:
-    """Truncate a follower's log at the latest offset where it may have diverged from its leader's
-    log.
+    """Truncate a follower's log at the latest offset where it may have diverged.
+
+    ``leader_epoch_end`` is a leader epoch, and its end offset in the leader's log.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.

@@ -265,10 +265,10 @@ class FutureLogs:
         return found
 
     async def unmark_finished(self, but: Container[TopicPartition]) -> None:
-        """Remove ``moved-here`` from all logs except ``but``, at a start that has read every
-        directory.
+        """Remove ``moved-here`` from all logs except ``but``.
 
-        The logs in ``but`` wait beside another log of their partition.
+        This runs at a start that has read every directory. The logs in ``but`` wait beside another
+        log of their partition.
         """
         logs = [log for log in self._held.logs.values() if log.topic_partition not in but]
         await self._files.run_in_pool(partial(self._unmark_all, logs))

@@ -540,7 +540,7 @@ class Admin:
         return await open_transactions.find_hanging(self.cluster, named, open_longer_than_ms, self._limit(timeout_ms))
 
     async def abort_transaction(self, transaction: HangingTransaction, *, timeout_ms: int | None = None) -> None:
-        """Write an abort marker for an open transaction into one partition, without its coordinator
+        """Write an abort marker into one partition, without the transaction's coordinator
         (KIP-664).
 
         Use it only for transactions that ``find_hanging_transactions`` returned. The producer of a

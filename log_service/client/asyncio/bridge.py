@@ -128,8 +128,7 @@ class Bridge:
         return running
 
     async def call(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> T:
-        """Run an async function in the client's thread, and return its result or raise its
-        exception.
+        """Run an async function in the client's thread. Return its result or raise its exception.
 
         ``on_result`` gets the result on the loop as soon as the result is known. This is so even if
         the caller was cancelled, but too late to cancel the function.

@@ -225,8 +225,9 @@ class Consumer:
         self._positions.find_missing()
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions and leave the group, also if cancelled or if ``on_revoked``
-        raises.
+        """Give up all partitions and leave the group.
+
+        This happens even if the call is cancelled, or if ``on_revoked`` raises.
         """
         rebalancer = self._rebalancer
         self._is_leaving, self._next = rebalancer is not None, None
@@ -387,8 +388,7 @@ class Consumer:
         await self._positions.move_to(partitions, Start.LATEST)
 
     async def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Continue reading at the committed offsets of the group (default: all assigned
-        partitions).
+        """Continue reading at the group's committed offsets (default: of all assigned partitions).
 
         Use it after an aborted transaction. ``auto_offset_reset`` decides for partitions without a
         commit.

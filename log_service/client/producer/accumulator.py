@@ -230,10 +230,10 @@ class Accumulator:
         headers: tuple[RecordHeader, ...],
         callback: DeliveryCallback | None,
     ) -> range:
-        """Append the values from index ``start`` on to the batch of ``first``, as far as there is
-        room.
+        """Append values from index ``start`` on to the batch of ``first`` while there is room.
 
-        Both the batch and the buffer need room. Returns their record indexes in the batch.
+        Both the batch and the buffer need room. Return the record indexes of the values in the
+        batch.
         """
         batch, _, timestamp_ms = first
         if batch.is_closed or batch.builder is None:

@@ -423,8 +423,7 @@ class Producer:
         partition: int | None,
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
-        """Append a record whose key and value are already serialized. ``send`` describes the
-        arguments.
+        """Append a record with serialized key and value. ``send`` describes the arguments.
 
         A cancelled call has not appended the record.
         """

@@ -422,8 +422,9 @@ class Sender:
             nursery.start_soon(self._refresh)
 
     async def _announce(self) -> None:
-        """Tell the coordinator the partitions of the transaction, before their first records are
-        sent.
+        """Announce the partitions of the transaction to the coordinator.
+
+        This happens before their first records are sent.
         """
         assert self.announce is not None, "a transactional producer says how"
         try:

@@ -118,10 +118,9 @@ class SharedIntake:
         headers: tuple[RecordHeader, ...],
         on_delivery: DeliveryCallback | None,
     ) -> range:
-        """Append the values from index ``start`` on to the batch of ``first``, as far as there is
-        room.
+        """Append values from index ``start`` on to the batch of ``first`` while there is room.
 
-        Returns their record indexes in the batch.
+        Return the record indexes of the values in the batch.
         """
         with self.accumulator.lock:
             placed = self._intake.place_run(first, contents, start, headers, on_delivery)

@@ -337,8 +337,9 @@ def append_batch(
     now_ms: int,
     room: TurnRoom,
 ) -> Outcome:
-    """Append one partition's batch. The caller announces the append, and waits for it if acks
-    require.
+    """Append one partition's batch.
+
+    The caller announces the append, and waits for it if acks require.
 
     Raises:
         NoRoomError: the append takes longer than the rest of the turn. Nothing was done.
