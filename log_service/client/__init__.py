@@ -12,6 +12,7 @@ The rooms, from the bottom up. A room imports only from rooms above it in this l
 - ``producer``: sends records. ``consumer``: receives records, alone or in a group, and reads exact
   ranges of offsets.
 - ``share``: receives records as a member of a share group.
+- ``schemas``: serializers of Avro, JSON Schema and Protobuf, and the client of a schema registry.
 - ``blocking``: the same clients for threads. ``asyncio``: the same clients for asyncio.
 
 Two modules have no place in that order: ``foundation`` exports the names of ``common`` that

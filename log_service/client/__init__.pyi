@@ -87,6 +87,36 @@ from .producer.transaction_errors import (
     ProducerFenced as ProducerFenced,
     TransactionAbortable as TransactionAbortable,
 )
+from .schemas.avro import (
+    AvroDeserializer as AvroDeserializer,
+    AvroSerializer as AvroSerializer,
+    BlockingAvroDeserializer as BlockingAvroDeserializer,
+    BlockingAvroSerializer as BlockingAvroSerializer,
+)
+from .schemas.errors import SchemaRegistryError as SchemaRegistryError, SerializationError as SerializationError
+from .schemas.json_schema import (
+    BlockingJsonSchemaDeserializer as BlockingJsonSchemaDeserializer,
+    BlockingJsonSchemaSerializer as BlockingJsonSchemaSerializer,
+    JsonSchemaDeserializer as JsonSchemaDeserializer,
+    JsonSchemaSerializer as JsonSchemaSerializer,
+)
+from .schemas.protobuf import (
+    BlockingProtobufDeserializer as BlockingProtobufDeserializer,
+    BlockingProtobufSerializer as BlockingProtobufSerializer,
+    ProtobufDeserializer as ProtobufDeserializer,
+    ProtobufSerializer as ProtobufSerializer,
+)
+from .schemas.registry_client import (
+    BlockingSchemaRegistryClient as BlockingSchemaRegistryClient,
+    SchemaRegistryClient as SchemaRegistryClient,
+)
+from .schemas.subject_names import SubjectNameStrategy as SubjectNameStrategy
+from .schemas.values import (
+    CompatibilityResult as CompatibilityResult,
+    RegisteredSchema as RegisteredSchema,
+    Schema as Schema,
+    SchemaReference as SchemaReference,
+)
 from .settings_files import settings_from_environment as settings_from_environment, settings_from_file as settings_from_file
 from .share.acknowledgements import AcknowledgeCallback as AcknowledgeCallback
 from .share.consumer import ShareConsumer as ShareConsumer

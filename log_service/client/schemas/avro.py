@@ -1,0 +1,236 @@
+"""Avro: a value of Python objects and its binary form.
+
+fastavro reads and writes, with its Python types for logical types. A branch of a union may be named
+by a tuple, ``("shop.Order", {...})``. A schema whose whole type is ``bytes`` is the bytes
+themselves, without a length, as Confluent's serializers write it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any, ClassVar, Final, Unpack
+
+from log_service.client.schemas.deserializing import AsyncDeserializing, BlockingDeserializing, Decode, DeserializerOptions, Deserializing
+from log_service.client.schemas.errors import schemas_extra
+from log_service.client.schemas.registry_client import BlockingSchemaRegistryClient, SchemaRegistryClient
+from log_service.client.schemas.serializing import (
+    AsyncSerializing,
+    BlockingSerializing,
+    Encode,
+    R_co,
+    ResolvedSchema,
+    SerializerOptions,
+    Serializing,
+    chained,
+)
+from log_service.client.schemas.values import AVRO, Schema
+from log_service.client.schemas.wire_format import Indexes
+
+with schemas_extra():
+    import fastavro
+
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
+
+
+def avro_schema(given: str | Schema | None) -> Schema | None:
+    """Return a schema from its text. The name of a primitive type, such as string, is a schema."""
+    if given is None or isinstance(given, Schema):
+        return given
+    text = given.strip()
+    return Schema(text=text if text.startswith(("{", "[")) else f'{{"type":{text}}}', schema_type=AVRO)
+
+
+def record_name(schema: Schema) -> str | None:
+    """Return the full name of a schema, the type of a primitive one, or None for a union."""
+    found = json.loads(schema.text)
+    if not isinstance(found, dict):
+        return found if isinstance(found, str) else None
+    if found.get("type") in NAMED:
+        return full_name(found["name"], found.get("namespace", ""))
+    return found["type"] if isinstance(found.get("type"), str) else None
+
+
+def full_name(name: str, namespace: str) -> str:
+    """Return a name with its namespace, which a name with dots has already."""
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def parse_avro(found: ResolvedSchema) -> Any:
+    """Return a schema for fastavro. Raises Exception: it is invalid, or refers to an unknown name."""
+    own: Any = json.loads(found.schema.text)
+    if not found.texts:
+        return fastavro.parse_schema(own)
+    definitions: dict[str, Any] = {}
+    for text in found.texts.values():
+        _collect(json.loads(text), "", definitions)
+    return fastavro.parse_schema(_inlined(own, "", definitions, set()))
+
+
+def _collect(node: Any, namespace: str, definitions: dict[str, Any]) -> None:
+    """Add the named types in a schema, with their namespaces, by full name."""
+    for part, inner in _parts(node, namespace):
+        _collect(part, inner, definitions)
+    if isinstance(node, dict) and node.get("type") in NAMED:
+        name = full_name(node["name"], node.get("namespace", namespace))
+        definitions[name] = {**node, "name": name, "namespace": name.rpartition(".")[0]}
+
+
+def _parts(node: Any, namespace: str) -> list[tuple[Any, str]]:
+    """Return the schemas in a schema, and the namespace in which their names are read."""
+    if isinstance(node, list):
+        return [(each, namespace) for each in node]
+    if not isinstance(node, dict):
+        return []
+    if node.get("type") in {"record", "error"}:
+        inner = full_name(node["name"], node.get("namespace", namespace)).rpartition(".")[0]
+        return [(each["type"], inner) for each in node["fields"]]
+    return [(node[key], namespace) for key in ("items", "values", "type") if isinstance(node.get(key), list | dict)]
+
+
+def _inlined(node: Any, namespace: str, definitions: Mapping[str, Any], known: set[str]) -> Any:
+    """Return a schema in which the first use of each name in ``definitions`` is its definition."""
+    if isinstance(node, list):
+        return [_inlined(each, namespace, definitions, known) for each in node]
+    if isinstance(node, str):
+        name = full_name(node, namespace)
+        is_open = node not in PRIMITIVES and name not in known and name in definitions
+        return _inlined(definitions[name], namespace, definitions, known) if is_open else node
+    kind = node.get("type")
+    if kind in NAMED:
+        return _inlined_named(node, namespace, definitions, known)
+    if kind not in PRIMITIVES and kind not in {"array", "map"}:
+        return _inlined(kind, namespace, definitions, known)
+    inner = {key: _inlined(node[key], namespace, definitions, known) for key in ("items", "values") if key in node}
+    return {**node, **inner}
+
+
+def _inlined_named(node: Mapping[str, Any], namespace: str, definitions: Mapping[str, Any], known: set[str]) -> Any:
+    """Return a named type with its fields inlined, or its name if it is known already."""
+    name = full_name(node["name"], node.get("namespace", namespace))
+    if name in known:
+        return name
+    known.add(name)
+    inner = name.rpartition(".")[0]
+    if "fields" not in node:
+        return node
+    return {**node, "fields": [{**each, "type": _inlined(each["type"], inner, definitions, known)} for each in node["fields"]]}
+
+
+def _is_bare_bytes(parsed: Any) -> bool:
+    return isinstance(parsed, dict) and parsed.get("type") == "bytes" and "logicalType" not in parsed
+
+
+def encode_avro(parsed: Any) -> Encode:
+    """Return the function that encodes values with a parsed schema."""
+    if _is_bare_bytes(parsed):
+        return lambda value: value.encode() if isinstance(value, str) else bytes(value)
+
+    def encode(value: Any) -> bytes:
+        out = BytesIO()
+        fastavro.schemaless_writer(out, parsed, value)
+        return out.getvalue()
+
+    return encode
+
+
+def decode_avro(written: Any, wanted: Any, *, return_record_name: bool = False) -> Decode:
+    """Return the function that decodes payloads of a parsed schema into values of another one."""
+    if _is_bare_bytes(written):
+        return lambda payload: payload
+
+    def decode(payload: bytes) -> Any:
+        return fastavro.schemaless_reader(BytesIO(payload), written, wanted, return_record_name)
+
+    return decode
+
+
+class AvroSerializing(Serializing[R_co]):
+    """The part of an Avro serializer that does not wait."""
+
+    schema_type: ClassVar[str] = AVRO
+
+    def __init__(
+        self,
+        registry: R_co,
+        schema: str | Schema | None = None,
+        *,
+        to_dict: Callable[[Any], Any] | None = None,
+        **options: Unpack[SerializerOptions],
+    ) -> None:
+        super().__init__(registry, avro_schema(schema), **options)
+        self._to_dict = to_dict
+
+    def record_name(self) -> str | None:
+        """Return the full name of the record."""
+        return None if self._schema is None else record_name(self._schema)
+
+    def encoder(self, found: ResolvedSchema) -> Encode:
+        """Return the function that encodes values."""
+        return chained(self._to_dict, encode_avro(parse_avro(found)))
+
+
+class AvroDeserializing(Deserializing[R_co]):
+    """The part of an Avro deserializer that does not wait."""
+
+    schema_type: ClassVar[str] = AVRO
+
+    def __init__(
+        self,
+        registry: R_co,
+        schema: str | Schema | None = None,
+        *,
+        from_dict: Callable[[Any], Any] | None = None,
+        return_record_name: bool = False,
+        **options: Unpack[DeserializerOptions],
+    ) -> None:
+        super().__init__(registry, avro_schema(schema), **options)
+        self._from_dict = from_dict
+        self._is_name_returned = return_record_name
+
+    def record_name(self, schema: Schema) -> str | None:
+        """Return the full name of a schema's record."""
+        return record_name(schema)
+
+    def decoder(self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, _indexes: Indexes) -> Decode:
+        """Return the function that decodes payloads."""
+        assert written is not None, "a payload of Avro cannot be read without its schema"
+        reader = None if wanted is None else parse_avro(wanted)
+        decode = decode_avro(parse_avro(written), reader, return_record_name=self._is_name_returned)
+        return chained(decode, self._from_dict)
+
+
+class AvroSerializer(AvroSerializing[SchemaRegistryClient], AsyncSerializing):
+    """Turns values into Avro, in tasks on trio or on asyncio.
+
+    ``schema`` is the text of a schema, or a ``Schema`` with references. ``to_dict`` makes a dict of
+    an object of the application. Other keywords: ``is_key`` for keys. ``auto_register_schemas``,
+    True if not given, registers the schema; otherwise it has to be registered.
+    ``use_latest_version`` writes with the latest version of the subject instead.
+    ``normalize_schemas`` has the registry normalize the schema. ``subject_name_strategy`` is
+    ``topic``, ``record``, ``topic-record``, or a function. ``schema_id_in`` is ``prefix``, or
+    ``header`` for the newer format.
+
+    Raises:
+        ConfigError: keywords contradict each other.
+    """
+
+
+class BlockingAvroSerializer(AvroSerializing[BlockingSchemaRegistryClient], BlockingSerializing):
+    """Turns values into Avro, in any thread. Keywords are those of ``AvroSerializer``."""
+
+
+class AvroDeserializer(AvroDeserializing[SchemaRegistryClient], AsyncDeserializing):
+    """Turns Avro into values, in tasks on trio or on asyncio.
+
+    ``schema`` is the reader's schema. Values are resolved to it from the schema that they were
+    written with, as Avro's specification says. Without one they are as they were written.
+    ``from_dict`` makes an object of the application of a dict. With ``return_record_name`` a record
+    in a union is a tuple of its name and the record. Other keywords: ``is_key`` for keys.
+    ``use_latest_version`` resolves to the latest version of the subject. ``subject_name_strategy``
+    is that of the serializer.
+    """
+
+
+class BlockingAvroDeserializer(AvroDeserializing[BlockingSchemaRegistryClient], BlockingDeserializing):
+    """Turns Avro into values, in any thread. Keywords are those of ``AvroDeserializer``."""

@@ -1,0 +1,166 @@
+"""The way of bytes to a value, the same for every language: the schema's id, then the payload.
+
+Decides which schema bytes were written with, and which one reads them. The outcome is kept for each
+topic and schema, so that only the first record of a schema asks the registry. A language gives the
+function that decodes a payload. The classes of this module have the calls for tasks and for
+threads.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypedDict
+
+from log_service.client.schemas.cache import BoundedCache
+from log_service.client.schemas.errors import SerializationError
+from log_service.client.schemas.exchange import Steps
+from log_service.client.schemas.registry_client import BlockingSchemaRegistryClient, SchemaRegistryClient
+from log_service.client.schemas.registry_core import RegistryCore
+from log_service.client.schemas.serializing import R_co, ResolvedSchema, new_cache, reason_of, resolved
+from log_service.client.schemas.subject_names import STRATEGIES, SubjectNameStrategy, strategy_of
+from log_service.client.schemas.values import Schema
+from log_service.client.schemas.wire_format import Indexes, SchemaIdentity, read_identity
+from log_service.records.record import RecordHeader
+
+Decode = Callable[[bytes], Any]
+
+
+class DeserializerOptions(TypedDict, total=False):
+    """Keywords of every deserializer.
+
+    ``is_key``: it reads keys. ``use_latest_version``: values are read as the latest version of the
+    subject has them. ``subject_name_strategy``: as of serializers.
+    """
+
+    is_key: bool
+    use_latest_version: bool
+    subject_name_strategy: str | SubjectNameStrategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Reads payloads of one topic that were written with one schema."""
+
+    topic: str
+    identity: SchemaIdentity
+    decode: Decode
+
+    def read(self, payload: bytes) -> Any:
+        """Return the value of a payload. Raises SerializationError: it does not fit the schema."""
+        try:
+            return self.decode(payload)
+        except Exception as error:
+            raise SerializationError(f"bytes of topic {self.topic} cannot be read with {self.identity}: {reason_of(error)}") from error
+
+
+class Deserializing(ABC, Generic[R_co]):
+    """The part of a deserializer that does not wait.
+
+    ``is_writer_needed``: payloads are read with the schema that they were written with. ``schema``
+    is the one that the application wants.
+    """
+
+    schema_type: ClassVar[str]
+    fmt: ClassVar[str | None] = None
+    has_indexes: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        registry: R_co,
+        schema: Schema | None,
+        *,
+        is_key: bool = False,
+        use_latest_version: bool = False,
+        subject_name_strategy: str | SubjectNameStrategy = "topic",
+    ) -> None:
+        self.registry = registry
+        self.schema = schema
+        self.is_writer_needed = True
+        self._is_key = is_key
+        self._is_latest_used = use_latest_version
+        self._subject_of = strategy_of(subject_name_strategy)
+        self._readers: BoundedCache[tuple[str, SchemaIdentity], Reader] = new_cache(registry, is_latest_used=use_latest_version)
+
+    @abstractmethod
+    def record_name(self, schema: Schema) -> str | None:
+        """Return the full name of a schema's record, None for a schema without one."""
+
+    @abstractmethod
+    def decoder(self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, indexes: Indexes) -> Decode:
+        """Return the function that decodes payloads. Raises Exception: a schema is invalid."""
+
+    def identify(self, data: bytes, headers: Sequence[RecordHeader]) -> tuple[SchemaIdentity, bytes]:
+        """Return the schema of bytes and their payload. Raises SerializationError."""
+        return read_identity(data, headers, is_key=self._is_key, has_indexes=self.has_indexes)
+
+    def find_reader(self, topic: str, identity: SchemaIdentity) -> Steps[Reader]:
+        """Return the reader of a topic's payloads with a schema, and keep it.
+
+        Raises:
+            SchemaRegistryError: a schema is not there.
+            SerializationError: a schema cannot be parsed, or has another type.
+        """
+        core, written = self.registry.core, None
+        if self.is_writer_needed:
+            schema = yield from self._written_with(core, topic, identity)
+            written = yield from resolved(core, schema, self.schema_type, self.fmt, f"{identity}, which topic {topic} uses,")
+        wanted = yield from self._wanted(core, topic, written)
+        try:
+            decode = self.decoder(written, wanted, identity.indexes)
+        except Exception as error:
+            raise SerializationError(f"{identity}, which topic {topic} uses, cannot be used: {reason_of(error)}") from error
+        reader = Reader(topic=topic, identity=identity, decode=decode)
+        self._readers.put((topic, identity), reader)
+        return reader
+
+    def _written_with(self, core: RegistryCore, topic: str, identity: SchemaIdentity) -> Steps[Schema]:
+        if identity.id is None:
+            return (yield from core.get_schema_by_guid(identity.guid or "", fmt=self.fmt))
+        is_known = self._subject_of is STRATEGIES["topic"]
+        subject = self._subject(topic, None) if is_known else None
+        return (yield from core.get_schema(identity.id, subject, fmt=self.fmt))
+
+    def _wanted(self, core: RegistryCore, topic: str, written: ResolvedSchema | None) -> Steps[ResolvedSchema | None]:
+        schema = self.schema
+        if self._is_latest_used:
+            name = None if written is None else self.record_name(written.schema)
+            schema = (yield from core.get_latest_version(self._subject(topic, name), fmt=self.fmt)).schema
+        return None if schema is None else (yield from resolved(core, schema, self.schema_type, self.fmt, "the reader's schema"))
+
+    def _subject(self, topic: str, record_name: str | None) -> str:
+        return self._subject_of(topic, "key" if self._is_key else "value", record_name)
+
+
+class AsyncDeserializing(Deserializing[SchemaRegistryClient]):
+    """The calls of a deserializer in tasks on trio or on asyncio."""
+
+    async def deserialize(self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()) -> Any:
+        """Return the value of a record's bytes, None for None.
+
+        ``headers`` are those of the record, because the schema may be named there.
+
+        Raises:
+            SerializationError: the bytes name no schema, or do not fit it.
+            SchemaRegistryError: the registry does not have the schema.
+        """
+        if data is None:
+            return None
+        identity, payload = self.identify(data, headers)
+        reader = self._readers.get((topic, identity))
+        if reader is None:
+            reader = await self.registry.run(self.find_reader(topic, identity))
+        return reader.read(payload)
+
+
+class BlockingDeserializing(Deserializing[BlockingSchemaRegistryClient]):
+    """The calls of a deserializer in threads."""
+
+    def deserialize(self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()) -> Any:
+        """Return the value of a record's bytes, as ``AvroDeserializer.deserialize`` does."""
+        if data is None:
+            return None
+        identity, payload = self.identify(data, headers)
+        reader = self._readers.get((topic, identity))
+        if reader is None:
+            reader = self.registry.run(self.find_reader(topic, identity))
+        return reader.read(payload)

@@ -1,0 +1,171 @@
+"""JSON with a schema: a value of Python objects and its text in UTF-8.
+
+Values are validated against the schema when they are written and when they are read. References
+are found among those of the registered schema, never fetched from the network, because a schema
+could then have any address asked. Text is compact, with characters as they are.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar, Unpack
+from urllib.parse import urljoin
+
+from log_service.client.schemas.deserializing import AsyncDeserializing, BlockingDeserializing, Decode, DeserializerOptions, Deserializing
+from log_service.client.schemas.errors import SerializationError, schemas_extra
+from log_service.client.schemas.registry_client import BlockingSchemaRegistryClient, SchemaRegistryClient
+from log_service.client.schemas.serializing import (
+    AsyncSerializing,
+    BlockingSerializing,
+    Encode,
+    R_co,
+    ResolvedSchema,
+    SerializerOptions,
+    Serializing,
+    chained,
+)
+from log_service.client.schemas.values import JSON, Schema
+from log_service.client.schemas.wire_format import Indexes
+
+with schemas_extra():
+    from jsonschema.exceptions import best_match
+    from jsonschema.validators import validator_for
+    from jsonschema_specifications import REGISTRY
+    from referencing import Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT7
+
+
+def json_schema(given: str | Schema | None) -> Schema | None:
+    """Return a schema from its text."""
+    return given if given is None or isinstance(given, Schema) else Schema(text=given, schema_type=JSON)
+
+
+def record_name(schema: Schema) -> str | None:
+    """Return the title of a schema, None without one."""
+    found = json.loads(schema.text)
+    return found.get("title") if isinstance(found, dict) else None
+
+
+def validator_of(found: ResolvedSchema) -> Callable[[Any], Any]:
+    """Return the function that returns a valid value as it is.
+
+    It raises SerializationError for others.
+
+    Raises:
+        Exception: the schema is invalid.
+    """
+    schema = json.loads(found.schema.text)
+    root = schema.get("$id", "") if isinstance(schema, dict) else ""
+    names = {place: text for name, text in found.texts.items() for place in (name, urljoin(root, name))}
+    resources = [(place, Resource.from_contents(json.loads(text), DRAFT7)) for place, text in names.items()]
+    kind = validator_for(schema)
+    kind.check_schema(schema)
+    validator = kind(schema, registry=REGISTRY.with_resources(resources))
+
+    def validated(value: Any) -> Any:
+        try:
+            error = best_match(validator.iter_errors(value))
+        except Unresolvable as missing:
+            text = f"the schema refers to {missing.ref}, which is none of its references: {', '.join(found.texts) or 'there are none'}"
+            raise SerializationError(text) from missing
+        if error is not None:
+            raise SerializationError(f"{error.message} (at {error.json_path})")
+        return value
+
+    return validated
+
+
+def dump_json(value: Any) -> str:
+    """Return compact JSON. Raises ValueError: a number is NaN or infinite, which JSON lacks."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _utf8(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+class JsonSchemaSerializing(Serializing[R_co]):
+    """The part of a JSON serializer that does not wait."""
+
+    schema_type: ClassVar[str] = JSON
+
+    def __init__(
+        self,
+        registry: R_co,
+        schema: str | Schema | None = None,
+        *,
+        to_dict: Callable[[Any], Any] | None = None,
+        validate: bool = True,
+        json_encode: Callable[[Any], str | bytes] = dump_json,
+        **options: Unpack[SerializerOptions],
+    ) -> None:
+        super().__init__(registry, json_schema(schema), **options)
+        self._to_dict = to_dict
+        self._is_validated = validate
+        self._encode = json_encode
+
+    def record_name(self) -> str | None:
+        """Return the title of the schema."""
+        return None if self._schema is None else record_name(self._schema)
+
+    def encoder(self, found: ResolvedSchema) -> Encode:
+        """Return the function that encodes values."""
+        return chained(self._to_dict, validator_of(found) if self._is_validated else None, self._encode, _utf8)
+
+
+class JsonSchemaDeserializing(Deserializing[R_co]):
+    """The part of a JSON deserializer that does not wait."""
+
+    schema_type: ClassVar[str] = JSON
+
+    def __init__(
+        self,
+        registry: R_co,
+        schema: str | Schema | None = None,
+        *,
+        from_dict: Callable[[Any], Any] | None = None,
+        validate: bool = True,
+        json_decode: Callable[[bytes], Any] = json.loads,
+        **options: Unpack[DeserializerOptions],
+    ) -> None:
+        super().__init__(registry, json_schema(schema), **options)
+        self._from_dict = from_dict
+        self._is_validated = validate
+        self._decode = json_decode
+        self.is_writer_needed = validate and schema is None
+
+    def record_name(self, schema: Schema) -> str | None:
+        """Return the title of a schema."""
+        return record_name(schema)
+
+    def decoder(self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, _indexes: Indexes) -> Decode:
+        """Return the function that decodes payloads."""
+        schema = wanted or written
+        validate = validator_of(schema) if self._is_validated and schema is not None else None
+        return chained(self._decode, validate, self._from_dict)
+
+
+class JsonSchemaSerializer(JsonSchemaSerializing[SchemaRegistryClient], AsyncSerializing):
+    """Turns values into JSON that is valid by a schema, in tasks on trio or on asyncio.
+
+    ``validate=False`` writes values as they are. ``json_encode`` makes the text, such as
+    ``orjson.dumps``. Other keywords are those of ``AvroSerializer``. The record name is the title
+    of the schema.
+    """
+
+
+class BlockingJsonSchemaSerializer(JsonSchemaSerializing[BlockingSchemaRegistryClient], BlockingSerializing):
+    """Turns values into JSON, in any thread. Keywords are those of ``JsonSchemaSerializer``."""
+
+
+class JsonSchemaDeserializer(JsonSchemaDeserializing[SchemaRegistryClient], AsyncDeserializing):
+    """Turns JSON into values, in tasks on trio or on asyncio.
+
+    Values are validated against ``schema``, or else against the schema that they were written
+    with. ``validate=False`` reads them as they are. ``json_decode`` reads the text. Other keywords
+    are those of ``AvroDeserializer``.
+    """
+
+
+class BlockingJsonSchemaDeserializer(JsonSchemaDeserializing[BlockingSchemaRegistryClient], BlockingDeserializing):
+    """Turns JSON into values, in any thread. Keywords are those of ``JsonSchemaDeserializer``."""

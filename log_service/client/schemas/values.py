@@ -1,0 +1,102 @@
+"""Schemas as values, and their JSON in the API of a registry.
+
+A schema that is equal to another one has the same text, type, references, metadata and rules.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+AVRO: Final = "AVRO"
+JSON: Final = "JSON"
+PROTOBUF: Final = "PROTOBUF"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaReference:
+    """A version of a subject that a schema uses under a name. Version -1 is the latest one."""
+
+    name: str
+    subject: str
+    version: int
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Self:
+        """Return the reference in a JSON object. Raises KeyError: a part is missing."""
+        return cls(name=found["name"], subject=found["subject"], version=found["version"])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON object of the API."""
+        return {"name": self.name, "subject": self.subject, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """A schema: its text, its type (AVRO, JSON or PROTOBUF), and the schemas that it refers to.
+
+    ``metadata`` and ``rule_set`` are JSON objects as the registry keeps them.
+    """
+
+    text: str
+    schema_type: str = AVRO
+    references: tuple[SchemaReference, ...] = ()
+    metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+    rule_set: Mapping[str, Any] | None = field(default=None, hash=False)
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Self:
+        """Return the schema in a JSON object. Raises KeyError: a part is missing."""
+        return cls(
+            text=found["schema"],
+            schema_type=found.get("schemaType") or AVRO,
+            references=tuple(SchemaReference.of(each) for each in found.get("references") or ()),
+            metadata=found.get("metadata"),
+            rule_set=found.get("ruleSet"),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON object of the API, without empty parts."""
+        whole = {
+            "schema": self.text,
+            "schemaType": None if self.schema_type == AVRO else self.schema_type,
+            "references": [each.as_json() for each in self.references] or None,
+            "metadata": self.metadata,
+            "ruleSet": self.rule_set,
+        }
+        return {name: part for name, part in whole.items() if part is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredSchema:
+    """A schema with the id that a registry gave it.
+
+    ``version`` and ``guid`` are None where the registry does not tell them.
+    """
+
+    schema: Schema
+    id: int
+    subject: str | None = None
+    version: int | None = None
+    guid: str | None = None
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any], schema: Schema | None = None, subject: str | None = None) -> Self:
+        """Return the schema in a JSON object, or else the given one, which was sent.
+
+        Raises KeyError: a part is missing.
+        """
+        return cls(
+            schema=schema if schema is not None else Schema.of(found),
+            id=found["id"],
+            subject=found.get("subject") or subject,
+            version=found.get("version"),
+            guid=found.get("guid"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompatibilityResult:
+    """Whether a schema is compatible. ``messages`` say why it is not, if they were asked for."""
+
+    is_compatible: bool
+    messages: tuple[str, ...] = ()
