@@ -1,4 +1,4 @@
-"""The ACLs of the platform and of the registry in a secured installation: what they need, and nothing else. Run before they start.
+"""The ACLs of the platform and of the registry in a secured installation. Run before they start.
 
     python -m log_service.supervisor.grants SERVERS OPERATOR_FILE
 
