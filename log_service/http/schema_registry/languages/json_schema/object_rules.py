@@ -61,7 +61,7 @@ def compare_unevaluated(
 
 def _compare_required(notes: Notebook, writer: Objects, reader: Objects) -> None:
     """Note what became required or optional, of the properties that both schemas name."""
-    for name in _in_order(writer.properties, bucket_count_of_copy(len(writer.properties))):
+    for name in _in_order(writer.properties):
         if name not in reader.properties or (name in writer.required) == (name in reader.required):
             continue
         if name in writer.required:
@@ -216,5 +216,8 @@ def _union(writer: Mapping[str, object], reader: Mapping[str, object]) -> Iterab
     return _in_order(dict.fromkeys((*writer, *reader)), bucket_count)
 
 
-def _in_order(names: Mapping[str, object], bucket_count: int) -> Iterable[str]:
+def _in_order(
+    names: Mapping[str, object],
+    bucket_count: int = FIRST_BUCKET_COUNT,
+) -> Iterable[str]:
     return in_hash_map_order(names, bucket_count=bucket_count) if len(names) > 1 else names

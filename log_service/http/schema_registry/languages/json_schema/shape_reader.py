@@ -182,6 +182,7 @@ class ShapeReader:
         )
 
     def _arrays(self, place: Place, schema: dict[str, Json]) -> Arrays:
+        """Return the limits of arrays. A schema of every item leaves no additional ones."""
         draft = place.document.draft
         items, every = _listed(place, "items"), _place(place, "items")
         rest = _place(place, "additionalItems")
@@ -193,7 +194,7 @@ class ShapeReader:
         return Arrays(
             every_item=every,
             items=items,
-            permits_additional=rest is None or rest.schema is not False,
+            permits_additional=every is not None or rest is None or rest.schema is not False,
             additional=_unless_flag(rest),
             unevaluated=self._unevaluated(place, "unevaluatedItems"),
             min_items=as_count(schema.get("minItems")),

@@ -93,39 +93,19 @@ def test_old_schemas_with_unknown_references_differ_by_their_text() -> None:
 
 def test_changes_of_properties_are_in_the_order_of_java_sets() -> None:
     """Confluent's registry goes through a hash set of names. A JVM printed this order."""
-    names = [
-        "name",
-        "id",
-        "price",
-        "quantity",
-        "createdAt",
-        "updatedAt",
-        "tags",
-        "address",
-        "currency",
-        "comment",
-        "a",
-        "b",
-        "c",
-    ]
+    order = ["a", "b", "quantity", "address", "c", "tags", "createdAt", "price", "name"]
+    order += ["currency", "comment", "id", "updatedAt"]
+    names = ["name", "id", "price", "quantity", "createdAt", "updatedAt", "tags", "address"]
+    names += ["currency", "comment", "a", "b", "c"]
     found = changes({"type": "object", "properties": dict.fromkeys(names, True)}, {"type": "object"})
-    assert [each.rpartition("/")[2] for each in found] == [
-        *(
-            "a",
-            "b",
-            "quantity",
-            "address",
-            "c",
-            "tags",
-            "createdAt",
-            "price",
-            "name",
-            "currency",
-            "comment",
-            "id",
-            "updatedAt",
-        ),
-    ]
+    assert [each.rpartition("/")[2] for each in found] == order
+
+
+def test_changes_of_required_names_are_in_the_order_of_java_maps() -> None:
+    """A map that grew has other buckets than a copy of it. A JVM printed this order."""
+    old = {"type": "object", "properties": dict.fromkeys(["name", "age", "city", "zip"], True)}
+    found = changes(old, old | {"required": ["name", "age", "city", "zip"]})
+    assert [each.rpartition("/")[2] for each in found] == ["zip", "city", "name", "age"]
 
 
 def test_names_stand_in_paths_as_they_are() -> None:

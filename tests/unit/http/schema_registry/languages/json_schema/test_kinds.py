@@ -454,6 +454,8 @@ ROWS = [
         draft=2020,
     ),
     row({"items": True}, {"items": False}, "ADDITIONAL_ITEMS_REMOVED #/additionalItems", draft=2020),
+    row({"items": TEXT}, {"items": TEXT, "additionalItems": False}),
+    row({"items": TEXT, "additionalItems": False}, {"items": TEXT}, draft=2019),
     row({"items": TEXT}, {"items": WHOLE}, "TYPE_CHANGED #/items", draft=2020),
     row(items([TEXT]), items([WHOLE]), "TYPE_CHANGED #/items/0", draft=2019),
     # Combined schemas
