@@ -49,7 +49,7 @@ SLOW = (
     ),
     Slow(
         why="generated schemas beside the verdicts of Java's libraries",
-        modules=("integration/http/test_avro_against_java.py",),
+        modules=("integration/http/test_*_against_java.py",),
         is_case_kept=True,
     ),
     Slow(
