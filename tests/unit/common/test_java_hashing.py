@@ -5,7 +5,13 @@ import pytest
 from log_service.common.java_hashing import bucket_count_of_copy, in_hash_map_order, java_hash
 
 
-@pytest.mark.parametrize(("text", "expected"), [("", 0), ("a", 97), ("properties", -926053069), ("\U0001f600", 1772899)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(("", 0), ("a", 97), ("properties", -926053069), ("console-consumer", -648006740)),
+        *(("grüße", 98768023), ("\U0001f600", 1772899), ("a" * 101, -1443024351)),
+    ],
+)
 def test_a_hash_is_that_of_a_java_string(text: str, expected: int) -> None:
     """Characters beyond 16 bits count as two."""
     assert java_hash(text) == expected

@@ -13,7 +13,6 @@ import trio
 import trio.testing
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.java_hashing import java_hash
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.records.codec import encode
@@ -165,14 +164,6 @@ def test_request_that_names_no_groups_has_a_response() -> None:
     replies: list[Any] = []
     service().delete_groups(DeleteGroupsRequest(), CLIENT, replies.append)
     assert replies[0].results == []
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", 0), ("a", 97), ("console-consumer", -648006740), ("grüße", 98768023), ("😀", 1772899), ("a" * 101, -1443024351)],
-)
-def test_hash_is_javas(text: str, expected: int) -> None:
-    assert java_hash(text) == expected
 
 
 def test_records_that_cannot_be_read_cost_one_warning_and_no_group(caplog: pytest.LogCaptureFixture) -> None:
