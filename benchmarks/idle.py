@@ -23,8 +23,9 @@ from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, PERCENT, Row, value_at_most
 from log_service.client import BlockingProducer
 from log_service.supervisor import state
+from log_service.supervisor.spec import CODE
 from orchestration.installation.instance import open_instance
-from orchestration.installation.services import CODE, DAEMON
+from orchestration.installation.services import DAEMON
 from orchestration.lake.tables import Lake
 from orchestration.project.home import dagster_home
 from orchestration.project.new import write_project

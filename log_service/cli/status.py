@@ -7,9 +7,7 @@ import click
 
 from log_service.cli.output import data_option, json_option, print_rows
 from log_service.supervisor import state
-
-CODE = "code"
-"""The component that serves a project with tables."""
+from log_service.supervisor.spec import CODE
 
 
 @click.command()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 Argv = tuple[str, ...]
+CODE = "code"
+"""The name of the component that serves a project with tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from log_service.client import ConfigError
 from log_service.common.urls import host_port
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
-from log_service.supervisor.spec import Component, GrpcReadiness, HeartbeatReadiness, HttpReadiness, ServiceContext
+from log_service.supervisor.spec import CODE, Component, GrpcReadiness, HeartbeatReadiness, HttpReadiness, ServiceContext
 from orchestration.installation.code_socket import code_socket
 from orchestration.installation.daemon.heartbeat import heartbeat_file
 from orchestration.installation.instance import write_workspace
@@ -32,7 +32,7 @@ from orchestration.spark.token import TOKEN_VARIABLE, token_path
 
 LOOPBACK = "127.0.0.1"
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
-SPARK, CODE, WEB, DAEMON = "spark", "code", "dagster", "daemon"
+SPARK, WEB, DAEMON = "spark", "dagster", "daemon"
 PACKAGE = "orchestration"
 """The package that runs each process by its name."""
 MEMORY_VARIABLES: Mapping[str, str] = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}

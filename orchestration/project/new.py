@@ -12,14 +12,17 @@ from pathlib import Path
 
 from orchestration.project.location import ASSETS
 
+ORDERS_DOCSTRING = '"""Orders: a topic, a table of what makes sense of it, and a mart that sums it up."""\n\n'
 ORDERS = '''\
-"""Orders: a topic, a table of what makes sense of it, and a mart that sums it up."""
-
 from pyspark.sql import DataFrame
 
 from orchestration import TopicSpec, mart, quarantine, spark_table, topic_asset
 
-ORDERS = TopicSpec(name="orders", partitions=4, schema="id BIGINT NOT NULL, amount DOUBLE, country STRING")
+ORDERS = TopicSpec(
+    name="orders",
+    partitions=4,
+    schema="id BIGINT NOT NULL, amount DOUBLE, country STRING",
+)
 orders_topic = topic_asset(ORDERS)
 
 
@@ -29,11 +32,19 @@ def clean(records: DataFrame) -> DataFrame:
 
 
 clean_orders = spark_table(
-    topic=ORDERS, name="clean_orders", unique_by=("id",), rules=(quarantine("amount_is_positive", "amount > 0"),)
+    topic=ORDERS,
+    name="clean_orders",
+    unique_by=("id",),
+    rules=(quarantine("amount_is_positive", "amount > 0"),),
 )(clean)
 
-revenue = mart("revenue_by_country", sql="SELECT country, sum(amount) AS revenue FROM clean_orders GROUP BY ALL", tables=("clean_orders",))
+revenue = mart(
+    "revenue_by_country",
+    sql="SELECT country, sum(amount) AS revenue FROM clean_orders GROUP BY ALL",
+    tables=("clean_orders",),
+)
 '''
+"""The first pipeline, which README.md and docs/pipelines/first-pipeline.md print."""
 
 TEST = '''\
 """The pipeline without a broker: definitions load, and the transform keeps what a commit needs."""
@@ -125,7 +136,7 @@ def files(name: str) -> dict[str, str]:
     """Return the texts of the project's files by path."""
     return {
         f"{ASSETS}/__init__.py": f'"""What {name} declares: topics, tables, marts."""\n',
-        f"{ASSETS}/orders.py": ORDERS,
+        f"{ASSETS}/orders.py": ORDERS_DOCSTRING + ORDERS,
         "tests/test_orders.py": TEST,
         "workspace.yaml": WORKSPACE,
         "dg.toml": DG,

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
-from orchestration.installation.services import CODE, DAEMON, SPARK, WEB
+from log_service.supervisor.spec import CODE
+from orchestration.installation.services import DAEMON, SPARK, WEB
 from tests.documentation.running import environment, run_python, words
 from tests.helpers.broker_process import BrokerThread
 from tests.helpers.documents import ROOT, Block, blocks

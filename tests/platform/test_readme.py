@@ -15,7 +15,7 @@ from orchestration.lake.tables import Lake
 from orchestration.resources import LakeResource, LogServiceResource, WarehouseResource
 from orchestration.warehouse.store import Warehouse
 from tests.helpers.broker_process import BrokerProcess
-from tests.helpers.documents import blocks
+from tests.helpers.documents import ROOT, blocks_of
 from tests.platform.assets_world import OpenedSpark, failure_of
 from tests.platform.pipeline import letters_of
 
@@ -37,7 +37,7 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
 
 
 def printed_pipeline() -> ModuleType:
-    block = next(block for block in blocks("python") if "@spark_table" in block.text)
+    block = next(block for block in blocks_of(ROOT / "README.md") if "spark_table(" in block.text)
     module = ModuleType("assets.as_printed")
     exec(compile(block.text, str(block), "exec"), vars(module))
     return module

@@ -12,7 +12,8 @@ import pytest
 from log_service.client import BlockingAdmin, BlockingProducer
 from log_service.supervisor import state
 from log_service.supervisor.components import BROKER
-from orchestration.installation.services import CODE, DAEMON, SPARK
+from log_service.supervisor.spec import CODE
+from orchestration.installation.services import DAEMON, SPARK
 from orchestration.lake.tables import Lake
 from orchestration.project.new import write_project
 from orchestration.warehouse.store import Warehouse

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from log_service.supervisor.spec import ServiceContext
-from orchestration.installation.services import asks_for_login, memory_environment, ui_environment, ui_url
+from orchestration.installation.code_socket import code_socket
+from orchestration.installation.services import asks_for_login, code_server, memory_environment, ui_environment, ui_url
+from tests.helpers.documents import ROOT
 
 
 def test_runs_give_memory_back_unless_somebody_decided_otherwise() -> None:
@@ -35,6 +37,13 @@ def told(directory: Path, host: str, login: Path | None = None) -> ServiceContex
 def test_an_ipv6_address_stands_in_brackets(tmp_path: Path) -> None:
     assert ui_url(told(tmp_path, "::1")) == "http://[::1]:3000"
     assert ui_url(told(tmp_path, "127.0.0.1")) == "http://127.0.0.1:3000"
+
+
+def test_the_readme_shows_the_address_that_the_code_server_has(tmp_path: Path) -> None:
+    """It showed a port, and the code server listens on a socket."""
+    component = code_server(told(tmp_path, "127.0.0.1"), {}, code_socket(tmp_path / ".tidelog"))
+    address = component.address.replace(str(tmp_path), "/srv/shop")
+    assert f"{component.name:<8} ready  {address}\n" in (ROOT / "README.md").read_text()
 
 
 def test_a_secured_installation_asks_for_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

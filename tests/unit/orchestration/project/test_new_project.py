@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.project.new import files, write_project
+from orchestration.project.new import ORDERS, files, write_project
+from tests.helpers.documents import ROOT, blocks_of
 
-ROOT = Path(__file__).resolve().parents[4]
+
+@pytest.mark.parametrize("document", ["README.md", "docs/pipelines/first-pipeline.md"])
+def test_documents_print_the_pipeline_that_a_new_project_has(document: str) -> None:
+    """The documents said "these very lines", and showed others."""
+    shown = [block.text.removeprefix("# assets/orders.py\n") for block in blocks_of(ROOT / document) if block.language == "python"]
+    assert ORDERS in shown
+    assert files("shop")["assets/orders.py"].endswith(ORDERS)
 
 
 def test_all_files_are_written_and_nothing_is_overwritten(tmp_path: Path) -> None:
