@@ -18,6 +18,8 @@ from log_service.client.schemas.settings import RegistryClientSettings
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 ACCEPTED: Final = f"{MEDIA_TYPE}, application/vnd.schemaregistry+json, application/json"
+KNOWS_NEW_FIELDS: Final = "Confluent-Accept-Unknown-Properties"
+"""The header without which Confluent's registry leaves out newer fields, such as the guid."""
 MAX_SHOWN_BYTES: Final = 200
 
 T = TypeVar("T")
@@ -127,7 +129,7 @@ class Exchange:
 
     def _call(self, request: Request, url: str) -> HttpCall:
         content = None if request.body is None else json.dumps(request.body).encode()
-        headers = {"Accept": ACCEPTED, "User-Agent": "tidelog", **self._settings.login_headers()}
+        headers = {"Accept": ACCEPTED, "User-Agent": "tidelog", KNOWS_NEW_FIELDS: "true", **self._settings.login_headers()}
         if content is not None:
             headers["Content-Type"] = MEDIA_TYPE
         return HttpCall(
