@@ -3,9 +3,11 @@
 A name in the default context that is not found there is looked for in every other context.
 """
 
+import re
 from dataclasses import replace
 
 from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.languages.language import SchemaType
 from log_service.http.schema_registry.parsing import SchemaParser
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, Subject
@@ -17,6 +19,9 @@ from log_service.http.schema_registry.values import (
     RegisteredSchema,
     SchemaContent,
 )
+
+FROM_DESCRIPTOR = re.compile(r"(?m)^ {2,80}(?:repeated |optional |required )?\.[A-Za-z_]")
+"""Finds a Protobuf schema that was printed from a descriptor: types of fields begin with a dot."""
 
 
 def read_version(text: str) -> int:
@@ -168,7 +173,8 @@ def is_same_schema(parser: SchemaParser, content: SchemaContent, registered: Reg
     """Return whether a content is the registered one in all that counts.
 
     It may lack the number of the version in its metadata, and it may have the text of its
-    references inside.
+    references inside. A Protobuf schema that came as a descriptor is spelled otherwise than one
+    that came as text.
     """
     known = registered.content
     if content.schema_type is not known.schema_type or content.rule_set != known.rule_set:
@@ -177,6 +183,10 @@ def is_same_schema(parser: SchemaParser, content: SchemaContent, registered: Reg
         return False
     if (content.text, content.references) == (known.text, known.references):
         return True
+    is_protobuf = content.schema_type is SchemaType.PROTOBUF
+    if is_protobuf and any(map(FROM_DESCRIPTOR.search, (content.text, known.text))):
+        own = parser.parse(content, registered.subject, is_new=False)
+        return own.normalized() == parser.registered(registered).normalized()
     if content.references or not known.references:
         return False
     own = parser.parse(content, registered.subject, is_new=False)
