@@ -150,6 +150,7 @@ class HttpConnection:
             if not isinstance(event, h11.Request):
                 return None
             self._exchange.began_ns = self._state.clock.monotonic_ns()
+            self._exchange.method = event.method
             return await self._handle(event)
         except HttpError as error:
             return self._refusal(error)
@@ -322,13 +323,13 @@ class HttpConnection:
         while True:
             self._enter(Phase.STREAM, inf)
             try:
-                piece = await anext(pieces, None)
+                piece = await anext(pieces)
+            except StopAsyncIteration:
+                break
             except Exception as error:
                 if not isinstance(error, HttpError):  # the client's fault
                     self._log_failure(error)
                 raise OSError(errno.EIO, "the response broke off") from error
-            if piece is None:
-                break
             for start in range(0, len(piece), PIECE_BYTES):
                 await self._write([self._http.send(_piece(piece, start)) or b""])
         await self._write([self._http.send(h11.EndOfMessage()) or b""])

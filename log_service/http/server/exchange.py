@@ -22,11 +22,12 @@ MAX_DISCARDED_BYTES: Final = 64 << 10
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """One request. ``route`` is None until it is found, ``began_ns`` until a head is there.
+    """One request. ``head`` is None if it was refused, ``route`` until it is found.
 
     ``held_bytes`` are those of the body that count against the server's memory.
     """
 
+    method: bytes = b""
     head: RequestHead | None = None
     route: Route | None = None
     began_ns: int | None = None
@@ -45,7 +46,7 @@ class Exchange:
     @property
     def is_head(self) -> bool:
         """Whether the response has no body, because the client wants its head alone."""
-        return self.head is not None and self.head.method == "HEAD"
+        return self.method == b"HEAD"
 
     @property
     def is_rest_long(self) -> bool:

@@ -93,6 +93,20 @@ def test_head_has_the_headers_of_get_and_no_body() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("target", ["hello", "/" + "x" * 9_000])
+def test_a_refused_head_has_no_body(target: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A HEAD whose head is refused got the body of the refusal, which broke its connection."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        answer = await client.ask(get(target, "HEAD"), is_head=True)
+        assert answer.status in {400, 414}
+        assert await client.is_closed()
+
+    play(scene)
+    assert caplog.records == []
+
+
 def test_methods_that_a_path_lacks_are_named() -> None:
     """A wrong method gets 405, OPTIONS gets 204, and both list the methods of the path."""
 
