@@ -5,7 +5,8 @@ A schema comes as text, or as base64 of a ``FileDescriptorProto``. Both are one 
 - ``source``, ``lexer``, ``tree``, ``values`` and ``parser``: from a text to a tree.
 - ``printer``: from a tree to the canonical text, as Confluent's registry prints it.
 - ``features``, ``definitions``, ``pool`` and ``linker``: full names and resolved types of files.
-- ``wire_format``, ``option_decoder`` and ``option_encoder``: options as bytes.
+- ``number_text`` and ``wire_format``: numbers and messages as text and as bytes.
+- ``option_decoder``, ``option_encoder``, ``option_uses`` and ``option_values``: options as bytes.
 - ``descriptor_reader`` and ``descriptor_writer``: from and to ``FileDescriptorProto``.
 - ``well_known``: files that need no reference.
 - ``validation``: the rules that protoc has beyond the grammar.

@@ -15,7 +15,7 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
     FileDefinition,
     MessageDefinition,
 )
-from log_service.http.schema_registry.languages.protobuf.option_encoder import is_required
+from log_service.http.schema_registry.languages.protobuf.option_values import is_required
 from log_service.http.schema_registry.languages.protobuf.pool import Pool
 
 DESCRIPTIONS = {

@@ -1,4 +1,4 @@
-"""The definitions of a file, with full names and resolved types. The linker builds it from a tree.
+"""Definitions of a file, with full names and resolved types. The linker builds them from a tree.
 
 Map fields have their entry messages here, and optional fields of proto3 their oneofs, as in
 descriptors. A full name has no leading dot.
@@ -48,7 +48,7 @@ SCALARS = frozenset(
 
 
 class NameKind(StrEnum):
-    """The kinds of definitions, as a sentence names them."""
+    """A kind of thing that has a full name, as a sentence names it."""
 
     PACKAGE = "a package"
     MESSAGE = "a message"
@@ -95,6 +95,12 @@ class FieldDefinition:
     def is_repeated(self) -> bool:
         """Whether there may be several values."""
         return self.label == "repeated"
+
+    @property
+    def is_delimited(self) -> bool:
+        """Whether a message stands between two tags on the wire, as a group does."""
+        is_told = self.kind == "message" and self.features.message_encoding == "DELIMITED"
+        return self.kind == "group" or (is_told and not self.node.map_key)
 
     @property
     def is_implicit(self) -> bool:
@@ -166,9 +172,10 @@ class MessageDefinition:
         """The statements of numbers and names that must not be used."""
         return [each for each in self.node.body if isinstance(each, Reserved)]
 
-    def fields_by_name(self) -> dict[str, FieldDefinition]:
-        """Return the fields by their names."""
-        return {each.name: each for each in self.fields}
+    def text_names(self) -> dict[str, FieldDefinition]:
+        """Return the fields by their names in the text format, where groups have capitals."""
+        groups = {each.node.name: each for each in self.fields if each.node.group}
+        return groups | {each.name: each for each in self.fields}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

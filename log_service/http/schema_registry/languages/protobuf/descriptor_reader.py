@@ -22,10 +22,8 @@ from google.protobuf.message import DecodeError
 
 from log_service.http.schema_registry.languages.language import InvalidSchemaError
 from log_service.http.schema_registry.languages.limits import Budget
-from log_service.http.schema_registry.languages.protobuf.parser import (
-    EDITIONS,
-    MAX_MESSAGE_DEPTH,
-)
+from log_service.http.schema_registry.languages.protobuf.definitions import SCALARS
+from log_service.http.schema_registry.languages.protobuf.parser import EDITIONS, MAX_MESSAGE_DEPTH
 from log_service.http.schema_registry.languages.protobuf.tree import (
     Enum,
     EnumValue,
@@ -57,6 +55,11 @@ SPECIAL = re.compile(r"-?(?:inf|nan)")
 VISIBILITIES = {0: "", 1: "local", 2: "export"}
 LABELS = {1: "optional", 2: "required", 3: "repeated"}
 GROUP, STRING, BYTES = 10, 9, 12
+STATEMENTS = {
+    *("message", "enum", "extensions", "reserved", "extend", "oneof", "option", "map", "group"),
+    *("optional", "required", "repeated", "export", "local"),
+}
+"""Words that begin a statement, so that a text cannot have them as a type without a dot."""
 FieldType = FieldDescriptorProto.Type
 
 DecodeOptions = Callable[[str, bytes], tuple[Option, ...]]
@@ -214,7 +217,7 @@ class DescriptorReader:
         return Field(
             name=group.name if group else name,
             type=group.name if group else self._type(proto),
-            number=proto.number,
+            number=counted(proto.number),
             label=self._label(proto),
             group=group,
             default=default_of(proto) if proto.HasField("default_value") else None,
@@ -227,10 +230,16 @@ class DescriptorReader:
         return Quoted(data=decoded(proto.json_name).encode()) if is_there else None
 
     def _type(self, proto: FieldDescriptorProto) -> str:
-        if proto.HasField("type_name"):
-            return checked(DOTTED, proto.type_name, "type")
-        name: str = FieldType.Name(proto.type)
-        return name.removeprefix("TYPE_").lower()
+        if not proto.HasField("type_name"):
+            name: str = FieldType.Name(proto.type)
+            name = name.removeprefix("TYPE_").lower()
+            if name not in SCALARS:
+                raise InvalidSchemaError(f"the field {proto.name} does not name its type")
+            return name
+        type_name = checked(DOTTED, proto.type_name, "type")
+        if type_name in SCALARS or type_name in STATEMENTS:
+            raise InvalidSchemaError(f"the type {type_name} needs a leading dot")
+        return type_name
 
     def _label(self, proto: FieldDescriptorProto) -> str:
         label = LABELS.get(proto.label, "")
@@ -247,15 +256,20 @@ class DescriptorReader:
         for each in proto.extension_range:
             self._budget.spend()
             yield Extensions(
-                ranges=(range_of(each.start, each.end - 1),),
+                ranges=(range_of(counted(each.start), counted(each.end - 1)),),
                 options=self._options("ExtensionRangeOptions", each),
             )
 
-    def _reserved(self, ranges: Iterable[Any], names: Iterable[str], past_end: int) -> Iterable[Reserved]:
-        """Yield reserved statements. ``past_end`` is 1 if ends are exclusive."""
+    def _reserved(
+        self, ranges: Iterable[Any], names: Iterable[str], past_end: int
+    ) -> Iterable[Reserved]:
+        """Yield reserved statements. ``past_end`` is 1 in messages, whose ends are exclusive."""
         for each in ranges:
             self._budget.spend()
-            yield Reserved(values=(range_of(each.start, each.end - past_end),))
+            start, end = each.start, each.end - past_end
+            if past_end:
+                start, end = counted(start), counted(end)
+            yield Reserved(values=(range_of(start, end),))
         for name in names:
             self._budget.spend()
             yield Reserved(values=(self._reserved_name(name),))
@@ -342,6 +356,17 @@ def decoded(text: str | bytes) -> str:
     if isinstance(text, bytes):
         raise InvalidSchemaError(f"{text[:40]!r} is not UTF-8")
     return text
+
+
+def counted(number: int) -> int:
+    """Return the number of a field, which no text can have below zero.
+
+    Raises:
+        InvalidSchemaError: it is below zero.
+    """
+    if number < 0:
+        raise InvalidSchemaError("the numbers of fields begin at 1")
+    return number
 
 
 def range_of(start: int, end: int) -> Range:

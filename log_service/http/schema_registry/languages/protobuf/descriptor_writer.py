@@ -26,16 +26,15 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
     MessageDefinition,
     ServiceDefinition,
 )
-from log_service.http.schema_registry.languages.protobuf.option_decoder import (
+from log_service.http.schema_registry.languages.protobuf.number_text import (
+    SPECIAL_FLOATS,
     as_float32,
     float_text,
-)
-from log_service.http.schema_registry.languages.protobuf.option_encoder import (
-    SPECIAL_FLOATS,
-    OptionEncoder,
     float_value,
+    integer_of,
     is_integer_text,
 )
+from log_service.http.schema_registry.languages.protobuf.option_encoder import OptionEncoder
 from log_service.http.schema_registry.languages.protobuf.tree import (
     Number,
     Option,
@@ -46,7 +45,6 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
     Value,
     Word,
 )
-from log_service.http.schema_registry.languages.protobuf.values import integer_of
 
 FieldType = FieldDescriptorProto.Type
 FieldLabel = FieldDescriptorProto.Label

@@ -19,16 +19,14 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
     MessageDefinition,
     ServiceDefinition,
 )
-from log_service.http.schema_registry.languages.protobuf.option_decoder import (
+from log_service.http.schema_registry.languages.protobuf.number_text import (
     as_float32,
     float_text,
-)
-from log_service.http.schema_registry.languages.protobuf.option_encoder import (
-    TEXT_BOOLEANS,
     float_value,
+    integer_of,
     is_integer_text,
-    text_names,
 )
+from log_service.http.schema_registry.languages.protobuf.option_values import TEXT_BOOLEANS
 from log_service.http.schema_registry.languages.protobuf.pool import Found, Pool, visible_files
 from log_service.http.schema_registry.languages.protobuf.printer import values_of
 from log_service.http.schema_registry.languages.protobuf.tree import (
@@ -58,7 +56,6 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
     Word,
 )
 from log_service.http.schema_registry.languages.protobuf.validation.messages import own_json_name
-from log_service.http.schema_registry.languages.protobuf.values import integer_of
 
 
 def normal_form(file: FileDefinition, pool: Pool, budget: Budget) -> ProtoFile:
@@ -247,7 +244,7 @@ class Normalizer:
         if part.is_extension:
             found = self._pool.resolve(part.text, scope, self._visible, self._budget)
             return self._pool.extensions.get(found.full_name) if isinstance(found, Found) else None
-        return text_names(message).get(part.text) if message else None
+        return message.text_names().get(part.text) if message else None
 
     def _nested(self, option: Option, scope: str) -> Value:
         """Return the value of an option, inside of the messages that its name leads through."""
@@ -319,7 +316,7 @@ class Normalizer:
     def _aggregate(self, message: MessageDefinition | None, aggregate: Aggregate) -> Aggregate:
         """Return a message with its keys in order. A list of one value is the value."""
         found: dict[str, tuple[FieldDefinition | None, list[Value]]] = {}
-        names = text_names(message) if message else {}
+        names = message.text_names() if message else {}
         for entry in aggregate.entries:
             definition = names.get(entry.key)
             key = entry.key

@@ -1,7 +1,6 @@
 """Turns the options of a descriptor, which are bytes, into options as a text has them."""
 
 import math
-import struct
 from collections.abc import Iterator
 
 from log_service.http.schema_registry.languages.limits import Budget
@@ -9,6 +8,7 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
     FieldDefinition,
     MessageDefinition,
 )
+from log_service.http.schema_registry.languages.protobuf.number_text import float_text
 from log_service.http.schema_registry.languages.protobuf.pool import Pool
 from log_service.http.schema_registry.languages.protobuf.tree import (
     Aggregate,
@@ -23,6 +23,7 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
 )
 from log_service.http.schema_registry.languages.protobuf.wire_format import (
     BYTES,
+    GROUP,
     WIRE_TYPES,
     RawField,
     WireFormatError,
@@ -103,7 +104,7 @@ class OptionDecoder:
 
     def _payloads(self, field: FieldDefinition, raw: RawField) -> list[bytes]:
         """Return the values in a field, or none if its wire type is another one."""
-        wire_type = WIRE_TYPES.get(field.kind, 0)
+        wire_type = GROUP if field.is_delimited else WIRE_TYPES.get(field.kind, 0)
         if raw.wire_type == wire_type:
             return [raw.payload]
         if raw.wire_type == BYTES and field.is_repeated and wire_type != BYTES:
@@ -170,25 +171,3 @@ def number_value(number: float, *, is_float: bool = False) -> Scalar:
     if math.isinf(number) or math.isnan(number):
         return Word(text=float_text(number, is_float=is_float))
     return Number(text=float_text(number, is_float=is_float))
-
-
-def float_text(number: float, *, is_float: bool) -> str:
-    """Return the shortest text of a float or double that reads back as the same number.
-
-    It is the text of C++: six or nine digits for a float, 15 or 17 for a double.
-    """
-    if math.isnan(number):
-        return "nan"
-    short, long = ("%.6g", "%.9g") if is_float else ("%.15g", "%.17g")
-    text = short % number
-    read = as_float32(float(text)) if is_float else float(text)
-    return text if read == number else long % number
-
-
-def as_float32(number: float) -> float:
-    """Return a number as a float of 32 bits holds it."""
-    try:
-        found: float = struct.unpack("<f", struct.pack("<f", number))[0]
-    except OverflowError:
-        return math.copysign(math.inf, number)
-    return found

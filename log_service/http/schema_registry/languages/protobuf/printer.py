@@ -59,7 +59,7 @@ Part = Field | Option | EnumValue | Message | Enum | OneOf | Reserved | Extensio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintStyle:
-    """The parts that are left out.
+    """Says which statements are left out.
 
     ``has_extensions`` keeps extensions, their ranges and custom options other than Confluent's own.
     ``has_proto2_line`` keeps the line that says proto2.

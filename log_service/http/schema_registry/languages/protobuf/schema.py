@@ -40,10 +40,7 @@ from log_service.http.schema_registry.languages.protobuf.source import Source
 from log_service.http.schema_registry.languages.protobuf.tree import ProtoFile
 from log_service.http.schema_registry.languages.protobuf.validation.context import Context
 from log_service.http.schema_registry.languages.protobuf.validation.files import check_file
-from log_service.http.schema_registry.languages.protobuf.well_known import (
-    new_pool,
-    well_known_file,
-)
+from log_service.http.schema_registry.languages.protobuf.well_known import new_pool, well_known_file
 from log_service.http.schema_registry.languages.protobuf.wire_format import WireFormatError
 
 MAIN = ""

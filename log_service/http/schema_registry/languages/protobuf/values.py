@@ -8,6 +8,7 @@ from log_service.http.schema_registry.languages.protobuf.lexer import (
     TokenKind,
     unescaped,
 )
+from log_service.http.schema_registry.languages.protobuf.number_text import integer_of
 from log_service.http.schema_registry.languages.protobuf.source import Source
 from log_service.http.schema_registry.languages.protobuf.tree import (
     Aggregate,
@@ -190,11 +191,3 @@ class TokenReader:
     def leave(self) -> None:
         """Come back one level."""
         self._depth -= 1
-
-
-def integer_of(text: str) -> int:
-    """Return the value of an integer, which may be octal or hexadecimal and have a minus."""
-    digits = text.removeprefix("-")
-    base = 8 if digits[0] == "0" else 10
-    value = int(digits, 16 if digits[:2] in {"0x", "0X"} else base)
-    return -value if text[0] == "-" else value

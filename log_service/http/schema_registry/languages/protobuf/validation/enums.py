@@ -1,11 +1,7 @@
 """Rules on enums."""
 
 from log_service.http.schema_registry.languages.protobuf.definitions import EnumDefinition
-from log_service.http.schema_registry.languages.protobuf.tree import (
-    EnumValue,
-    has_flag,
-    has_option,
-)
+from log_service.http.schema_registry.languages.protobuf.tree import EnumValue, has_flag, has_option
 from log_service.http.schema_registry.languages.protobuf.validation.context import Context
 from log_service.http.schema_registry.languages.protobuf.validation.ranges import (
     reserved_names,

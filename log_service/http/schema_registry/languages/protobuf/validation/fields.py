@@ -5,9 +5,12 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
     FieldDefinition,
     MessageDefinition,
 )
-from log_service.http.schema_registry.languages.protobuf.option_encoder import (
-    INTEGER_RANGES,
+from log_service.http.schema_registry.languages.protobuf.number_text import (
+    integer_of,
     is_integer_text,
+)
+from log_service.http.schema_registry.languages.protobuf.option_values import (
+    INTEGER_RANGES,
     is_required,
 )
 from log_service.http.schema_registry.languages.protobuf.tree import (
@@ -22,10 +25,7 @@ from log_service.http.schema_registry.languages.protobuf.validation.context impo
 from log_service.http.schema_registry.languages.protobuf.validation.field_options import (
     check_field_options,
 )
-from log_service.http.schema_registry.languages.protobuf.validation.ranges import (
-    extension_ranges,
-)
-from log_service.http.schema_registry.languages.protobuf.values import integer_of
+from log_service.http.schema_registry.languages.protobuf.validation.ranges import extension_ranges
 
 FIRST_RESERVED, LAST_RESERVED = 19_000, 19_999
 """Numbers that are kept for implementations of Protobuf."""

@@ -6,10 +6,7 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
     EnumDefinition,
     MessageDefinition,
 )
-from log_service.http.schema_registry.languages.protobuf.features import (
-    Features,
-    with_options,
-)
+from log_service.http.schema_registry.languages.protobuf.features import Features, with_options
 from log_service.http.schema_registry.languages.protobuf.validation.context import Context
 
 TITLE = re.compile(r"[A-Z][A-Za-z0-9]*")

@@ -1,20 +1,34 @@
 """Makes random valid ``.proto`` files, of all that the language has.
 
 One seed makes one family: a base file with types and custom options, and a file that imports it.
-``is_plain`` leaves out what Wire's parser does not know: editions, groups with nested types, options
-of extension ranges, octal numbers, and escapes that are no characters of Latin-1.
+``is_plain`` leaves out what Wire's parser does not know: editions, weak imports, groups with nested
+types, options of extension ranges, octal numbers, and escapes of more than one byte.
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-SCALARS = (
-    "double float int32 int64 uint32 uint64 sint32 sint64 fixed32 fixed64 sfixed32 sfixed64 bool"
-    " string bytes"
-).split()
+SCALARS = [
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "uint32",
+    "uint64",
+    "sint32",
+    "sint64",
+    "fixed32",
+    "fixed64",
+    "sfixed32",
+    "sfixed64",
+    "bool",
+    "string",
+    "bytes",
+]
 NUMBERS = [each for each in SCALARS if each not in {"string", "bytes"}]
 KEYS = [each for each in SCALARS if each not in {"double", "float", "bytes"}]
-OPTION_HOLDERS = "File Message Field Oneof Enum EnumValue Service Method".split()
+HOLDERS = ["File", "Message", "Field", "Oneof", "Enum", "EnumValue", "Service", "Method"]
+"""Elements that have custom options here."""
 INTEGERS = {
     "int32": 2**31 - 1,
     "sint32": 2**31 - 1,
@@ -27,7 +41,8 @@ INTEGERS = {
     "uint64": 2**64 - 1,
     "fixed64": 2**64 - 1,
 }
-SYNTAXES = ("proto2", "proto3", "2023")
+SYNTAXES = ("proto2", "proto3", "2023", "2024")
+EDITIONS = {"2023", "2024"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +81,6 @@ class Names:
 
     prefix: str
     count: int = 0
-    made: list[str] = field(default_factory=list)
 
     def next(self, letter: str) -> str:
         self.count += 1
@@ -117,6 +131,7 @@ class FileMaker:
         if self.chance(0.4):
             imports.append("google/protobuf/timestamp.proto")
             self.types.append(Type(full_name="google.protobuf.Timestamp"))
+        self.option_type = ""
         parts = [self.option_message(), *self.option_extensions()]
         parts += [self.message(self.package, 0) for _ in range(self.rng.randint(1, 3))]
         parts += [self.enum(self.package) for _ in range(self.rng.randint(0, 2))]
@@ -128,6 +143,8 @@ class FileMaker:
         if self.package:
             head.append(f"package{self.space()}{self.package}{self.rng.choice(['', ' '])};")
         kinds = ["", "", "public "]
+        if not self.is_plain and self.syntax != "2024":
+            kinds.append("weak ")
         head += [f'import {self.rng.choice(kinds)}"{each}";' for each in imports]
         head += [f"option {each};" for each in self.file_options()]
         text = "\n".join([*head, *parts])
@@ -137,13 +154,11 @@ class FileMaker:
         )
 
     def first_line(self) -> str:
-        if self.syntax == "2023":
-            return 'edition = "2023";'
+        if self.syntax in EDITIONS:
+            return f'edition = "{self.syntax}";'
         if self.syntax == "proto2" and self.chance(0.3):
             return "// no syntax"
-        return f"syntax{self.space()}={self.space()}{self.rng.choice('x'.join(['', '']) or ['s'])}" if (
-            False
-        ) else f'syntax = "{self.syntax}";'
+        return f'syntax = "{self.syntax}";'
 
     def file_options(self) -> list[str]:
         found = []
@@ -151,7 +166,7 @@ class FileMaker:
             found.append(f"java_package = {self.string('com.acme')}")
         if self.chance(0.3):
             found.append(f"optimize_for = {self.rng.choice(['SPEED', 'CODE_SIZE'])}")
-        if self.chance(0.3):
+        if self.chance(0.3) and self.syntax != "2024":
             found.append(f"java_multiple_files = {self.rng.choice(['true', 'false'])}")
         if self.chance(0.3):
             found.append('go_package = "acme.example/shop" ";shop"')
@@ -161,10 +176,7 @@ class FileMaker:
         """Return a string with quotes of either kind, and with escapes."""
         text = text if text is not None else self.some_text()
         quote = self.rng.choice("\"'")
-        pieces = []
-        for character in text:
-            pieces.append(self.escaped(character, quote))
-        return f"{quote}{''.join(pieces)}{quote}"
+        return quote + "".join(self.escaped(each, quote) for each in text) + quote
 
     def some_text(self) -> str:
         letters = "abcXYZ019 _-.,:/{}[]()<>;=\"'\\\n\t\r\a\b\f\v?é漢"
@@ -199,7 +211,19 @@ class FileMaker:
         if type_ == "bool":
             return self.rng.choice(["true", "false"])
         if type_ in {"float", "double"}:
-            ways = ["0", "1.5", "-2.25", "1e3", "1E-3", "0.1", "inf", "-inf", "nan", "3.", "123456789"]
+            ways = [
+                "0",
+                "1.5",
+                "-2.25",
+                "1e3",
+                "1E-3",
+                "0.1",
+                "inf",
+                "-inf",
+                "nan",
+                "3.",
+                "123456789",
+            ]
             return self.rng.choice(ways)
         if type_ == "bytes" and not self.is_plain:
             return self.rng.choice([self.string(), r'"\xff\x00\177"', r'"\377\0a"'])
@@ -211,9 +235,7 @@ class FileMaker:
         self.option_type = f"{self.package}.{name}".lstrip(".")
         label = "optional " if self.syntax == "proto2" else ""
         lines = [f"{label}{each} a_{each} = {at};" for at, each in enumerate(SCALARS, 1)]
-        lines += [
-            f"repeated {each} r_{each} = {at};" for at, each in enumerate(SCALARS, 21)
-        ]
+        lines += [f"repeated {each} r_{each} = {at};" for at, each in enumerate(SCALARS, 21)]
         lines.append(f"{label}{name} inner = 50;")
         lines.append(f"repeated {name} inners = 51;")
         lines.append("map<string, int32> counts = 52;")
@@ -226,8 +248,8 @@ class FileMaker:
     def option_extensions(self) -> list[str]:
         """Return extensions of options, each with its own number."""
         found = []
-        start = 50_000 + int(self.number[:-1]) % 1000 * 20 + (10 if self.number[-1] == "b" else 0)
-        for holder in OPTION_HOLDERS:
+        start = 60_000 if self.number.endswith("b") else 50_000
+        for holder in HOLDERS:
             lines = []
             for at, type_ in enumerate(
                 [self.option_type, self.rng.choice(SCALARS), self.rng.choice(SCALARS)]
@@ -291,9 +313,8 @@ class FileMaker:
 
     def aggregate(self, depth: int) -> str:
         """Return a value of the message for options, in the text format."""
-        entries = []
-        for type_ in self.rng.sample(SCALARS, self.rng.randint(0, 3)):
-            entries.append(f"a_{type_}: {self.scalar(type_)}")
+        singles = self.rng.sample(SCALARS, self.rng.randint(0, 3))
+        entries = [f"a_{type_}: {self.scalar(type_)}" for type_ in singles]
         for type_ in self.rng.sample(SCALARS, self.rng.randint(0, 2)):
             values = [self.scalar(type_) for _ in range(self.rng.randint(0, 3))]
             if self.chance(0.5):
@@ -320,9 +341,8 @@ class FileMaker:
         """Return a message."""
         name = self.names.next("M")
         full_name = f"{scope}.{name}".lstrip(".")
-        me = Type(full_name=full_name)
-        self.types.append(me)
-        self.own_types.append(me)
+        visibility = self.visibility()
+        self.add_type(Type(full_name=full_name), visibility, is_inner=depth > 0)
         parts = []
         if depth < 3 and self.chance(0.5):
             parts += [self.message(full_name, depth + 1) for _ in range(self.rng.randint(1, 2))]
@@ -344,7 +364,20 @@ class FileMaker:
         parts += [f"option {each};" for each in self.custom("Message", scope)]
         self.rng.shuffle(parts)
         inner = "\n".join(parts)
-        return f"message{self.space()}{name} {{\n{inner}\n}}{self.rng.choice(['', '', ';'])}"
+        end = self.rng.choice(["", "", ";"])
+        return f"{visibility}message{self.space()}{name} {{\n{inner}\n}}{end}"
+
+    def visibility(self) -> str:
+        """Return a word of edition 2024 before a type."""
+        is_there = self.syntax == "2024" and self.chance(0.3)
+        return self.rng.choice(["export ", "local "]) if is_there else ""
+
+    def add_type(self, made: Type, visibility: str, *, is_inner: bool) -> None:
+        """Note a type. In edition 2024 other files see only those that are exported."""
+        self.types.append(made)
+        is_seen = visibility == "export " or (not visibility and not is_inner)
+        if self.syntax != "2024" or is_seen:
+            self.own_types.append(made)
 
     def extendable(self) -> str:
         """Return a message that is extended, at the top and in itself."""
@@ -390,7 +423,7 @@ class FileMaker:
             options.append(f'json_name = "{self.names.next("j")}"')
         is_repeated = label == "repeated "
         if is_repeated and not type_ and scalar in NUMBERS and self.chance(0.4):
-            if self.syntax == "2023":
+            if self.syntax in EDITIONS:
                 options.append("features.repeated_field_encoding = EXPANDED")
             else:
                 options.append(f"packed = {self.rng.choice(['true', 'false'])}")
@@ -448,7 +481,7 @@ class FileMaker:
         """Return reserved numbers or names."""
         if self.chance(0.5):
             names = [self.names.next("gone") for _ in range(self.rng.randint(1, 3))]
-            quote = "" if self.syntax == "2023" else '"'
+            quote = "" if self.syntax in EDITIONS else '"'
             return "reserved " + ", ".join(f"{quote}{each}{quote}" for each in names) + ";"
         return "reserved " + ", ".join(numbers.range() for _ in range(self.rng.randint(1, 3))) + ";"
 
@@ -462,7 +495,7 @@ class FileMaker:
     def enum(self, scope: str) -> str:
         """Return an enum."""
         name = self.names.next("E")
-        values = [self.names.next("V") for _ in range(self.rng.randint(1, 4))]
+        values = [self.names.next("V").upper() for _ in range(self.rng.randint(1, 4))]
         is_open = self.syntax != "proto2"
         start = 0 if is_open or self.chance(0.6) else self.rng.choice([1, -5])
         numbers = [start, *self.rng.sample(range(20, 1000), len(values) - 1)]
@@ -479,27 +512,28 @@ class FileMaker:
             shown = f"0x{number:x}" if number > 0 and self.chance(0.1) else str(number)
             parts.append(f"{value} = {shown}{self.in_brackets(options)};")
         if self.chance(0.3):
-            ends = ["-100 to -50", "1001, 1003 to 1010", "2000 to max", "7"]
+            ends = ["-2000 to -1500", "1001, 1003 to 1010", "2000 to max", "7"]
             parts.append(f"reserved {self.rng.choice(ends if not self.is_plain else ends[1:])};")
         parts += [f"option {each};" for each in self.custom("Enum", scope)]
         full_name = f"{scope}.{name}".lstrip(".")
         is_usable = numbers[0] == 0
         made = Type(full_name=full_name, is_enum=True, values=tuple(values), is_open=is_open)
+        visibility = self.visibility()
         if is_usable:
-            self.types.append(made)
-            self.own_types.append(made)
-        return f"enum {name} {{\n" + "\n".join(parts) + "\n}"
+            self.add_type(made, visibility, is_inner=scope != self.package)
+        return f"{visibility}enum {name} {{\n" + "\n".join(parts) + "\n}"
 
     def service(self) -> str:
         """Return a service."""
         name = self.names.next("S")
         scope = f"{self.package}.{name}".lstrip(".")
         messages = [each for each in self.types if not each.is_enum]
+        messages.append(Type(full_name=self.option_type))
         parts = [f"option {each};" for each in self.custom("Service", self.package)]
         for _ in range(self.rng.randint(0, 3)):
             request, response = (
                 self.rng.choice(["", "stream "])
-                + self.relative(self.rng.choice(messages or [Type(full_name=self.option_type)]).full_name, scope)
+                + self.relative(self.rng.choice(messages).full_name, scope)
                 for _ in range(2)
             )
             options = [f"option {each};" for each in self.custom("Method", scope)]
