@@ -4,8 +4,8 @@ The logs are event and compute logs. The events are those without a run. It is t
 whole instance, whichever project a run belonged to. So the standard upkeep, which no project
 declared, touches only the instance of ``tidelog up``.
 
-Keeps the newest materialization, observation and check of each asset at any age, because sensors,
-automation and the UI build on them. Knows the default storage (SQLite, one file per run) and any
+Keeps the newest materialization, observation and check of each asset, and of each partition, at any
+age, because sensors, automation and the UI build on them. Knows the default storage (SQLite, one file per run) and any
 other SQL storage of Dagster.
 """
 
@@ -159,18 +159,18 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> int:
 def delete_runless_events(instance: dg.DagsterInstance, before: float) -> int:
     """Delete events without a run from before a time, and return their number.
 
-    The newest event of each kind of each asset stays.
+    The newest event of each kind of each asset stays, and of each of its partitions.
     """
     storage = instance.event_log_storage
     if not isinstance(storage, SqlEventLogStorage):
         return 0
     old = (EVENTS.c.run_id == RUNLESS_RUN_ID) & (EVENTS.c.timestamp < moment(before).replace(tzinfo=None))
     with storage.index_connection() as connection:
-        newest = sa.select(sa.func.max(EVENTS.c.id)).group_by(EVENTS.c.asset_key, EVENTS.c.dagster_event_type)
+        newest = sa.select(sa.func.max(EVENTS.c.id)).group_by(EVENTS.c.asset_key, EVENTS.c.dagster_event_type, EVENTS.c.partition)
         deleted = connection.execute(sa.delete(EVENTS).where(old, EVENTS.c.id.not_in(newest)))
     if isinstance(storage, SqliteEventLogStorage) and Path(storage.path_for_shard(RUNLESS_RUN_ID)).exists():
         with storage.run_connection(RUNLESS_RUN_ID) as connection:
-            newest = sa.select(sa.func.max(EVENTS.c.id)).group_by(EVENTS.c.asset_key, EVENTS.c.dagster_event_type)
+            newest = sa.select(sa.func.max(EVENTS.c.id)).group_by(EVENTS.c.asset_key, EVENTS.c.dagster_event_type, EVENTS.c.partition)
             connection.execute(sa.delete(EVENTS).where(old, EVENTS.c.id.not_in(newest)))
     return int(deleted.rowcount)
 

@@ -43,6 +43,7 @@ SOURCE_DDL = "_topic_id STRING, _partition INT, _offset BIGINT, _timestamp TIMES
 HEADERS_DDL = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 FAULT, PARSED = "_fault", "_parsed"
 SOURCE_NAME = "tidelog_range"
+DAY_US = 86_400_000_000
 MINIMUM_PIECE_RECORDS = 25_000
 PIECES_PER_PARTITION = 8
 
@@ -54,8 +55,8 @@ Judge = Callable[[pa.Array], pa.Array]
 class BatchStatistics:
     """Statistics of the records that were read.
 
-    They are the number of records, bytes of keys and values, newest timestamp (ms), and last leader
-    epoch and last offset by partition.
+    They are the number of records, bytes of keys and values, newest timestamp (ms), days of
+    timestamps (since 1970), and last leader epoch and last offset by partition.
     """
 
     records: int
@@ -63,6 +64,7 @@ class BatchStatistics:
     newest_timestamp_ms: int | None
     leader_epochs: Mapping[int, int]
     last_offsets: Mapping[int, int]
+    days: frozenset[int] = frozenset()
 
     def epochs_at(self, ends: Mapping[int, int]) -> dict[int, int]:
         """Return the leader epochs of the offsets before ``ends``, if they are known.
@@ -87,6 +89,7 @@ class StatisticsCount:
         self._newest_us: int | None = None
         self._leader_epochs: dict[int, int] = {}
         self._last_offsets: dict[int, int] = {}
+        self._days: set[int] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch of ``SOURCE_SCHEMA``, all of one partition."""
@@ -94,12 +97,18 @@ class StatisticsCount:
             return
         self.record_count += batch.num_rows
         self.size_bytes += sum(pc.sum(pc.binary_length(batch[name])).as_py() or 0 for name in ("key", "value"))
-        newest_us = pc.max(batch["_timestamp"].cast(pa.int64())).as_py()
-        if newest_us is not None:
-            self._newest_us = newest_us if self._newest_us is None else max(newest_us, self._newest_us)
+        self._add_times(batch["_timestamp"].cast(pa.int64()))
         partition = batch["_partition"][0].as_py()
         self._leader_epochs[partition] = max(pc.max(batch["_leader_epoch"]).as_py(), self._leader_epochs.get(partition, -1))
         self._last_offsets[partition] = max(pc.max(batch["_offset"]).as_py(), self._last_offsets.get(partition, -1))
+
+    def _add_times(self, times_us: pa.Array) -> None:
+        bounds = pc.min_max(times_us).as_py()
+        if bounds["max"] is None:
+            return
+        self._newest_us = bounds["max"] if self._newest_us is None else max(bounds["max"], self._newest_us)
+        first, last = bounds["min"] // DAY_US, bounds["max"] // DAY_US
+        self._days |= {first} if first == last else set(pc.unique(pc.divide(times_us, DAY_US)).drop_null().to_pylist())
 
     def statistics(self) -> BatchStatistics:
         """Return the statistics of the batches so far."""
@@ -109,6 +118,7 @@ class StatisticsCount:
             newest_timestamp_ms=None if self._newest_us is None else self._newest_us // 1000,
             leader_epochs=dict(self._leader_epochs),
             last_offsets=dict(self._last_offsets),
+            days=frozenset(self._days),
         )
 
 
@@ -175,6 +185,7 @@ def _frame_statistics(frame: Any) -> BatchStatistics:
         sql.max("_leader_epoch").alias("leader_epoch"),
         sql.max("_offset").alias("last_offset"),
         sql.max(sql.unix_millis("_timestamp")).alias("newest"),
+        sql.collect_set(sql.unix_date(sql.to_date("_timestamp"))).alias("days"),
         sql.sum(size).alias("bytes"),
     )
     rows = found.toArrow().to_pylist()
@@ -184,6 +195,7 @@ def _frame_statistics(frame: Any) -> BatchStatistics:
         newest_timestamp_ms=max((row["newest"] for row in rows if row["newest"] is not None), default=None),
         leader_epochs={row["_partition"]: row["leader_epoch"] for row in rows},
         last_offsets={row["_partition"]: row["last_offset"] for row in rows},
+        days=frozenset(day for row in rows for day in row["days"]),
     )
 
 

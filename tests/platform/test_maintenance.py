@@ -242,6 +242,15 @@ def test_of_events_without_a_run_the_newest_of_each_asset_stays(instance: dg.Dag
     assert instance.get_latest_materialization_event(dg.AssetKey("a")) is not None
 
 
+def test_of_events_without_a_run_the_newest_of_each_partition_stays(instance: dg.DagsterInstance) -> None:
+    """Days of a table's history are told once, and are there for good."""
+    key = dg.AssetKey(["history", "orders_by_day"])
+    for day in ("2026-01-01", "2026-01-01", "2026-01-02"):
+        instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=day))
+    assert delete_runless_events(instance, time.time() + 60) == 1
+    assert instance.get_materialized_partitions(key) == {"2026-01-01", "2026-01-02"}
+
+
 def test_ticks_are_purged_for_every_sensor_that_has_a_state(instance: dg.DagsterInstance) -> None:
     purge_ticks(instance, time.time())
     assert list(instance.all_instigator_state()) == []

@@ -349,8 +349,8 @@ def test_all_ways_of_reading_give_the_same_records_and_leave_nothing(
     log: MemoryLog, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = log.topics["orders"].partitions[0]
-    partition.append(order("a"), key=b"k", headers=[("trace", b"1"), ("trace", None)])
-    partition.append(None)
+    partition.append(order("a"), key=b"k", headers=[("trace", b"1"), ("trace", None)], timestamp_ms=86_400_000)
+    partition.append(None, timestamp_ms=86_399_999)
     ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=0, end=2),))
     leftover = tmp_path / "batch-of-a-killed-run.parquet"
     leftover.touch()
@@ -364,6 +364,7 @@ def test_all_ways_of_reading_give_the_same_records_and_leave_nothing(
     assert isinstance(by_workers, RecordBatchFrame)
     assert len(list(tmp_path.glob("*.parquet"))) == 1
     assert inline.statistics == by_file.statistics == by_workers.statistics
+    assert by_workers.statistics.days == {0, 1}
     frames = inline.frame(spark, None), by_file.frame(spark, None), parse(by_workers.frame, None, has_headers=True).fitting()
     rows = [frame.orderBy("_offset").toArrow().to_pylist() for frame in frames]
     assert rows[0] == rows[1] == rows[2]

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.transforms.dagster_views import events
+from orchestration.transforms.dagster_views.days import DaysTold
 from orchestration.transforms.dagster_views.dead_letters import rejection_events
 from orchestration.transforms.dagster_views.reporting import (
     DagsterReporter,
@@ -47,17 +48,26 @@ class Presentation:
 
 
 def commit_events(
-    context: dg.AssetExecutionContext, table: TopicTable, run: RunContext, reporter: DagsterReporter, results: Iterable[TopicRunResult]
+    context: dg.AssetExecutionContext,
+    table: TopicTable,
+    run: RunContext,
+    reporter: DagsterReporter,
+    results: Iterable[TopicRunResult],
+    *,
+    has_days: bool = False,
 ) -> Iterator[Event | dg.AssetCheckEvaluation | dg.AssetMaterialization]:
     """Yield the events of each commit as it is made.
 
     Events of the first commit are outputs and checks of the step. Those of later commits are plain
-    events.
+    events. ``has_days``: the table has an asset with its days, which are told, too.
     """
+    days = DaysTold(context.instance, table)
     for number, result in enumerate(results):
         if result.version is not None:
             reporter.committed(result.ranges)
             mirror(context, table, run, result)
+            if has_days and result.statistics is not None:
+                days.add(result.statistics.days, run.now())
         told = selected(context, topic_events(context, table, result))
         shown = told if number == 0 else events.plain_events(context.instance, told)
         yield from with_verdicts(context, run, table.name, [table.topic.name], shown)

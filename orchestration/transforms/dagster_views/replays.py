@@ -28,6 +28,7 @@ from orchestration.offsets.ranges import OffsetRange
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.spark import SparkResource
 from orchestration.transforms.dagster_views.assets import ReplayRangeConfig
+from orchestration.transforms.dagster_views.days import HISTORY_PREFIX, days_key
 from orchestration.transforms.dagster_views.dead_letters import rejection_events
 from orchestration.transforms.dagster_views.events import plain_events
 from orchestration.transforms.dagster_views.reporting import Context, DagsterReporter, milliseconds, run_context, shortened, topic_events
@@ -36,7 +37,6 @@ from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest
 from orchestration.transforms.replay.steps import Replayed, Replayer
 from orchestration.transforms.run.context import RunContext
 
-HISTORY_PREFIX = "history"
 DAY_MS = 86_400_000
 Told = dg.AssetCheckEvaluation | dg.AssetMaterialization
 JOB_PREFIX = "replay_"
@@ -109,10 +109,11 @@ def days_asset(table: TopicTable, kind: str = "deltalake") -> Callable[[Callable
     Each day is a partition.
     """
     return dg.asset(
-        key=dg.AssetKey([HISTORY_PREFIX, f"{table.name}_by_day"]),
+        key=days_key(table.name),
         deps=[table_key(table.name)],
         description=f"The records of the table {table.name} by day (UTC). Materializing days, or a backfill, replays them into the table: "
-        "the same records through today's transform, rules and fixes. The checkpoint stays where it is.",
+        "the same records through today's transform, rules and fixes. The checkpoint stays where it is. A day is there once records of "
+        "it were committed. Days without records are missing, and so are days that a release before this one committed.",
         kinds={"kafka", kind},
         group_name=HISTORY_PREFIX,
         partitions_def=dg.DailyPartitionsDefinition(start_date=table.history_from.isoformat(), timezone="UTC", end_offset=1),

@@ -76,6 +76,6 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
             run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
             work = Storing(declared=declared, store=store)
             results = follow(table, run, follow_s=config.follow_s, run=work.run)
-            yield from commit_events(context, table, run, reporter, results)
+            yield from commit_events(context, table, run, reporter, results, has_days=True)
 
     return follow_into_database

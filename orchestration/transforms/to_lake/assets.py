@@ -103,7 +103,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
             results = (
                 follow(table, run, follow_s=config.follow_s, run=run_topic_table) if request.is_empty else run_replay(table, run, request)
             )
-            yield from commit_events(context, table, run, reporter, results)
+            yield from commit_events(context, table, run, reporter, results, has_days=not table.aggregates)
 
     return follow_topic
 
