@@ -17,7 +17,7 @@ import dagster as dg
 from log_service.supervisor.complaints import MOMENTARY
 from orchestration.project.location import loaded_s
 from orchestration.sensing.retries import NO_RETRIES, Retries
-from orchestration.sensing.run_failures import failed_assets, is_tried_again, reason_among
+from orchestration.sensing.run_failures import failed_assets, is_tried_again, reasons_of
 
 FIRST_LOOK_RUNS = 200
 LOOK_RUNS = 1_000
@@ -101,9 +101,9 @@ class FailingAssets:
             ]
             steps = [event for event in events if event.is_step_failure]
             message = next((event.message for event in events if not event.is_step_failure), None)
-            for key in failed_assets(selected, [event.step_key or "" for event in steps]):
-                own = [event for event in steps if event.step_key == key.to_python_identifier()]
-                self._failed[key] = Failed(why=reason_among(own or steps, message), ended_s=ended_s)
+            failed = failed_assets(selected, [event.step_key or "" for event in steps])
+            for key, why in reasons_of(failed, steps, message).items():
+                self._failed[key] = Failed(why=why, ended_s=ended_s)
 
 
 def line_of(key: dg.AssetKey, why: str, *momentary: str) -> str:

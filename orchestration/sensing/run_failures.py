@@ -5,8 +5,8 @@ so that the UI plots failures beside lag. ``notify`` sends it wherever a project
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 
 import dagster as dg
@@ -90,23 +90,26 @@ def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], 
     )
     def tell(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
-        table = run.tags.get(TABLE_TAG)
-        failed = failed_assets(run.asset_selection or (), [event.step_key or "" for event in context.get_step_failure_events()])
+        table, steps = run.tags.get(TABLE_TAG), context.get_step_failure_events()
+        failed = failed_assets(run.asset_selection or (), [event.step_key or "" for event in steps])
+        reasons = reasons_of(failed, steps, context.failure_event.message)
         runs = context.instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: table}), limit=REMEMBERED_FAILURES) if table else [run]
         alert = decide_alert(
             subject=table or named(failed) or run.job_name,
             run_id=run.run_id,
             tags=run.tags,
             failures=failures_in_a_row(up_to(run, runs)),
-            why=reason_of(context),
+            why=told_together(reasons) or reason_among(steps, context.failure_event.message),
         )
         if alert is None:
             return
         context.log.error(alert.text)
-        about = [table_key(table)] if table else failed
-        for key in about:
-            metadata: dict[str, int | str] = {"failures_in_a_row": alert.failures, "failure": alert.why, "run": run.run_id}
-            context.instance.report_runless_asset_event(dg.AssetObservation(asset_key=key, description=alert.text, metadata=metadata))
+        about = (
+            {table_key(table): alert} if table else {key: replace(alert, subject=key.to_user_string(), why=reasons[key]) for key in failed}
+        )
+        for key, one in about.items():
+            metadata: dict[str, int | str] = {"failures_in_a_row": one.failures, "failure": one.why, "run": run.run_id}
+            context.instance.report_runless_asset_event(dg.AssetObservation(asset_key=key, description=one.text, metadata=metadata))
         if notify is not None:
             notify(alert)
 
@@ -134,9 +137,17 @@ def named(assets: Sequence[dg.AssetKey]) -> str:
     return " and ".join(filter(None, [", ".join([*told, *more][:-1]), *[*told, *more][-1:]]))
 
 
-def reason_of(context: dg.RunFailureSensorContext) -> str:
-    """Return the first line of the failed steps' error, else of the run's message."""
-    return reason_among(context.get_step_failure_events(), context.failure_event.message)
+def reasons_of(assets: Iterable[dg.AssetKey], step_failures: Sequence[dg.DagsterEvent], run_message: str | None) -> dict[dg.AssetKey, str]:
+    """Return the reason of each failed asset of a run: that of its own step, if there is one."""
+    own = {key: [event for event in step_failures if event.step_key == key.to_python_identifier()] for key in assets}
+    return {key: reason_among(events or step_failures, run_message) for key, events in own.items()}
+
+
+def told_together(reasons: Mapping[dg.AssetKey, str]) -> str:
+    """Return the reasons of one run's assets as one text, each by its asset if they differ."""
+    if len(set(reasons.values())) <= 1:
+        return next(iter(reasons.values()), "")
+    return "; ".join(f"{key.to_user_string()}: {why}" for key, why in list(reasons.items())[:MAX_NAMED])
 
 
 def reason_among(step_failures: Sequence[dg.DagsterEvent], run_message: str | None) -> str:

@@ -108,3 +108,35 @@ def test_a_failure_that_is_heard_after_the_next_ones_counts_as_the_one_that_it_w
     for heard in runs:
         tell(runs, told, heard)
     assert [(one.failures, one.run_id) for one in told] == [(1, runs[0].run_id), (2, runs[1].run_id)]
+
+
+@dg.asset(key=["marts", "a"])
+def mart_a() -> None:
+    """Fails."""
+    raise dg.Failure("no column amount")
+
+
+@dg.asset(key=["marts", "b"])
+def mart_b() -> None:
+    """Fails for another reason."""
+    raise dg.Failure("no table orders")
+
+
+def test_each_of_two_assets_that_fail_in_one_run_has_its_own_reason() -> None:
+    """Both had the reason of the first."""
+    job = dg.Definitions(assets=[mart_a, mart_b]).resolve_implicit_global_asset_job_def()
+    told: list[Alert] = []
+    with dg.DagsterInstance.ephemeral() as instance:
+        ran = job.execute_in_process(asset_selection=[mart_a.key, mart_b.key], instance=instance, raise_on_error=False)
+        event = dg.DagsterEvent(dg.DagsterEventType.RUN_FAILURE.value, job_name="job", message="2 steps failed")
+        context = dg.build_run_status_sensor_context(
+            sensor_name="run_failures", dagster_event=event, dagster_instance=instance, dagster_run=ran.dagster_run
+        )
+        run_failure_alerts(notify=told.append)(context.for_run_failure())
+        shown = {
+            asset.key: [str(one.asset_observation.metadata["failure"].value) for one in records if one.asset_observation is not None]
+            for asset in (mart_a, mart_b)
+            for records in [instance.fetch_observations(asset.key, limit=10).records]
+        }
+    assert shown == {mart_a.key: ["no column amount"], mart_b.key: ["no table orders"]}
+    assert [one.why for one in told] == ["marts/a: no column amount; marts/b: no table orders"]
