@@ -25,6 +25,7 @@ PAGES_ELSEWHERE: Mapping[str, str] = {
     "schemas.md": "tests/documentation/test_schemas.py",
     "exactly-once.md": "tests/documentation/test_exactly_once.py",
     "queues.md": "tests/documentation/test_queues.py",
+    "serializers.md": "tests/documentation/test_serializers.py",
     "security.md": "tests/documentation/test_users_and_rights.py",
     "secure-installation.md": "tests/integration/test_up_secure.py",
 }

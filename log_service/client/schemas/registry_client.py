@@ -310,4 +310,8 @@ class BlockingSchemaRegistryClient(RegistryFace):
 
 
 def _failure(error: Exception) -> HttpFailure:
-    return HttpFailure(text=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    """Return the failure, with the text of the error or else of its cause, as of TLS on trio."""
+    found: BaseException | None = error
+    while found is not None and not str(found):
+        found = found.__cause__ or found.__context__
+    return HttpFailure(text=type(error).__name__ if found is None else f"{type(error).__name__}: {found}")

@@ -176,7 +176,11 @@ class Serializing(ABC, Generic[R_co]):
             SerializationError: the schema cannot be parsed.
         """
         core = self.registry.core
-        subject = self._subject_of(topic, "key" if self._is_key else "value", self.record_name())
+        try:
+            name = self.record_name()
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise SerializationError(f"the schema for topic {topic} cannot be parsed: {error!r}") from error
+        subject = self._subject_of(topic, "key" if self._is_key else "value", name)
         found = yield from self._find_schema(core, subject)
         about = f"schema id {found.id} of subject {subject!r}"
         if self.are_references_read:

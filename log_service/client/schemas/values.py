@@ -87,7 +87,7 @@ class RegisteredSchema:
         """
         return cls(
             schema=schema if schema is not None else Schema.of(found),
-            id=found["id"],
+            id=int(found["id"]),
             subject=found.get("subject") or subject,
             version=found.get("version"),
             guid=found.get("guid"),

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import NAMESPACE_OID, uuid5
@@ -117,8 +118,8 @@ def _missing(code: int, text: str) -> Answer:
 
 
 @contextmanager
-def served(registry: RegistryDouble) -> Iterator[str]:
-    """Serve a registry over HTTP, and yield its URL."""
+def served(registry: RegistryDouble, tls: SSLContext | None = None) -> Iterator[str]:
+    """Serve a registry over HTTP, or over HTTPS with ``tls``, and yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -141,10 +142,12 @@ def served(registry: RegistryDouble) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         thread.join()

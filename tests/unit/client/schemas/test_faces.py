@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from log_service.client import BlockingSchemaRegistryClient, ConfigError, KafkaError, Schema, SchemaRegistryClient, SchemaRegistryError
+from tests.helpers.authority import Authority
 from tests.unit.client.schemas.registry_double import RegistryDouble, served
 
 INT = Schema(text='"int"')
@@ -209,6 +211,36 @@ def test_certificates_that_cannot_be_read_are_told_at_the_start(tmp_path: Path) 
     for kind in (SchemaRegistryClient, BlockingSchemaRegistryClient):
         with pytest.raises(ConfigError, match=r"none\.pem"):
             kind("https://r", ssl_ca=str(tmp_path / "none.pem"))
+
+
+@ON_BOTH
+def test_a_registry_has_to_show_a_trusted_certificate(run: Callable[[Main], Any], tmp_path: Path) -> None:
+    """And may ask for one, as brokers do."""
+    authority = Authority(tmp_path / "trusted")
+    issued, own = authority.issue("localhost"), authority.issue("ann")
+    other = Authority(tmp_path / "other").issue("localhost")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(issued.keystore)
+    tls.load_verify_locations(issued.truststore)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    keys: dict[str, Any] = {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(own.keystore), "max_retries": 0}
+    with served(RegistryDouble(), tls) as url:
+
+        async def main() -> None:
+            async with SchemaRegistryClient(url, ssl_ca=str(issued.truststore), **keys) as registry:
+                assert (await registry.register_schema("s", INT)).id == 1
+            async with SchemaRegistryClient(url, ssl_ca=str(other.truststore), **keys) as registry:
+                with pytest.raises(SchemaRegistryError, match="certificate verify failed"):
+                    await registry.register_schema("s", INT)
+
+        run(main)
+        with BlockingSchemaRegistryClient(url, ssl_ca=str(issued.truststore), **keys) as registry:
+            assert registry.register_schema("s", INT).id == 1
+        with (
+            BlockingSchemaRegistryClient(url, ssl_ca=str(issued.truststore), max_retries=0) as registry,
+            pytest.raises(SchemaRegistryError),
+        ):
+            registry.register_schema("s", INT)
 
 
 def test_logins_go_with_each_request() -> None:

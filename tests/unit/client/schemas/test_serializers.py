@@ -243,6 +243,15 @@ def test_bytes_that_do_not_fit_are_refused(registry: BlockingSchemaRegistryClien
         BlockingJsonSchemaDeserializer(registry).deserialize("orders", b"\0\0\0\0\x02{}")
 
 
+@pytest.mark.parametrize("text", ["", "{", '{"type": "record"}', "x"])
+def test_a_schema_that_is_none_is_refused(registry: BlockingSchemaRegistryClient, text: str) -> None:
+    """With the topic and the reason, whatever the library would raise."""
+    with pytest.raises(SerializationError, match="orders"):
+        BlockingAvroSerializer(registry, text).serialize("orders", {})
+    with pytest.raises(SerializationError, match="orders"):
+        BlockingJsonSchemaSerializer(registry, text or '{"type": 1}').serialize("orders", {"id": 1})
+
+
 def test_avro_references_are_found_wherever_they_stand(registry: BlockingSchemaRegistryClient) -> None:
     """In fields, arrays, maps and unions, used twice, and within another reference."""
     money = {"type": "record", "name": "Money", "namespace": "shop.base", "fields": [{"name": "cents", "type": "long"}]}
