@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tokens": ("log_service.cli.tokens:tokens", "Delegation tokens: create, list, renew, expire."),
     "mirror": ("log_service.cli.mirror:mirror", "Copy topics of one cluster into another, exactly once."),
     "registry": ("log_service.cli.registry:registry", "Serve the schemas of records, as Confluent's schema registry does."),
+    "schemas": ("log_service.cli.schemas:schemas", "Schemas in a registry: list, get, register, check, delete."),
     "transactions": ("log_service.cli.transactions:transactions", "Transactions: states, producers, and those that hang."),
     "cluster": ("log_service.cli.cluster:cluster", "How the cluster is, and where its replicas go."),
     "produce": ("log_service.cli.produce:produce", "Send records from standard input or a file."),

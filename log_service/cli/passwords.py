@@ -22,8 +22,8 @@ password_file_option: Callable[[click.decorators.FC], click.decorators.FC] = cli
 )
 
 
-def asked_password(file: TextIO | None, whose: str) -> SecretText:
-    """Return a password from a file, or one that a person types twice.
+def asked_password(file: TextIO | None, whose: str, *, is_new: bool = True) -> SecretText:
+    """Return a password from a file, or one that a person types, twice if it is new.
 
     Raises:
         ClickException: there is none, or there is no person to ask.
@@ -31,7 +31,7 @@ def asked_password(file: TextIO | None, whose: str) -> SecretText:
     if file is not None:
         text = file.readline(MAX_BYTES).rstrip("\r\n")
     elif sys.stdin.isatty():
-        text = click.prompt(f"password of {whose}", hide_input=True, confirmation_prompt=True, err=True)
+        text = click.prompt(f"password of {whose}", hide_input=True, confirmation_prompt=is_new, err=True)
     else:
         raise click.ClickException("there is no terminal to ask for a password: give it with --password-file FILE, or --password-file -")
     if not text:

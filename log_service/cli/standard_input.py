@@ -5,12 +5,18 @@ A stream is read when it has something, so that Ctrl-C ends the wait and leaves 
 
 import sys
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 import click
 import trio
 
 CHUNK_BYTES = 1 << 18
+STANDARD_INPUT = "<stdin>"
+
+
+def name_of(stream: IO[Any]) -> str:
+    """Return the name of a file, or ``STANDARD_INPUT``."""
+    return str(getattr(stream, "name", STANDARD_INPUT))
 
 
 async def read_some(stream: BinaryIO) -> bytes:

@@ -15,6 +15,8 @@ TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENING = "0A"
 DEFAULT_BROKER_PORT = 9092
 """Kafka's port: where a broker listens, and where clients look for it, if no other is named."""
+DEFAULT_REGISTRY_PORT = 8081
+"""The port of Confluent's registry: where a schema registry listens, if no other is named."""
 
 
 def strangers_at(host: str, port: int) -> frozenset[int]:

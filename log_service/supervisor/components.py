@@ -18,6 +18,7 @@ from random import Random
 
 from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
+from log_service.common.listeners import DEFAULT_REGISTRY_PORT
 from log_service.common.urls import host_port
 from log_service.config.client import ClientConfig
 from log_service.mirror.settings_file import read_mirror_settings
@@ -41,7 +42,6 @@ DECLARED_TOPICS_FILE = "declared_topics.json"
 """In the data directory: what the project declares, for brokers that create a topic because a client asks for it."""
 DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
-REGISTRY_PORT = 8081
 METRICS_KEY = "metrics.listener"
 LOOPBACK = "127.0.0.1"
 SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
@@ -189,7 +189,7 @@ def registry_port_of(host: str, wanted: int | None) -> int | None:
     """
     if find_spec("h11") is None or find_spec("jsonschema") is None:
         return None
-    return port_of(host, wanted, REGISTRY_PORT, "the schema registry", "--registry-port")
+    return port_of(host, wanted, DEFAULT_REGISTRY_PORT, "the schema registry", "--registry-port")
 
 
 def metrics_url(lines: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from log_service.client.schemas.settings import RegistryClientSettings
 from log_service.client.schemas.values import CompatibilityResult, RegisteredSchema, Schema
 
 LATEST: Final = "latest"
+PAGE_SCHEMAS: Final = 1_000
 Version = int | Literal["latest"]
 
 
@@ -130,6 +131,28 @@ class RegistryCore:
         """Return the subjects whose names begin with a prefix. Raises SchemaRegistryError."""
         request = _get(("subjects",), {"subjectPrefix": prefix, "deleted": deleted or None})
         return (yield from self._ask(request, _texts))
+
+    def get_schemas(
+        self,
+        prefix: str | None = None,
+        *,
+        latest_only: bool = False,
+        deleted: bool = False,
+    ) -> Steps[list[RegisteredSchema]]:
+        """Return all versions of the subjects with a prefix, in pages. Raises SchemaRegistryError."""
+        found: list[RegisteredSchema] = []
+        while True:
+            query = {
+                "subjectPrefix": prefix,
+                "latestOnly": latest_only or None,
+                "deleted": deleted or None,
+                "offset": len(found),
+                "limit": PAGE_SCHEMAS,
+            }
+            page = yield from self._ask(_get(("schemas",), query), _registered_schemas)
+            found += page
+            if len(page) != PAGE_SCHEMAS:  # a registry that knows no pages returns all at once
+                return found
 
     def get_schema_versions(self, schema_id: int) -> Steps[list[tuple[str, int]]]:
         """Return the subjects and versions that have a schema's id. Raises SchemaRegistryError."""
@@ -285,7 +308,7 @@ def context_of(subject: str | None) -> str:
 
 def _get(
     path: tuple[str, ...],
-    query: Mapping[str, str | bool | None] | None = None,
+    query: Mapping[str, str | int | bool | None] | None = None,
     *,
     subject: str | None = None,
     is_shared: bool = False,
@@ -311,6 +334,10 @@ def _numbers(found: Iterable[int]) -> list[int]:
 
 def _texts(found: Iterable[str]) -> list[str]:
     return [str(each) for each in found]
+
+
+def _registered_schemas(found: Iterable[Mapping[str, Any]]) -> list[RegisteredSchema]:
+    return [RegisteredSchema.of(each) for each in found]
 
 
 def _fields(found: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -7,11 +7,12 @@ behind ``kafkastore.``, and those of the listener that checks passwords behind `
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from log_service.common.addresses import is_loopback
 from log_service.common.errors import ConfigError
+from log_service.common.listeners import DEFAULT_REGISTRY_PORT
 from log_service.config.client_properties import settings_of_properties
 from log_service.config.definition import split_list
 from log_service.config.oauth import oauth_config
@@ -20,7 +21,6 @@ from log_service.config.security import OAuthConfig, TlsConfig
 from log_service.config.tls import tls_config
 from log_service.http.schema_registry.values import CompatibilityLevel
 
-DEFAULT_PORT: Final = 8081
 STORE, LOGIN = "kafkastore.", "login."
 OAUTH = "sasl.oauthbearer."
 SCHEMES = ("http", "https")
@@ -30,7 +30,7 @@ BOOLEANS = {"true": True, "false": False}
 
 DEFAULTS: Mapping[str, str] = MappingProxyType(
     {
-        "listeners": f"http://127.0.0.1:{DEFAULT_PORT}",
+        "listeners": f"http://127.0.0.1:{DEFAULT_REGISTRY_PORT}",
         "host.name": "",
         "inter.instance.protocol": "",
         "kafkastore.bootstrap.servers": "127.0.0.1:9092",
@@ -114,7 +114,7 @@ def read_registry_settings(
     found = {**DEFAULTS, **{key: value for key, value in given.items() if key in DEFAULTS}}
     listeners = tuple(_address(each, name) for each in split_list(found["listeners"]))
     if not listeners:
-        raise ConfigError(f"{name}: listeners names no address; write http://127.0.0.1:{DEFAULT_PORT}")
+        raise ConfigError(f"{name}: listeners names no address; write http://127.0.0.1:{DEFAULT_REGISTRY_PORT}")
     store = {key.removeprefix(STORE): value for key, value in given.items() if key.startswith(STORE)}
     login = {key.removeprefix(LOGIN): value for key, value in given.items() if key.startswith(LOGIN)}
     logins = _several(found, "authentication.method", LOGINS, name) - {"none"}
@@ -165,7 +165,7 @@ def _address(text: str, name: str) -> ListenAddress:
     except ValueError as error:
         raise ConfigError(f"{name}: listeners has {text!r}, which is no address: {error}") from error
     if parts.scheme not in SCHEMES or not host or port is None or parts.path.strip("/"):
-        usual = f"http://127.0.0.1:{DEFAULT_PORT}"
+        usual = f"http://127.0.0.1:{DEFAULT_REGISTRY_PORT}"
         raise ConfigError(f"{name}: listeners has {text!r}; an address looks like {usual}")
     return ListenAddress(scheme=parts.scheme, host=host, port=port)
 

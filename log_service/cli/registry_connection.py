@@ -1,0 +1,173 @@
+"""Connects commands to a schema registry: its options, its login, and advice beside its errors.
+
+The registry's client needs the extra ``schemas``, so it is imported once a command asks. A password
+never is an argument, but the URL in the environment may hold a user and a password.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import click
+
+from log_service.cli.passwords import asked_password
+from log_service.cli.running import run
+from log_service.cli.standard_input import STANDARD_INPUT, name_of
+from log_service.client.schemas.errors import NO_RESPONSE, SchemaRegistryError
+from log_service.common.errors import ConfigError
+from log_service.common.listeners import DEFAULT_REGISTRY_PORT
+
+if TYPE_CHECKING:
+    from log_service.client import SchemaRegistryClient
+
+REGISTRY_SETTING: Final = "TIDELOG_SCHEMA_REGISTRY_URL"
+DEFAULT_REGISTRY: Final = f"http://127.0.0.1:{DEFAULT_REGISTRY_PORT}"
+PATIENCE: Final[Mapping[str, Any]] = {"timeout": 30.0, "max_retries": 1, "retries_wait_ms": 200}
+"""A person wants to know soon that nothing listens there."""
+ADVICE: Final[Mapping[int, str]] = {
+    NO_RESPONSE: "start one with 'tidelog up' or 'tidelog registry serve', or name another with --registry",
+    401: "log in with --{prefix}user NAME or --{prefix}cert FILE",
+    40401: "see: tidelog schemas list",
+    40402: "see: tidelog schemas list --versions",
+    40405: "delete it without --permanent first",
+}
+"""Advice by the registry's code, or else by the HTTP status."""
+File = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAccess:
+    """The URL of a registry, and the settings of its client. ``prefix`` is that of the options."""
+
+    url: str
+    settings: Mapping[str, Any] = field(repr=False)
+    prefix: str = ""
+
+
+def checked_url(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse a URL that is none while arguments are read."""
+    from log_service.client.schemas.settings import RegistryClientSettings  # noqa: PLC0415 - help has no use for it
+
+    try:
+        if value:
+            RegistryClientSettings.of(value, {})
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
+
+
+def registry_options(prefix: str = "", default: str | None = DEFAULT_REGISTRY) -> Callable[..., Any]:
+    """Return a decorator that adds the options of a registry.
+
+    ``prefix`` comes before all names but ``--registry``, where the names mean something else.
+    """
+    options = (
+        click.option(
+            "--registry",
+            "registry_url",
+            metavar="URL",
+            default=default,
+            envvar=REGISTRY_SETTING,
+            show_default=default is not None,
+            show_envvar=True,
+            callback=checked_url,
+            help="The schema registry; several with commas.",
+        ),
+        click.option(f"--{prefix}user", "registry_user", metavar="NAME", help="Log in to the registry as this user."),
+        click.option(
+            f"--{prefix}password-file",
+            "registry_password_file",
+            type=click.File("r", encoding="utf-8"),
+            metavar="FILE",
+            help="Read that password from the first line of FILE; without it a person is asked.",
+        ),
+        click.option(f"--{prefix}cacert", "registry_cacert", type=File, metavar="FILE", help="Authorities to trust, in PEM."),
+        click.option(f"--{prefix}cert", "registry_cert", type=File, metavar="FILE", help="A certificate with its key, in PEM."),
+    )
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def take_access(given: dict[str, Any], prefix: str = "") -> RegistryAccess | None:
+    """Take the options of a registry out of ``given``, and ask for a password if a user logs in.
+
+    Returns None where no registry is named. It reads a terminal, so it belongs in front of the run.
+
+    Raises:
+        UsageError: options contradict each other.
+    """
+    url, user, file, cacert, cert = (given.pop(f"registry_{name}") for name in ("url", "user", "password_file", "cacert", "cert"))
+    if user is None and file is not None:
+        raise click.UsageError(f"--{prefix}password-file needs --{prefix}user")
+    if not url:
+        return None
+    settings = {"ssl_ca": cacert and str(cacert), "ssl_keystore_location": cert and str(cert)}
+    if cert is not None:
+        settings["ssl_keystore_type"] = "PEM"
+    login = None if user is None else _login(user, file, prefix)
+    return RegistryAccess(url=url, settings={**settings, "basic_auth_user_info": login}, prefix=prefix)
+
+
+def _login(user: str, file: TextIO | None, prefix: str) -> str:
+    if ":" in user:
+        raise click.UsageError(f"--{prefix}user is {user!r}: HTTP allows no colon in the name of a user")
+    return f"{user}:{asked_password(file, user, is_new=False).reveal()}"
+
+
+def registry_command(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run an async command that asks a registry, and add the options of every such command.
+
+    The command gets the registry's client as ``registry``.
+    """
+
+    def call(**given: Any) -> None:
+        _refuse_two_from_stdin(given)
+        access = take_access(given)
+        if access is None:
+            raise click.UsageError(f"--registry (or {REGISTRY_SETTING}) is empty: name a schema registry")
+        run(_asked, command, access, given)
+
+    decorated: Callable[..., None] = registry_options()(update_wrapper(call, command))
+    return decorated
+
+
+async def _asked(command: Callable[..., Awaitable[None]], access: RegistryAccess, given: Mapping[str, Any]) -> None:
+    async with open_registry(access) as registry:
+        await command(registry=registry, **given)
+
+
+def _refuse_two_from_stdin(given: Mapping[str, Any]) -> None:
+    """Refuse a schema and a password that both come from standard input."""
+    streams = (given["registry_password_file"], given.get("source"))
+    if all(each is not None and name_of(each) == STANDARD_INPUT for each in streams):
+        raise click.UsageError("the schema and the password cannot both be standard input")
+
+
+@asynccontextmanager
+async def open_registry(access: RegistryAccess) -> AsyncIterator["SchemaRegistryClient"]:
+    """Open a client of a registry for a block.
+
+    Raises:
+        ConfigError: settings contradict each other, or the extra with the client is missing.
+        ClickException: a registry's error in the block for which there is advice.
+    """
+    try:
+        from log_service.client import SchemaRegistryClient  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError(str(error)) from error
+    async with SchemaRegistryClient(access.url, **PATIENCE, **access.settings) as registry:
+        try:
+            yield registry
+        except SchemaRegistryError as error:
+            advice = ADVICE.get(error.code) or ADVICE.get(error.status)
+            if advice is None:
+                raise
+            raise click.ClickException(f"{error}; {advice.format(prefix=access.prefix)}") from error
