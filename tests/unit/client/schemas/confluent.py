@@ -24,7 +24,7 @@ with warnings.catch_warnings():
     except ImportError:
         IS_MISSING = True
 
-needs_confluent = pytest.mark.skipif(IS_MISSING, reason="confluent-kafka[schemaregistry] is not installed")
+needs_confluent = pytest.mark.skipif(IS_MISSING, reason="authlib and cachetools, which Confluent's client needs, are not installed")
 TOPIC_NAMES = {"subject.name.strategy.type": "TOPIC"}
 IN_HEADER = {} if IS_MISSING else {"schema.id.serializer": header_schema_id_serializer}
 

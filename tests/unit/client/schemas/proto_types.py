@@ -6,7 +6,12 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 MESSAGE, STRING, INT64, BOOL, DOUBLE, BYTES, ENUM = 11, 9, 3, 8, 1, 12, 14
-WELL_KNOWN = ("google/protobuf/timestamp.proto", "google/protobuf/any.proto", "google/protobuf/struct.proto", "google/type/money.proto")
+WELL_KNOWN = (
+    "google/protobuf/timestamp.proto",
+    "google/protobuf/any.proto",
+    "google/protobuf/struct.proto",
+    "google/protobuf/wrappers.proto",
+)
 
 
 def field(name: str, number: int, kind: int, type_name: str = "", *, is_repeated: bool = False) -> descriptor_pb2.FieldDescriptorProto:
@@ -39,7 +44,7 @@ def orders_file() -> descriptor_pb2.FileDescriptorProto:
         field("labels", 3, MESSAGE, ".shop.Order.LabelsEntry", is_repeated=True),
         field("placed", 4, MESSAGE, ".google.protobuf.Timestamp"),
         field("paid", 5, MESSAGE, ".shop.Payment"),
-        field("price", 6, MESSAGE, ".google.type.Money"),
+        field("note", 6, MESSAGE, ".google.protobuf.StringValue"),
         field("rest", 7, MESSAGE, ".google.protobuf.Struct"),
         field("anything", 8, MESSAGE, ".google.protobuf.Any"),
         field("raw", 9, BYTES, is_repeated=True),

@@ -32,7 +32,7 @@ def orders(draw: Any) -> Any:
     order.paid.CopyFrom(draw(PAYMENTS))
     if draw(st.booleans()):
         order.placed.FromNanoseconds(draw(st.integers(0, 10**18)))
-        order.price.currency_code, order.price.units = "EUR", draw(st.integers(-9, 9))
+        order.note.value = draw(TEXTS)
         order.rest.update({"value": draw(JSON_VALUES)})
         order.anything.Pack(draw(LEAVES))
     return order

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 import trio
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from log_service.client import (
@@ -27,7 +30,7 @@ from log_service.client import (
     SchemaRegistryError,
     SerializationError,
 )
-from tests.unit.client.schemas.proto_types import classes
+from tests.unit.client.schemas.proto_types import MESSAGE, classes, field, message
 from tests.unit.client.schemas.registry_double import RegistryDouble
 
 ORDER = json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]})
@@ -322,6 +325,18 @@ def test_protobuf_files_are_registered_with_their_imports(registry: BlockingSche
     assert len(double.requests) == before, "a given type needs no registry"
     with pytest.raises(SerializationError, match="no message at 7"):
         BlockingProtobufDeserializer(registry).deserialize("orders", b"\0\0\0\0\x02\x02\x0e")
+
+
+def test_files_of_googles_types_are_known_where_they_are_installed(registry: BlockingSchemaRegistryClient) -> None:
+    """A schema that imports one is read without it as a reference."""
+    money = pytest.importorskip("google.type.money_pb2")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(money.DESCRIPTOR.serialized_pb)
+    price = message("Price", field("amount", 1, MESSAGE, ".google.type.Money"))
+    pool.Add(FileDescriptorProto(name="p.proto", syntax="proto3", dependency=["google/type/money.proto"], message_type=[price]))
+    kind = GetMessageClass(pool.FindMessageTypeByName("Price"))
+    data = BlockingProtobufSerializer(registry, kind).serialize("prices", kind(amount={"units": 5}))
+    assert BlockingProtobufDeserializer(registry).deserialize("prices", data).amount.units == 5
 
 
 def test_a_protobuf_schema_as_text_names_what_the_registry_lacks(registry: BlockingSchemaRegistryClient) -> None:
