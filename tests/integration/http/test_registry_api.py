@@ -55,6 +55,18 @@ def test_a_registered_schema_is_found_in_every_way(api: httpx.Client, subject: s
     assert api.get(f"/subjects/{subject}/versions").json() == [1]
 
 
+def test_the_response_to_a_registration_has_the_schema_only_where_it_was_changed(
+    api: httpx.Client, subject: str
+) -> None:
+    """A client that sent a descriptor would take the printed text for it."""
+    made = register(api, subject, record(A, name="Plain"))
+    assert set(made) == {"id", "version", "guid"}
+    api.put(f"/config/{subject}", json={"defaultMetadata": {"properties": {"owner": "ann"}}})
+    changed = register(api, subject, record(A, name="Plain"))
+    assert changed["metadata"] == {"properties": {"owner": "ann"}}
+    assert changed["schema"] == record(A, name="Plain")
+
+
 def test_one_content_has_one_id_and_is_registered_once(api: httpx.Client, subject: str) -> None:
     """A second registration changes nothing. Another subject gets the same id."""
     text = record(A, name="Shared")

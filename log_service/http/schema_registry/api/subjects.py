@@ -161,7 +161,7 @@ class SubjectEndpoints:
             if response is not None:
                 return response
             found = await self._registry.write(lambda: register(self._state, self._parser, wanted), content)
-        return json_response(request, self._registration_json(request, found))
+        return json_response(request, self._registration_json(request, found, content))
 
     async def _registered_before(self, wanted: Registration) -> RegisteredSchema | None:
         """Return the version that has the content already, which needs no write."""
@@ -184,12 +184,21 @@ class SubjectEndpoints:
         is_same = found.subject == wanted.subject
         return found if is_same and wanted.schema_id in {NEW_SCHEMA_ID, found.schema_id} else None
 
-    def _registration_json(self, request: HttpRequest, found: RegisteredSchema) -> dict[str, Any]:
+    def _registration_json(
+        self, request: HttpRequest, found: RegisteredSchema, sent: SchemaContent
+    ) -> dict[str, Any]:
+        """Return the response to a registration.
+
+        The schema is in it only where the registry added to it, or where the client asks for a
+        form. Clients would take another spelling of their schema for the schema itself.
+        """
         if not is_new_client(request):
             return {"id": found.schema_id}
         head = {"id": found.schema_id, "version": found.version, "guid": found.guid}
-        body = content_json(found.content) | {"schema": schema_text(request, self._parser, found)}
-        return head | body
+        kept = (sent.metadata, sent.rule_set) == (found.content.metadata, found.content.rule_set)
+        if kept and sent.text.strip() and not request.query_value("format"):
+            return head
+        return head | content_json(found.content) | {"schema": schema_text(request, self._parser, found)}
 
     def _version(self, request: HttpRequest) -> RegisteredSchema:
         return find_version(
