@@ -2,7 +2,7 @@
 
 import pytest
 
-from log_service.common.addresses import network_of, parse_address, plain_address
+from log_service.common.addresses import is_loopback, network_of, parse_address, plain_address
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,15 @@ def test_other_text_is_no_address(text: str) -> None:
 )
 def test_one_host_may_have_all_addresses_of_its_network(address: str, network: str) -> None:
     assert network_of(address) == network
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.8.0.1", "::1", "0:0::1", "::ffff:127.0.0.1"])
+def test_loopback_addresses_are_recognized(text: str) -> None:
+    """They are reachable from this machine only."""
+    assert is_loopback(text)
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0", "::", "10.0.0.1", "localhost", "", "128.0.0.1"])
+def test_other_addresses_are_no_loopback(text: str) -> None:
+    """A name is none, because it may stand for any address."""
+    assert not is_loopback(text)
