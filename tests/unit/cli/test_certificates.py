@@ -42,6 +42,7 @@ def test_a_service_is_issued_listed_and_issued_again(data: Path, tmp_path: Path)
         ("node", "node"),
         ("operator", "client"),
         ("platform", "client"),
+        ("registry", "client"),
         ("shop", "service"),
     ]
 

@@ -9,7 +9,8 @@ from orchestration.quality import Suite, expect, warn
 from orchestration.quality.conditions import named_columns
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import DerivedTable, TopicTable
-from orchestration.transforms.to_lake.statements import asked, named_results, plain_choice, sql_transform, validate_provenance
+from orchestration.transforms.result_columns import named_results
+from orchestration.transforms.to_lake.statements import asked, plain_choice, sql_transform, validate_provenance
 
 COLUMNS = ("id", "amount", "_offset")
 
