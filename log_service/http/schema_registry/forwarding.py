@@ -40,6 +40,10 @@ class ForwardingFailed(TidelogError):  # noqa: N818 - it says what happened
     """The leader cannot be reached, or did not respond in time. The API calls it 50003."""
 
 
+class LeaderAway(ForwardingFailed):
+    """No connection to the leader was made, so it has surely done nothing."""
+
+
 class LeaderUnknown(TidelogError):  # noqa: N818 - it says what is missing
     """No instance leads, as far as this one knows. The API calls it 50004."""
 
@@ -102,6 +106,7 @@ class Forwarder:
 
         Raises:
             LeaderUnknown: there is no URL.
+            LeaderAway: no connection was made.
             ForwardingFailed: the leader did not respond in time, or with too many bytes.
         """
         if leader_url is None:
@@ -111,7 +116,8 @@ class Forwarder:
             return await self._exchange(self._client, leader_url, request)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             text = f"the leader {leader_url} did not respond: {str(error) or type(error).__name__}"
-            raise ForwardingFailed(text) from error
+            is_away = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            raise (LeaderAway if is_away else ForwardingFailed)(text) from error
 
     async def _exchange(self, client: httpx.AsyncClient, leader_url: str, request: HttpRequest) -> HttpResponse:
         limits = self._limits

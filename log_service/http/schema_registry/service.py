@@ -20,7 +20,7 @@ from log_service.http.schema_registry.api.routes import registry_service
 from log_service.http.schema_registry.authorization import open_access
 from log_service.http.schema_registry.election.elector import ElectionSettings, Elector, Leadership
 from log_service.http.schema_registry.election.protocol import RegistryInstance
-from log_service.http.schema_registry.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderUnknown, tls_of
+from log_service.http.schema_registry.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderAway, tls_of
 from log_service.http.schema_registry.log.errors import SchemasLogError
 from log_service.http.schema_registry.log.schemas_log import LogSettings, SchemasLog
 from log_service.http.schema_registry.records import noop_record
@@ -243,24 +243,30 @@ class RegistryService:
     async def _forward(self, forwarder: Forwarder, registry: Registry, request: HttpRequest) -> HttpResponse | None:
         """Return the writing instance's response, or None once this instance writes.
 
+        A leader that is away may just have stopped, so the next election is waited for.
+
         Raises:
             RegistryError: no instance writes, or it cannot be reached.
         """
-        with trio.move_on_after(LEADER_PATIENCE_S):
-            while not registry.is_writer and (self._leadership.is_self or self._leadership.leader_url is None):
-                await self._changed.wait()
-        if registry.is_writer:
-            return None
-        if request.headers.get(FORWARD_HEADER.lower(), "").lower() == "true":
-            text = "Leader not known. The request was forwarded to this instance, which does not write"
-            raise errors.RegistryError(errors.UNKNOWN_LEADER, text)
-        try:
+        failure = errors.RegistryError(errors.UNKNOWN_LEADER, "Leader not known. No instance was elected in time")
+        deadline = trio.current_time() + LEADER_PATIENCE_S
+        while not registry.is_writer:
             url = None if self._leadership.is_self else self._leadership.leader_url
-            return await forwarder.forward(url, request)
-        except LeaderUnknown as error:
-            raise errors.RegistryError(errors.UNKNOWN_LEADER, f"Leader not known. {error}") from error
-        except ForwardingFailed as error:
-            raise errors.RegistryError(errors.FORWARDING_FAILED, str(error)) from error
+            if url is not None and request.headers.get(FORWARD_HEADER.lower(), "").lower() == "true":
+                text = "Leader not known. The request was forwarded to this instance, which does not write"
+                raise errors.RegistryError(errors.UNKNOWN_LEADER, text)
+            try:
+                if url is not None:
+                    return await forwarder.forward(url, request)
+            except LeaderAway as error:
+                failure = errors.RegistryError(errors.FORWARDING_FAILED, str(error))
+            except ForwardingFailed as error:
+                raise errors.RegistryError(errors.FORWARDING_FAILED, str(error)) from error
+            if trio.current_time() >= deadline:
+                raise failure
+            with trio.move_on_after(RETRY_S / 4):
+                await self._changed.wait()
+        return None
 
 
 def forwarding_tls(client: Mapping[str, Any]) -> dict[str, Any]:
