@@ -1,38 +1,14 @@
 """The registry's REST API, as Confluent's clients use it, over a real cluster."""
 
 import json
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.helpers.registry_process import RegistryProcess
+from tests.integration.http.api_calls import B_WITH_DEFAULT, A, B, error, record, register
 
 V1_JSON = "application/vnd.schemaregistry.v1+json"
-
-
-def record(*fields: dict[str, Any], name: str = "R") -> str:
-    """Return the text of an Avro record in canonical form."""
-    whole = {"type": "record", "name": name, "fields": list(fields)}
-    return json.dumps(whole, separators=(",", ":"))
-
-
-A = {"name": "a", "type": "int"}
-B = {"name": "b", "type": "string"}
-B_WITH_DEFAULT = {"name": "b", "type": "string", "default": ""}
-
-
-def register(api: httpx.Client, subject: str, text: str, **fields: Any) -> dict[str, Any]:
-    """Register a schema, and return the response."""
-    response = api.post(f"/subjects/{subject}/versions", json={"schema": text, **fields})
-    assert response.status_code == 200, response.text
-    found: dict[str, Any] = response.json()
-    return found
-
-
-def error(response: httpx.Response) -> tuple[int, int]:
-    """Return the status and the error code of a refusal."""
-    return response.status_code, response.json()["error_code"]
 
 
 def test_a_registered_schema_is_found_in_every_way(api: httpx.Client, subject: str) -> None:
@@ -348,3 +324,24 @@ def test_probes_of_clients_and_consoles_are_answered(api: httpx.Client) -> None:
     assert set(api.get("/schemas/types").json()) == {"AVRO", "JSON", "PROTOBUF"}
     assert error(api.get("/no/such/path"))[0] == 404
     assert api.put("/subjects").status_code == 405
+
+
+def test_a_schema_is_looked_up_as_it_was_registered(api: httpx.Client, subject: str) -> None:
+    """Defaults and overrides of the settings are added to its metadata in a lookup, too."""
+    api.put(f"/config/{subject}", json={"defaultMetadata": {"properties": {"team": "t"}}})
+    sent = {"schema": record(A), "metadata": {"properties": {"owner": "ann"}}}
+    made = api.post(f"/subjects/{subject}/versions", json=sent).json()
+    found = api.post(f"/subjects/{subject}", json=sent).json()
+    assert (found["id"], found["metadata"]) == (made["id"], made["metadata"])
+    assert found["metadata"] == {"properties": {"owner": "ann", "team": "t"}}
+
+
+def test_a_lookup_that_misses_is_no_invalid_schema(api: httpx.Client, subject: str) -> None:
+    """References that lead to nothing in another context do not count."""
+    register(api, f":.{subject}:elsewhere", record(A))
+    register(api, f"{subject}-part", record(A, name="Part"))
+    register(api, subject, record(A))
+    reference = {"name": "Part", "subject": f"{subject}-part", "version": 1}
+    whole = {"schema": record({"name": "p", "type": "Part"}, name="Whole"), "references": [reference]}
+    assert error(api.post(f"/subjects/{subject}", json=whole)) == (404, 40403)
+    assert error(api.post(f"/subjects/{subject}-none", json=whole)) == (404, 40401)

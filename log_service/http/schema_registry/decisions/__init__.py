@@ -5,6 +5,7 @@ caller writes them and reads them back, and only then responds.
 
 - ``decision``: the value that a changing decision returns.
 - ``compatibility``: compares a schema with earlier versions of its subject.
+- ``completion``: adds what a schema takes from the previous version and from the settings.
 - ``registration``: gives a schema its version and its id.
 - ``lookup``: finds registered schemas.
 - ``deletion``: removes versions, subjects and contexts.

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 
 from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.decisions.completion import with_settings
 from log_service.http.schema_registry.languages.language import SchemaType
 from log_service.http.schema_registry.parsing import SchemaParser
 from log_service.http.schema_registry.state import RegistryState
@@ -116,23 +117,28 @@ def find_content(
 ) -> RegisteredSchema:
     """Return the version of a subject that has the content.
 
-    A second try takes metadata and rules of the latest version, as registering does.
+    A second try takes metadata and rules from the latest version and from the settings, as
+    registering does.
 
     Raises:
         RegistryError: the schema is invalid, or no version has it.
     """
     for name in candidates(state, subject):
-        for wanted in [content, _completed(state, name, content)]:
-            found = _version_with(
+        try:
+            found = _find_in_subject(
                 state,
                 parser,
                 name,
-                wanted,
+                content,
                 is_normalized=is_normalized or bool(state.settings(name).normalize),
                 is_deleted_included=is_deleted_included,
             )
-            if found is not None:
-                return found
+        except errors.RegistryError:
+            if name == subject:
+                raise
+            continue  # its references may lead to nothing in another context
+        if found is not None:
+            return found
     if not state.has_subjects(subject, is_deleted_included=is_deleted_included):
         raise errors.subject_not_found(subject)
     raise errors.schema_not_found()
@@ -193,6 +199,31 @@ def is_same_schema(parser: SchemaParser, content: SchemaContent, registered: Reg
     return own.formatted("resolved") == parser.registered(registered).formatted("resolved")
 
 
+def _find_in_subject(
+    state: RegistryState,
+    parser: SchemaParser,
+    subject: str,
+    content: SchemaContent,
+    *,
+    is_normalized: bool,
+    is_deleted_included: bool,
+) -> RegisteredSchema | None:
+    """Return the version of exactly this subject that has the content, as it is or completed."""
+    completed = with_settings(state.settings(subject), content, state.latest(subject))
+    for wanted in [content] if completed == content else [content, completed]:
+        found = _version_with(
+            state,
+            parser,
+            subject,
+            wanted,
+            is_normalized=is_normalized,
+            is_deleted_included=is_deleted_included,
+        )
+        if found is not None:
+            return found
+    return None
+
+
 def _version_with(
     state: RegistryState,
     parser: SchemaParser,
@@ -211,17 +242,6 @@ def _version_with(
     exact = [each for each in versions if each.content == wanted]
     loose = (each for each in reversed(versions) if is_same_schema(parser, wanted, each))
     return exact[-1] if exact else next(loose, None)
-
-
-def _completed(state: RegistryState, subject: str, content: SchemaContent) -> SchemaContent:
-    latest = state.latest(subject)
-    if latest is None:
-        return content
-    return replace(
-        content,
-        metadata=content.metadata or latest.content.metadata,
-        rule_set=content.rule_set or latest.content.rule_set,
-    )
 
 
 def _without_version(metadata: Metadata | None) -> Metadata | None:

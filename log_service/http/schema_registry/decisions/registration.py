@@ -4,10 +4,11 @@ A content that the context knows keeps its id. A content that the subject knows 
 Source: the order of Confluent's registry.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.decisions.compatibility import incompatibilities
+from log_service.http.schema_registry.decisions.completion import completed
 from log_service.http.schema_registry.decisions.decision import Decision
 from log_service.http.schema_registry.decisions.lookup import canonical, is_same_schema
 from log_service.http.schema_registry.parsing import SchemaParser
@@ -20,15 +21,11 @@ from log_service.http.schema_registry.records import (
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, context_of, scope_of
 from log_service.http.schema_registry.values import (
-    CONFLUENT_VERSION,
     NEW_SCHEMA_ID,
     NEW_VERSION,
-    Metadata,
     Mode,
     RegisteredSchema,
-    RuleSet,
     SchemaContent,
-    Settings,
     guid_of,
 )
 
@@ -37,8 +34,8 @@ from log_service.http.schema_registry.values import (
 class Registration:
     """A request to register a schema.
 
-    ``schema_id`` and ``version`` are given while importing. ``is_forced`` skips the comparison
-    with earlier versions.
+    ``schema_id`` is given while importing. A given ``version`` is the next one, or any while
+    importing. ``is_forced`` skips the comparison with earlier versions.
     """
 
     subject: str
@@ -81,32 +78,6 @@ def register(state: RegistryState, parser: SchemaParser, wanted: Registration) -
     version = _version(wanted.version, new_version, mode)
     schema_id = _schema_id(state, subject, content, wanted.schema_id)
     return _registered(state, subject, version, schema_id, content)
-
-
-def completed(
-    settings: Settings,
-    content: SchemaContent,
-    previous: RegisteredSchema | None,
-    asked_version: int,
-    new_version: int | None,
-) -> SchemaContent:
-    """Return a content with what it takes from the previous version and from the settings.
-
-    An empty text takes the previous one. Metadata and rules lie between defaults and overrides.
-    """
-    if not content.text.strip() and previous is not None:
-        taken = previous.content
-        content = replace(content, schema_type=taken.schema_type, text=taken.text, references=taken.references)
-    older = None if previous is None else previous.content
-    metadata = content.metadata or (older.metadata if older else None)
-    metadata = _merged(settings.default_metadata, metadata, settings.override_metadata)
-    rule_set = content.rule_set or (older.rule_set if older else None)
-    rule_set = _merged_rules(settings.default_rule_set, rule_set, settings.override_rule_set)
-    has_version = metadata is not None and CONFLUENT_VERSION in metadata.properties
-    if new_version is not None and (asked_version != NEW_VERSION or has_version):
-        numbered = Metadata.of(properties={CONFLUENT_VERSION: str(new_version)})
-        metadata = numbered if metadata is None else metadata.merged(numbered)
-    return replace(content, metadata=metadata, rule_set=rule_set)
 
 
 def _check_mode(subject: str, mode: Mode, schema_id: int) -> None:
@@ -168,19 +139,3 @@ def _registered(state: RegistryState, subject: str, version: int, schema_id: int
     stored = StoredSchema(subject=subject, version=version, schema_id=schema_id, content=content)
     answer = RegisteredSchema(subject=subject, version=version, schema_id=schema_id, content=content, guid=guid_of(content))
     return Decision(records=(*records, schema_record(stored)), result=answer)
-
-
-def _merged(default: Metadata | None, own: Metadata | None, override: Metadata | None) -> Metadata | None:
-    found = [each for each in (default, own, override) if each is not None]
-    merged = found[0] if found else None
-    for each in found[1:]:
-        merged = each if merged is None else merged.merged(each)
-    return merged
-
-
-def _merged_rules(default: RuleSet | None, own: RuleSet | None, override: RuleSet | None) -> RuleSet | None:
-    found = [each for each in (default, own, override) if each is not None]
-    merged = found[0] if found else None
-    for each in found[1:]:
-        merged = each if merged is None else merged.merged(each)
-    return merged
