@@ -58,8 +58,8 @@ def read_content(fields: Mapping[str, Any]) -> SchemaContent:
         schema_type=read_schema_type(fields.get("schemaType")),
         text=_text(fields, "schema") or "",
         references=tuple(_list(fields, "references", read_reference)),
-        metadata=_optional(fields, "metadata", read_metadata),
-        rule_set=_optional(fields, "ruleSet", read_rule_set),
+        metadata=read_optional(fields, "metadata", read_metadata),
+        rule_set=read_optional(fields, "ruleSet", read_rule_set),
     )
 
 
@@ -136,6 +136,15 @@ def read_rule(fields: object) -> Rule:
     )
 
 
+def read_names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return a list of texts. None is an empty one.
+
+    Raises:
+        BadFieldError: it has another type.
+    """
+    return tuple(_texts(fields.get(name) or [], name))
+
+
 def settings_json(settings: Settings) -> dict[str, Any]:
     """Return settings under the names of the topic and of responses. Unset ones are left out."""
     found = dict(settings.set_fields())
@@ -157,10 +166,10 @@ def read_settings(fields: Mapping[str, Any]) -> Settings:
         compatibility_level=None if level is None else read_level(level),
         compatibility_policy=_text(fields, "compatibilityPolicy"),
         compatibility_group=_text(fields, "compatibilityGroup"),
-        default_metadata=_optional(fields, "defaultMetadata", read_metadata),
-        override_metadata=_optional(fields, "overrideMetadata", read_metadata),
-        default_rule_set=_optional(fields, "defaultRuleSet", read_rule_set),
-        override_rule_set=_optional(fields, "overrideRuleSet", read_rule_set),
+        default_metadata=read_optional(fields, "defaultMetadata", read_metadata),
+        override_metadata=read_optional(fields, "overrideMetadata", read_metadata),
+        default_rule_set=read_optional(fields, "defaultRuleSet", read_rule_set),
+        override_rule_set=read_optional(fields, "overrideRuleSet", read_rule_set),
     )
 
 
@@ -239,6 +248,7 @@ def _list(fields: Mapping[str, Any], name: str, read: Callable[[object], T]) -> 
     return [read(each) for each in found]
 
 
-def _optional(fields: Mapping[str, Any], name: str, read: Callable[[object], T]) -> T | None:
+def read_optional(fields: Mapping[str, Any], name: str, read: Callable[[object], T]) -> T | None:
+    """Return a field as ``read`` reads it. None: it is not given."""
     found = fields.get(name)
     return None if found is None else read(found)

@@ -18,6 +18,9 @@ CONFLUENT_VERSION = "confluent:version"
 """Property of the metadata that holds the number of the version."""
 NEW_SCHEMA_ID = -1
 NEW_VERSION = 0
+"""A registration that leaves the number of the version to the registry."""
+NEXT_VERSION = -1
+"""A registration that does so too, and notes the number in the metadata of the schema."""
 LATEST_VERSION = -1
 MAX_VERSION = 2**31 - 1
 

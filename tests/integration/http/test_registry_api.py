@@ -345,3 +345,32 @@ def test_a_lookup_that_misses_is_no_invalid_schema(api: httpx.Client, subject: s
     whole = {"schema": record({"name": "p", "type": "Part"}, name="Whole"), "references": [reference]}
     assert error(api.post(f"/subjects/{subject}", json=whole)) == (404, 40403)
     assert error(api.post(f"/subjects/{subject}-none", json=whole)) == (404, 40401)
+
+
+def test_metadata_and_rules_of_a_version_are_changed_in_a_new_one(api: httpx.Client, subject: str) -> None:
+    """Its text stays. The number of the new version is noted in its metadata."""
+    rules = {"domainRules": [{"name": "old", "type": "CEL"}]}
+    register(api, subject, record(A), metadata={"properties": {"owner": "ann"}}, ruleSet=rules)
+    path = f"/subjects/{subject}/versions"
+    changed = {"rulesToMerge": {"domainRules": [{"name": "new", "type": "CEL"}]}, "rulesToRemove": ["old"]}
+    made = api.post(f"{path}/1/tags", json=changed).json()
+    assert (made["version"], made["schema"]) == (2, record(A))
+    assert made["metadata"] == {"properties": {"confluent:version": "2", "owner": "ann"}}
+    assert [rule["name"] for rule in made["ruleSet"]["domainRules"]] == ["new"]
+    again = api.post(f"{path}/latest/tags", json={"newVersion": 3, "metadata": {"properties": {"owner": "eve"}}}).json()
+    assert again["metadata"] == {"properties": {"confluent:version": "3", "owner": "eve"}}
+    assert again["ruleSet"] == made["ruleSet"]
+    assert error(api.post(f"{path}/9/tags", json={})) == (404, 40402)
+    assert error(api.post(f"{path}/1/tags", json={"tagsToAdd": [{"tags": ["PII"]}]})) == (422, 422)
+    assert error(api.post(f"{path}/1/tags", json={"newVersion": 9})) == (422, 42201)
+
+
+def test_a_version_that_is_there_may_be_asked_for_by_number(api: httpx.Client, subject: str) -> None:
+    """-1 asks for a new version that notes its number."""
+    made = register(api, subject, record(A), version=1)
+    assert register(api, subject, record(A), version=1) == made
+    assert register(api, subject, record(A))["version"] == 1
+    wrong = {"schema": record(A), "version": 3}
+    assert error(api.post(f"/subjects/{subject}/versions", json=wrong)) == (422, 42201)
+    noted = register(api, subject, record(A), version=-1)
+    assert (noted["version"], noted["metadata"]) == (2, {"properties": {"confluent:version": "2"}})

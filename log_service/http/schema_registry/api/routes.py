@@ -55,6 +55,7 @@ def registry_routes(registry: Registry) -> list[Route]:
         ("DELETE", "/subjects/{subject}/versions/{version}", subjects.delete_version, Need.DELETE),
         ("GET", "/subjects/{subject}/versions/{version}/schema", subjects.get_text, Need.READ),
         ("GET", "/subjects/{subject}/versions/{version}/referencedby", subjects.list_referrers, Need.READ),
+        ("POST", "/subjects/{subject}/versions/{version}/tags", subjects.relabel, Need.REGISTER),
         ("GET", "/schemas", schemas.list_schemas, Need.NOTHING),
         ("GET", "/schemas/types", schemas.list_types, Need.NOTHING),
         ("GET", "/schemas/ids/{id}", schemas.get_by_id, Need.NOTHING),

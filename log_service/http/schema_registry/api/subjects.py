@@ -27,18 +27,37 @@ from log_service.http.schema_registry.decisions.lookup import (
     read_version,
 )
 from log_service.http.schema_registry.decisions.registration import Registration, register
-from log_service.http.schema_registry.entities import BadFieldError, content_json, read_content
+from log_service.http.schema_registry.decisions.relabelling import Relabelling, relabel
+from log_service.http.schema_registry.entities import (
+    BadFieldError,
+    content_json,
+    read_content,
+    read_metadata,
+    read_names,
+    read_optional,
+    read_rule_set,
+)
 from log_service.http.schema_registry.registry import Registry
 from log_service.http.schema_registry.rule_checks import check_rule_set
 from log_service.http.schema_registry.values import (
     NEW_SCHEMA_ID,
     NEW_VERSION,
+    NEXT_VERSION,
     RegisteredSchema,
     SchemaContent,
 )
 from log_service.http.server.values import HttpRequest, HttpResponse
 
 CONTENT_FIELDS = ("schema", "schemaType", "references", "metadata", "ruleSet")
+LABEL_FIELDS = (
+    "newVersion",
+    "metadata",
+    "ruleSet",
+    "rulesToMerge",
+    "rulesToRemove",
+    "tagsToAdd",
+    "tagsToRemove",
+)
 REQUEST_FIELDS = (
     *CONTENT_FIELDS,
     "id",
@@ -51,7 +70,7 @@ REQUEST_FIELDS = (
     "schemaTagsToRemove",
     "propagateSchemaTags",
 )
-INLINE_TAG_FIELDS = ("schemaTagsToAdd", "schemaTagsToRemove")
+INLINE_TAG_FIELDS = ("schemaTagsToAdd", "schemaTagsToRemove", "tagsToAdd", "tagsToRemove")
 
 
 class SubjectEndpoints:
@@ -144,9 +163,7 @@ class SubjectEndpoints:
         """Register the schema of the body, and return its id."""
         subject = valid_subject_of(request, self._state)
         content, fields = read_schema(request)
-        if any(fields.get(name) for name in INLINE_TAG_FIELDS):
-            text = "Tags inside the text of a schema cannot be edited here: send the whole text."
-            raise errors.RegistryError(errors.UNPROCESSABLE, text)
+        _refuse_inline_tags(fields)
         wanted = Registration(
             subject=subject,
             content=content,
@@ -163,10 +180,20 @@ class SubjectEndpoints:
             found = await self._registry.write(lambda: register(self._state, self._parser, wanted), content)
         return json_response(request, self._registration_json(request, found, content))
 
+    async def relabel(self, request: HttpRequest) -> HttpResponse:
+        """Register a version anew with the metadata and the rules of the body."""
+        subject = valid_subject_of(request, self._state)
+        wanted = _read_relabelling(request, subject, read_version(request.path_values["version"]))
+        response = await self._registry.forwarded(request)
+        if response is not None:
+            return response
+        found = await self._registry.write(lambda: relabel(self._state, self._parser, wanted))
+        return json_response(request, self._registration_json(request, found))
+
     async def _registered_before(self, wanted: Registration) -> RegisteredSchema | None:
         """Return the version that has the content already, which needs no write."""
         settings = self._state.settings(wanted.subject)
-        if wanted.version != NEW_VERSION or settings.has_defaults_or_overrides:
+        if wanted.version == NEXT_VERSION or settings.has_defaults_or_overrides:
             return None
         try:
             found = await self._registry.think(
@@ -181,8 +208,12 @@ class SubjectEndpoints:
             )
         except errors.RegistryError:
             return None
-        is_same = found.subject == wanted.subject
-        return found if is_same and wanted.schema_id in {NEW_SCHEMA_ID, found.schema_id} else None
+        is_it = (
+            found.subject == wanted.subject
+            and wanted.schema_id in {NEW_SCHEMA_ID, found.schema_id}
+            and wanted.version in {NEW_VERSION, found.version}
+        )
+        return found if is_it else None
 
     def _registration_json(
         self, request: HttpRequest, found: RegisteredSchema, sent: SchemaContent
@@ -226,10 +257,36 @@ def read_schema(request: HttpRequest) -> tuple[SchemaContent, dict[str, Any]]:
     return content, fields
 
 
+def _read_relabelling(request: HttpRequest, subject: str, version: int) -> Relabelling:
+    fields = read_object(request, LABEL_FIELDS)
+    _refuse_inline_tags(fields)
+    try:
+        wanted = Relabelling(
+            subject=subject,
+            version=version,
+            new_version=_whole(fields, "newVersion", NEW_VERSION) or None,
+            metadata=read_optional(fields, "metadata", read_metadata),
+            rule_set=read_optional(fields, "ruleSet", read_rule_set),
+            rules_to_merge=read_optional(fields, "rulesToMerge", read_rule_set),
+            rules_to_remove=read_names(fields, "rulesToRemove"),
+        )
+    except BadFieldError as error:
+        raise unprocessable(error) from error
+    check_rule_set(wanted.rule_set)
+    check_rule_set(wanted.rules_to_merge)
+    return wanted
+
+
+def _refuse_inline_tags(fields: dict[str, Any]) -> None:
+    if any(fields.get(name) for name in INLINE_TAG_FIELDS):
+        text = "Tags inside the text of a schema cannot be edited here: send the whole text."
+        raise errors.RegistryError(errors.UNPROCESSABLE, text)
+
+
 def _whole(fields: dict[str, Any], name: str, default: int) -> int:
     value = fields.get(name)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**31:
         raise errors.RegistryError(errors.UNPROCESSABLE, f"{name} has to be a number of 32 bits.")
-    return max(value, default)
+    return value
