@@ -110,6 +110,11 @@ def invalid_compatibility() -> RegistryError:
     return RegistryError(42203, f"Invalid compatibility level. Valid values are {levels}")
 
 
+def invalid_policy() -> RegistryError:
+    """The compatibility policy is none of the three."""
+    return RegistryError(42203, "Invalid compatibility policy. Valid values are STRICT, LENIENT, and LOGICAL")
+
+
 def invalid_mode() -> RegistryError:
     """The mode is none of the five."""
     modes = "READWRITE, READONLY, READONLY_OVERRIDE, IMPORT and FORWARD"

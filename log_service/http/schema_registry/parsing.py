@@ -88,7 +88,8 @@ class SchemaParser:
     def _parse(self, content: SchemaContent, dependencies: tuple[NamedSchema, ...], *, is_new: bool) -> ParsedSchema:
         size = len(content.text) + sum(len(each.text) for each in dependencies)
         if size > self._limits.text_bytes:
-            raise InvalidSchemaError(f"the schema has {size} characters with its references, and may have {self._limits.text_bytes}")
+            most = self._limits.text_bytes
+            raise errors.schema_too_large(f"The schema has {size} characters with its references, and may have {most}")
         key = (content.schema_type.value, content.text, dependencies, is_new)
         if key in self._parsed:
             self._parsed.move_to_end(key)

@@ -161,14 +161,12 @@ class RegistryState:
             self._highest_ids[context] = max(self._highest_ids.get(context, 0), highest)
 
     def _note_references(self, registered: RegisteredSchema) -> None:
-        for reference in registered.content.references:
-            target = (within(reference.subject, registered.subject), reference.version)
+        for target in _targets(registered):
             self._referrers.setdefault(target, set()).add((registered.subject, registered.version))
 
     def _forget_references(self, subject: str, version: int, registered: RegisteredSchema | None = None) -> None:
         registered = registered or self._subjects.get(subject, {}).get(version)
-        for reference in () if registered is None else registered.content.references:
-            target = (within(reference.subject, subject), reference.version)
+        for target in [] if registered is None else _targets(registered):
             referrers = self._referrers.get(target, set())
             referrers.discard((subject, version))
             if not referrers:
@@ -250,6 +248,11 @@ class RegistryState:
         found = (self.version(*each) for each in self._referrers.get((subject, version), ()))
         return [each for each in found if each is not None]
 
+    def deleted_referrers(self, subject: str, version: int) -> list[RegisteredSchema]:
+        """Return the soft-deleted versions that refer to a version. This looks at all versions."""
+        deleted = (each for versions in self._subjects.values() for each in versions.values() if each.is_deleted)
+        return [each for each in deleted if (subject, version) in _targets(each)]
+
     def own_settings(self, scope: str) -> Settings | None:
         """Return the settings of exactly this scope. The default context is an empty scope."""
         return self._settings.get(scope)
@@ -275,7 +278,16 @@ class RegistryState:
     def aliased(self, subject: str) -> str:
         """Return the subject that an alias stands for, else the subject itself."""
         own = self._settings.get(subject)
-        return subject if own is None or own.alias is None else within(own.alias, subject)
+        return within(own.alias, subject) if own is not None and own.alias else subject
+
+    def aliases(self) -> dict[str, list[str]]:
+        """Return the aliases of each subject that has some, sorted."""
+        found: dict[str, list[str]] = {}
+        for scope in sorted(self._settings):
+            target = self.aliased(scope)
+            if target != scope:
+                found.setdefault(target, []).append(scope)
+        return found
 
     def encoded(self, records: list[RegistryRecord]) -> list[tuple[bytes, bytes | None]]:
         """Return records as bytes.
@@ -293,6 +305,12 @@ class RegistryState:
         """Return the keys of a subject's soft-deleted versions with an id."""
         deleted = self.versions(subject, is_deleted=True)
         return [schema_key(subject, each.version) for each in deleted if each.schema_id == schema_id]
+
+
+def _targets(registered: RegisteredSchema) -> list[SubjectVersion]:
+    """Return the subjects and versions that a version refers to."""
+    references = registered.content.references
+    return [(within(each.subject, registered.subject), each.version) for each in references]
 
 
 def _scopes(subject: str) -> list[str]:

@@ -57,12 +57,12 @@ def scope_of(subject: str) -> str:
 
 
 def is_valid_subject(text: str, *, is_scope_allowed: bool = False) -> bool:
-    """Return whether schemas may be registered under a subject.
+    """Return whether schemas may be registered under a subject. It is in one context.
 
     ``is_scope_allowed`` also accepts contexts, which may carry settings.
     """
     subject = Subject.parse(text)
-    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text):
+    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text) or text.startswith(ANY_CONTEXT):
         return False
     if is_scope_allowed:
         return True

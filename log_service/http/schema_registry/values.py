@@ -297,4 +297,6 @@ class Settings:
         return any(part is not None for part in parts)
 
 
+POLICIES = frozenset({"STRICT", "LENIENT", "LOGICAL"})
+"""The values of ``compatibility_policy``, in any case of letters."""
 DEFAULT_SETTINGS = Settings(compatibility_level=CompatibilityLevel.BACKWARD)

@@ -347,6 +347,44 @@ def test_a_lookup_that_misses_is_no_invalid_schema(api: httpx.Client, subject: s
     assert error(api.post(f"/subjects/{subject}-none", json=whole)) == (404, 40401)
 
 
+def test_a_prefix_of_subjects_holds_in_one_context(api: httpx.Client, subject: str) -> None:
+    """Without a prefix or a context in the path, subjects of all contexts are listed."""
+    register(api, subject, record(A))
+    inside = f":.{subject}:{subject}"
+    register(api, inside, record(A))
+    listed = {
+        "/subjects": [inside, subject],
+        "/subjects?subjectPrefix=": [subject],
+        "/contexts/:.:/subjects": [subject],
+        f"/contexts/.{subject}/subjects": [inside],
+        f"/contexts/.{subject}/subjects?subjectPrefix=test": [inside],
+        f"/subjects?subjectPrefix=:*:{subject}": [inside, subject],
+    }
+    for path, expected in listed.items():
+        assert [each for each in api.get(path).json() if subject in each] == expected, path
+
+
+def test_an_alias_can_be_taken_away(api: httpx.Client, subject: str) -> None:
+    """An empty alias is none, and schemas are listed with their aliases."""
+    register(api, subject, record(A))
+    alias = f"{subject}-alias"
+    api.put(f"/config/{alias}", json={"alias": subject})
+    query = {"subjectPrefix": alias, "aliases": True}
+    (listed,) = api.get("/schemas", params=query).json()
+    assert (listed["subject"], listed["aliases"]) == (subject, [alias])
+    api.put(f"/config/{alias}", json={"alias": ""})
+    assert error(api.get(f"/subjects/{alias}/versions")) == (404, 40401)
+    assert api.get("/schemas", params=query).json() == []
+
+
+def test_an_unknown_policy_is_refused(api: httpx.Client, subject: str) -> None:
+    """It would silently be the strict one."""
+    refused = api.put(f"/config/{subject}", json={"compatibilityPolicy": "LENINT"})
+    assert error(refused) == (422, 42203)
+    assert "STRICT, LENIENT" in refused.json()["message"]
+    assert api.put(f"/config/{subject}", json={"compatibilityPolicy": "LENIENT"}).status_code == 200
+
+
 def test_metadata_and_rules_of_a_version_are_changed_in_a_new_one(api: httpx.Client, subject: str) -> None:
     """Its text stays. The number of the new version is noted in its metadata."""
     rules = {"domainRules": [{"name": "old", "type": "CEL"}]}
@@ -374,3 +412,45 @@ def test_a_version_that_is_there_may_be_asked_for_by_number(api: httpx.Client, s
     assert error(api.post(f"/subjects/{subject}/versions", json=wrong)) == (422, 42201)
     noted = register(api, subject, record(A), version=-1)
     assert (noted["version"], noted["metadata"]) == (2, {"properties": {"confluent:version": "2"}})
+
+
+def test_an_id_comes_with_a_version_that_has_it(api: httpx.Client, subject: str) -> None:
+    """Python's client keeps that version, and needs its id in it."""
+    made = register(api, subject, record(A, name=f"Of_{subject.replace('-', '_')}"))
+    found = api.get(f"/schemas/ids/{made['id']}").json()
+    assert (found["subject"], found["version"], found["id"]) == (subject, 1, made["id"])
+    maximum = api.get(f"/schemas/ids/{made['id']}?fetchMaxId=true").json()["maxId"]
+    assert maximum >= made["id"]
+
+
+def test_probes_work_below_a_context_too(api: httpx.Client) -> None:
+    """Clients may have the context in the URL of the registry."""
+    for path in ("", "/", "/v1/metadata/id", "/v1/metadata/version", "/contexts"):
+        assert api.get(f"/contexts/.probed{path}").status_code == 200, path
+    assert error(api.get("/contexts/.probed/associations/resources/-/orders")) == (404, 40410)
+
+
+def test_the_mode_of_the_default_context_can_always_be_removed(api: httpx.Client) -> None:
+    """It has one, whether or not it was set."""
+    assert api.delete("/mode").json() == {"mode": "READWRITE"}
+    assert api.put("/mode", json={"mode": "READONLY"}).status_code == 200
+    assert api.delete("/mode").json() == {"mode": "READONLY"}
+    assert api.get("/mode").json() == {"mode": "READWRITE"}
+
+
+def test_deleted_referrers_are_listed_when_asked_for(api: httpx.Client, subject: str) -> None:
+    """They do not hold a version any more."""
+    register(api, f"{subject}-part", record(A, name="Part"))
+    reference = {"name": "Part", "subject": f"{subject}-part", "version": 1}
+    whole = register(api, subject, record({"name": "p", "type": "Part"}), references=[reference])
+    api.delete(f"/subjects/{subject}")
+    path = f"/subjects/{subject}-part/versions/1/referencedby"
+    assert api.get(path).json() == []
+    assert api.get(f"{path}?deleted=true").json() == [whole["id"]]
+
+
+def test_a_schema_that_is_too_large_is_told_apart_from_an_invalid_one(api: httpx.Client, subject: str) -> None:
+    """A name for all contexts is no subject either."""
+    text = json.dumps({"type": "record", "name": "Large", "doc": "x" * (1 << 20), "fields": []})
+    assert error(api.post(f"/subjects/{subject}/versions", json={"schema": text})) == (422, 42209)
+    assert error(api.post(f"/subjects/:*:{subject}/versions", json={"schema": record(A)})) == (422, 42208)

@@ -9,11 +9,9 @@ from log_service.http.schema_registry.registry import Registry
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.subjects import (
     ANY_CONTEXT,
-    DEFAULT_CONTEXT,
     Subject,
     is_valid_subject,
     normal_context,
-    normal_subject,
     within,
 )
 from log_service.http.server.values import HttpRequest
@@ -83,16 +81,20 @@ def readable_subjects(request: HttpRequest, registry: Registry) -> list[str]:
 
     Subjects that the principal may not read are left out.
     """
-    names = _subjects_with_prefix(request, registry.state)
+    names = [each for each in registry.state.subjects if has_prefix(request, each)]
     return [each for each in names if may(registry.access, request, Need.READ, each)]
 
 
-def _subjects_with_prefix(request: HttpRequest, state: RegistryState) -> list[str]:
-    prefix = request.query_value("subjectPrefix") or context_scope(request) or ANY_CONTEXT
-    if prefix.startswith(ANY_CONTEXT):
-        name = prefix.removeprefix(ANY_CONTEXT)
-        return [each for each in state.subjects if Subject.parse(each).name.startswith(name)]
-    wanted = Subject.parse(prefix)
-    if wanted.context != DEFAULT_CONTEXT:
-        return [each for each in state.subjects if each.startswith(str(wanted))]
-    return [each for each in state.subjects if each.startswith(normal_subject(prefix))]
+def has_prefix(request: HttpRequest, subject: str) -> bool:
+    """Return whether a subject begins with ``subjectPrefix``. Without one, its context counts.
+
+    A prefix holds in one context: its own, that of the path, or the default one.
+    """
+    asked = request.query_value("subjectPrefix")
+    if asked is None and "context" not in request.path_values:
+        return True
+    own = Subject.parse(subject)
+    if asked is not None and asked.startswith(ANY_CONTEXT):
+        return own.name.startswith(asked.removeprefix(ANY_CONTEXT))
+    wanted = Subject.parse(within(asked or "", context_scope(request)))
+    return own.context == wanted.context and own.name.startswith(wanted.name)

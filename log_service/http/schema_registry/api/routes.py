@@ -1,6 +1,6 @@
 """The table of all routes of the registry.
 
-Every route also exists below ``/contexts/{context}``.
+Every route also exists below ``/contexts/{context}``, which clients may have in their URL.
 """
 
 from functools import partial
@@ -45,6 +45,13 @@ def registry_routes(registry: Registry) -> list[Route]:
     schemas, scopes = SchemaEndpoints(registry), ScopeEndpoints(registry)
     compatibility = CompatibilityEndpoints(registry)
     everywhere: list[Row] = [
+        ("GET", "/", about.root, Need.NOTHING),
+        ("POST", "/", about.root, Need.NOTHING),
+        ("GET", "/v1/metadata/id", about.cluster_id, Need.NOTHING),
+        ("GET", "/v1/metadata/version", about.version, Need.NOTHING),
+        ("GET", "/v1/metadata/deployment", about.deployment, Need.NOTHING),
+        ("GET", "/associations/resources/{namespace}/{resource}", about.association, Need.NOTHING),
+        ("GET", "/contexts", scopes.list_contexts, Need.NOTHING),
         ("GET", "/subjects", subjects.list_subjects, Need.NOTHING),
         ("POST", "/subjects/{subject}", subjects.look_up, Need.READ),
         ("DELETE", "/subjects/{subject}", subjects.delete_subject, Need.DELETE),
@@ -80,13 +87,6 @@ def registry_routes(registry: Registry) -> list[Route]:
         ("DELETE", "/mode/{subject}", scopes.delete_mode, Need.CHANGE_SETTINGS),
     ]
     once: list[Row] = [
-        ("GET", "/", about.root, Need.NOTHING),
-        ("POST", "/", about.root, Need.NOTHING),
-        ("GET", "/v1/metadata/id", about.cluster_id, Need.NOTHING),
-        ("GET", "/v1/metadata/version", about.version, Need.NOTHING),
-        ("GET", "/v1/metadata/deployment", about.deployment, Need.NOTHING),
-        ("GET", "/associations/resources/{namespace}/{resource}", about.association, Need.NOTHING),
-        ("GET", "/contexts", scopes.list_contexts, Need.NOTHING),
         ("DELETE", "/contexts/{context}", scopes.delete_context, Need.CHANGE_SETTINGS),
     ]
     inside = [(method, IN_CONTEXT + path, handler, need) for method, path, handler, need in everywhere]

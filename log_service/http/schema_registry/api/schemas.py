@@ -13,7 +13,11 @@ from log_service.http.schema_registry.api.bodies import (
     text_response,
     whole_number,
 )
-from log_service.http.schema_registry.api.names import asked_subject, readable_subjects
+from log_service.http.schema_registry.api.names import (
+    asked_subject,
+    has_prefix,
+    readable_subjects,
+)
 from log_service.http.schema_registry.authorization import Need, may, require
 from log_service.http.schema_registry.decisions.lookup import find_guid, find_users_of_id
 from log_service.http.schema_registry.languages.known import LANGUAGES
@@ -35,30 +39,46 @@ class SchemaEndpoints:
         self._parser = registry.parser
 
     async def list_schemas(self, request: HttpRequest) -> HttpResponse:
-        """Return versions of the subjects with a prefix."""
+        """Return versions of the subjects with a prefix, and of those with such an alias."""
         is_deleted = None if flag(request, "deleted") else False
+        aliases = self._readable_aliases(request) if flag(request, "aliases") else {}
         found: list[RegisteredSchema] = []
-        for subject in readable_subjects(request, self._registry):
+        for subject in sorted({*readable_subjects(request, self._registry), *aliases}):
             versions = self._state.versions(subject, is_deleted=is_deleted)
             found += versions[-1:] if flag(request, "latestOnly") else versions
         rule_type = request.query_value("ruleType")
         if rule_type:
             found = [each for each in found if _has_rule(each, rule_type)]
         shown = page(request, found, MAX_SCHEMAS)
-        return json_response(request, [schema_json(request, self._parser, each) for each in shown])
+        bodies = [
+            schema_json(request, self._parser, each) | ({"aliases": aliases[each.subject]} if each.subject in aliases else {})
+            for each in shown
+        ]
+        return json_response(request, bodies)
+
+    def _readable_aliases(self, request: HttpRequest) -> dict[str, list[str]]:
+        """Return the aliases with the prefix, by the subjects that the principal may read."""
+        found = {
+            subject: [each for each in aliases if has_prefix(request, each)]
+            for subject, aliases in self._state.aliases().items()
+            if may(self._registry.access, request, Need.READ, subject)
+        }
+        return {subject: aliases for subject, aliases in found.items() if aliases}
 
     async def list_types(self, request: HttpRequest) -> HttpResponse:
         """Return the schema types."""
         return json_response(request, [each.value for each in LANGUAGES])
 
     async def get_by_id(self, request: HttpRequest) -> HttpResponse:
-        """Return the schema of an id."""
+        """Return the schema of an id, and one version that has it.
+
+        confluent-kafka for Python keeps that version for later, and needs its id in it.
+        """
         found = self._by_id(request)[0]
-        body = body_json(request, self._parser, found)
+        shown = schema_json if is_new_client(request) else body_json
+        body = shown(request, self._parser, found)
         if flag(request, "fetchMaxId"):
             body["maxId"] = self._state.highest_ids.get(context_of(found.subject), 0)
-        if is_new_client(request) and request.query_value("subject"):
-            body |= {"subject": found.subject, "version": found.version}
         return json_response(request, body)
 
     async def get_text_by_id(self, request: HttpRequest) -> HttpResponse:

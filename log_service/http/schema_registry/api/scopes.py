@@ -25,7 +25,7 @@ from log_service.http.schema_registry.entities import (
 from log_service.http.schema_registry.registry import Registry
 from log_service.http.schema_registry.rule_checks import check_rule_set
 from log_service.http.schema_registry.subjects import context_of
-from log_service.http.schema_registry.values import Mode, Settings
+from log_service.http.schema_registry.values import POLICIES, Mode, Settings
 from log_service.http.server.values import HttpRequest, HttpResponse
 
 REQUEST_FIELDS = (*SETTINGS_FIELDS.values(), "compatibility")
@@ -117,6 +117,8 @@ def _read_settings(request: HttpRequest) -> Settings:
         if "compatibility level" in str(error):
             raise errors.invalid_compatibility() from error
         raise unprocessable(error) from error
+    if (wanted.compatibility_policy or "STRICT").upper() not in POLICIES:
+        raise errors.invalid_policy()
     check_rule_set(wanted.default_rule_set)
     check_rule_set(wanted.override_rule_set)
     return wanted

@@ -150,6 +150,8 @@ class SubjectEndpoints:
         subject = subject_of(request, self._state)
         found = find_version(self._state, subject, version, is_deleted_included=True)
         referrers = self._state.referrers(found.subject, found.version)
+        if flag(request, "deleted"):
+            referrers += self._state.deleted_referrers(found.subject, found.version)
         return json_response(request, page(request, sorted({each.schema_id for each in referrers})))
 
     async def delete_version(self, request: HttpRequest) -> HttpResponse:

@@ -62,7 +62,7 @@ def _reasons(level: CompatibilityLevel, new: ParsedSchema, old: ParsedSchema, po
 
 def _of_same_group(group: str | None, content: SchemaContent, earlier: Sequence[RegisteredSchema]) -> list[RegisteredSchema]:
     """Return the versions whose metadata has the same value of the group's property."""
-    if group is None:
+    if not group:
         return list(earlier)
     own = _property(content, group)
     return [each for each in earlier if _property(each.content, group) == own]

@@ -58,17 +58,18 @@ def change_mode(state: RegistryState, scope: str, mode: Mode, *, is_forced: bool
 def remove_mode(state: RegistryState, scope: str, *, is_recursive: bool) -> Decision[Mode]:
     """Return the records that remove a scope's mode, and the mode that it had.
 
-    ``is_recursive`` also removes the modes of the scope's subjects.
+    ``is_recursive`` also removes the modes of the scope's subjects. The default context always
+    has a mode.
 
     Raises:
         RegistryError: the scope has no mode.
     """
     own = state.own_mode(scope)
-    if own is None:
+    if own is None and scope:
         raise errors.subject_not_found(scope)
     inner = [each for each in sorted(state.subjects_in(scope)) if each != scope] if is_recursive else []
-    scopes = [scope, *(each for each in inner if state.own_mode(each) is not None)]
-    return Decision(records=tuple(mode_record(each, None) for each in scopes), result=own)
+    scopes = [each for each in (scope, *inner) if state.own_mode(each) is not None]
+    return Decision(records=tuple(mode_record(each, None) for each in scopes), result=own or state.mode(scope))
 
 
 def _cleared(state: RegistryState, scope: str) -> list[RegistryRecord]:
