@@ -5,16 +5,18 @@ checkpoints from the table, and writes nothing. Decides nothing, because sensors
 Invariant: a partition that was never committed counts from its log start.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from orchestration.lake.tables import Lake
+from orchestration.lake.tables import Lake, TableSnapshot
 from orchestration.log_client.protocol import LogClient, LogServiceError, TopicDescription
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange
 
 MAX_LOOKED_AT = 8
+Load = Callable[[], TableSnapshot | None]
+"""Loads a table of the lake. None if it does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,28 +109,30 @@ def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str, also: Seq
     """
     found = [log.describe_topic(one) for one in (topic, *also)]
     known = [one for one in found if one is not None]
-    return lag_behind(log, lake, known, table) if len(known) == len(found) else None
+    return lag_behind(log, known, lambda: lake.snapshot(table)) if len(known) == len(found) else None
 
 
-def lag_behind(log: LogClient, lake: Lake, descriptions: Sequence[TopicDescription], table: str) -> TopicLag:
-    """Return the lag of ``table`` behind existing topics. The first one holds the others.
+def lag_behind(log: LogClient, descriptions: Sequence[TopicDescription], load: Load) -> TopicLag:
+    """Return the lag of a table behind existing topics. The first one holds the others.
+
+    ``load`` loads the table.
 
     :raises LogServiceError: the offsets of a topic cannot be told.
     :raises DeltaError, OSError: the table cannot be read.
     """
-    first, *others = [lag_in(log, lake, one, table) for one in descriptions]
+    first, *others = [lag_in(log, one, load) for one in descriptions]
     return replace(first, others=tuple(others))
 
 
-def lag_in(log: LogClient, lake: Lake, description: TopicDescription, table: str) -> TopicLag:
-    """Return the lag of ``table`` behind one existing topic.
+def lag_in(log: LogClient, description: TopicDescription, load: Load) -> TopicLag:
+    """Return the lag of a table behind one existing topic.
 
     :raises LogServiceError: the topic's offsets cannot be told.
     :raises DeltaError, OSError: the table cannot be read.
     """
     topic = description.topic
     offsets = log.partition_offsets(topic)
-    snapshot = lake.snapshot(table)
+    snapshot = load()
     committed = snapshot.checkpoints(description.topic_id, [one.partition for one in offsets]) if snapshot else {}
     return lag_of(topic, description.topic_id, offsets, committed)
 

@@ -22,7 +22,7 @@ from threading import Event
 import dagster as dg
 from deltalake.exceptions import DeltaError
 
-from orchestration.lake.tables import Lake
+from orchestration.lake.tables import Lake, TableSnapshot
 from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.offsets.planning import Checkpoint
 from orchestration.project.home import UNFINISHED
@@ -85,6 +85,8 @@ class Watch:
     """By table, why it could not be looked at. It is left alone until the next tick."""
     postponed: list[str] = field(default_factory=list)
     """The tables that the last look had no time for, in the order of their turn."""
+    snapshots: dict[str, TableSnapshot | None] = field(default_factory=dict)
+    """The tables of the lake as the last look loaded them, each once."""
 
     def lags(self) -> dict[str, TopicLag]:
         """Return how far each table is behind.
@@ -97,6 +99,7 @@ class Watch:
         found: dict[str, TopicLag] = {}
         until_s = self.clock.now_s() + LOOKS_WITHIN_S
         self.postponed.clear()
+        self.snapshots.clear()
         for one in self.feeds:
             if one.table not in self.failures and self.clock.now_s() >= until_s:
                 self.postponed.append(one.table)
@@ -106,7 +109,7 @@ class Watch:
             if len(known) < len(one.topics):
                 continue
             try:
-                found[one.table] = lag_behind(self.log, self.lake, known, one.table)
+                found[one.table] = lag_behind(self.log, known, self._snapshot_of(one))
             except (LogServiceError, DeltaError, OSError) as error:
                 self._leave_alone(one, error)
         return found
@@ -150,7 +153,12 @@ class Watch:
         return replace(state, is_running=past.is_running, last_start_s=past.last_start_s, failures=past.failures)
 
     def _snapshot_of(self, feed: TopicFeed) -> Snapshot:
-        return lambda: self.lake.snapshot(feed.table)
+        def load() -> TableSnapshot | None:
+            if feed.table not in self.snapshots:
+                self.snapshots[feed.table] = self.lake.snapshot(feed.table)
+            return self.snapshots[feed.table]
+
+        return load
 
     def run_config_of(self, feed: TopicFeed, follow_s: int) -> Mapping[str, object]:
         """Return the config of a run that is to be started now."""

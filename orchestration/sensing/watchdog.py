@@ -23,6 +23,7 @@ ticks.
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 
 import dagster as dg
@@ -249,7 +250,7 @@ def judged(
             found.unjudged[feed.table] = str(error)
             continue
         try:
-            lag = lag_behind(log, lake, topics, feed.table) if topics else None
+            lag = lag_behind(log, topics, partial(lake.snapshot, feed.table)) if topics else None
             if lag is not None and feed.asset_key in wanted:
                 found.verdicts[feed.table] = judge(log, lag, wanted[feed.asset_key], int(now_s() * 1000))
         except (LogServiceError, DeltaError, OSError) as error:

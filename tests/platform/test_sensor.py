@@ -11,12 +11,15 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 
+from orchestration.lake.tables import Lake, TableSnapshot
 from orchestration.log_client.protocol import LogServiceAwayError, LogServiceError
 from orchestration.project.location import DEFINITIONS
 from orchestration.resources.lake import LakeResource
+from orchestration.retained.archive import Archive
 from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, LOOKS_WITHIN_S, TABLE_TAG, TELLS_WITHIN_S, WAIT_S
 from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import spark_table
+from orchestration.transforms.archiving.assets import archive_asset
 from tests.platform.sensor_world import KEY, World, append, told
 
 pytestmark = pytest.mark.platform
@@ -138,6 +141,24 @@ def test_a_run_in_flight_keeps_others_from_starting(world: World, status: dg.Dag
     result = world.tick()
     assert started(result) == []
     assert result.skip_reason == dg.SkipReason("a run is in flight of clean_orders")
+
+
+def test_a_look_loads_each_table_of_the_lake_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule of an archive loaded its table three times, beside the lag."""
+    clicks = TopicSpec(name="clicks", archive=Archive(kept_days=1))
+    world.define(topic_asset(clicks), archive_asset(clicks))
+    world.log.add_topic("clicks").partitions[0].append(b"{}")
+    append(world, 3)
+    loaded: list[str] = []
+    load = Lake.snapshot
+
+    def counted(lake: Lake, name: str) -> TableSnapshot | None:
+        loaded.append(name)
+        return load(lake, name)
+
+    monkeypatch.setattr(Lake, "snapshot", counted)
+    assert started(world.tick()) == ["clean_orders", "clicks_archive"]
+    assert sorted(loaded) == ["clean_orders", "clicks_archive"]
 
 
 def test_a_run_that_ended_makes_room_after_the_interval(world: World) -> None:
