@@ -144,6 +144,18 @@ def shape_of(
     )
 
 
+def validate_no_max_failed(name: str, max_failed: float | None) -> None:
+    """Refuse ``max_failed``, which tables of one topic have.
+
+    :raises ValueError: says what to do instead.
+    """
+    if max_failed is not None:
+        raise ValueError(
+            f"{name} is a join and cannot have max_failed: a row comes of two records, and neither can be put aside for it. Leave it out, "
+            "and let the function bear such records, as with try_cast; or reject them before, in tables of each topic"
+        )
+
+
 def validate_shape(table: JoinedTable) -> None:
     """Refuse a join whose columns do not exist or cannot be compared.
 

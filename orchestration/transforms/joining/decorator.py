@@ -14,7 +14,7 @@ from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.dagster_views.assets import Presentation
 from orchestration.transforms.declarations import NO_SUITE, Transform, rules_of
 from orchestration.transforms.joining.assets import joined_table_asset
-from orchestration.transforms.joining.declarations import DEFAULT_AHEAD, DEFAULT_STATE_ROWS, JoinedTable, shape_of
+from orchestration.transforms.joining.declarations import DEFAULT_AHEAD, DEFAULT_STATE_ROWS, JoinedTable, shape_of, validate_no_max_failed
 
 
 def spark_join(
@@ -35,6 +35,7 @@ def spark_join(
     records_per_run: int | None = None,
     state_rows: int = DEFAULT_STATE_ROWS,
     has_headers: bool = False,
+    max_failed: float | None = None,
     group_name: str = "lake",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -63,7 +64,8 @@ def spark_join(
 
     Each run reads both topics from the checkpoint on. Rows, both topics' offsets, kept rows and the
     watermark are one commit. ``records_per_run`` counts for each topic. Rules (warn and fail) and
-    suite see the rows that the function returns.
+    suite see the rows that the function returns. ``max_failed`` of other tables is refused here,
+    because a row comes of two records.
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """
@@ -71,6 +73,7 @@ def spark_join(
     shape = shape_of(on=on, event_time=event_time, within=within, lateness=lateness, how=how, idle_after=idle_after, ahead=ahead)
 
     def declare(function: Transform) -> dg.AssetsDefinition:
+        validate_no_max_failed(name or function.__name__, max_failed)
         declared = JoinedTable(
             name=name or function.__name__,
             left=left,

@@ -110,6 +110,12 @@ def test_limits_and_suites_that_make_no_sense_are_refused(given: dict[str, Any],
         spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="limited", **given)(rows)
 
 
+def test_a_join_refuses_max_failed_and_says_what_to_do() -> None:
+    """Python said that it was an unexpected argument."""
+    with pytest.raises(ValueError, match="joined_badly is a join and cannot have max_failed: a row comes of two records"):
+        spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="joined_badly", max_failed=3)(rows)
+
+
 def test_a_suite_of_a_table_from_tables_and_a_day_are_looked_at() -> None:
     nothing: Any = None
     with pytest.raises(ValueError, match="the suite of copied is None"):
