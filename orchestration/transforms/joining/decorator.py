@@ -58,14 +58,12 @@ def spark_join(
     The watermark is the lesser of both sides' greatest event time, less ``lateness``. Records below
     the watermark of the last commit are dead letters of the rule ``late``. Rows that may still find
     a partner are kept beside the table, at most ``state_rows`` of them. A record whose event time
-    is more than ``ahead`` after the time of the record is a dead letter of the rule ``event_time``.
-    With None there is no such bound. An idle topic holds back the watermark. With ``idle_after`` it
-    does so only for that time.
+    is more than ``ahead`` (None: no bound) after its own time is a dead letter of ``event_time``.
+    An idle topic holds back the watermark, with ``idle_after`` only for that time.
 
-    Each run reads both topics from the checkpoint on. Rows, both topics' offsets, kept rows and the
-    watermark are one commit. ``records_per_run`` counts for each topic. Rules (warn and fail) and
-    suite see the rows that the function returns. ``max_failed`` of other tables is refused here,
-    because a row comes of two records.
+    A run reads both topics from the checkpoint on. Rows, offsets, kept rows and watermark are one
+    commit. ``records_per_run`` counts for each topic. Rules (warn and fail) and suite see the rows
+    of the function. ``max_failed`` is refused, because a row comes of two records.
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """

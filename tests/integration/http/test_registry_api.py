@@ -369,7 +369,7 @@ def test_an_alias_can_be_taken_away(api: httpx.Client, subject: str) -> None:
     register(api, subject, record(A))
     alias = f"{subject}-alias"
     api.put(f"/config/{alias}", json={"alias": subject})
-    query = {"subjectPrefix": alias, "aliases": True}
+    query: dict[str, str | bool] = {"subjectPrefix": alias, "aliases": True}
     (listed,) = api.get("/schemas", params=query).json()
     assert (listed["subject"], listed["aliases"]) == (subject, [alias])
     api.put(f"/config/{alias}", json={"alias": ""})

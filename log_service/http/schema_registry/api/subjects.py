@@ -190,7 +190,7 @@ class SubjectEndpoints:
         if response is not None:
             return response
         found = await self._registry.write(lambda: relabel(self._state, self._parser, wanted))
-        return json_response(request, self._registration_json(request, found))
+        return json_response(request, self._registration_json(request, found, SchemaContent(text="")))
 
     async def _registered_before(self, wanted: Registration) -> RegisteredSchema | None:
         """Return the version that has the content already, which needs no write."""
