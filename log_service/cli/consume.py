@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -19,7 +19,8 @@ from log_service.cli.consume_queue import print_queue
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
 from log_service.cli.numbers import Number, WholeNumber
 from log_service.cli.output import counted, refuse_both, write_records
-from log_service.cli.record_lines import Render, renderer
+from log_service.cli.record_lines import renderer
+from log_service.cli.registry_connection import RegistryAccess, RenderAll, open_renderer, with_registry
 from log_service.cli.running import in_thread
 from log_service.cli.times import TimeParameter
 from log_service.client.consumer.consumer import Consumer
@@ -92,6 +93,8 @@ class Limits:
 @click.option("-k", "--key-separator", metavar="TEXT", help="Print key, this text, value.")
 @click.option("--read-committed", is_flag=True, help="Leave out the records of open and aborted transactions.")
 @click.option("--skip-corrupt", is_flag=True, help="Go on behind batches that cannot be read, and say which offsets are skipped.")
+@click.option("--verbose", is_flag=True, help="Tell each schema once: its id, subject, version and type.")
+@with_registry
 @cluster_command
 async def consume(
     *,
@@ -111,6 +114,8 @@ async def consume(
     key_separator: str | None,
     read_committed: bool,
     skip_corrupt: bool,
+    verbose: bool,
+    registry: RegistryAccess | None,
     bootstrap_servers: str,
 ) -> None:
     """Print the values of TOPIC's records, one per line, until Ctrl-C.
@@ -123,47 +128,66 @@ async def consume(
     tidelog consume orders -p 0 -o -10 -n 10 --json
     tidelog consume orders -g billing -f '{partition}:{offset} {key} = {value}\\n'
     tidelog consume orders -B -e -f '%t/%p@%o %k %s\\n'
+    tidelog consume orders -B --registry http://127.0.0.1:8081
     tidelog consume orders --queue packers -f '{value} ({delivery_count})\\n'
     """
-    starts = {"--from-beginning": from_beginning, "--offset": offset is not None, "--from-time": from_time is not None}
+    places = {"--offset": offset is not None, "--from-time": from_time is not None}
+    starts = {"--from-beginning": from_beginning, **places}
     refuse_both(starts)
     refuse_both({"--json": as_json, "--format": template is not None, "--key-separator": key_separator is not None})
-    for option, is_given in {"--partition": bool(partitions), "--offset": offset is not None, "--from-time": from_time is not None}.items():
-        refuse_both({"--group": group_id is not None, option: is_given})
+    refuse_beside("--group", {"--partition": bool(partitions), **places}, is_given=group_id is not None)
     if group_protocol is not None and group_id is None:
         raise click.UsageError("--group-protocol needs --group.")
     render = renderer(as_json=as_json, template=template, key_separator=key_separator, is_queue=queue_id is not None)
     if queue_id is not None:
         beside = {"--group": group_id is not None, "--partition": bool(partitions), "--exit-at-end": exit_at_end, **starts}
-        for option, is_given in {**beside, "--read-committed": read_committed, "--skip-corrupt": skip_corrupt}.items():
-            refuse_both({"--queue": True, option: is_given})
+        refuse_beside("--queue", {**beside, "--read-committed": read_committed, "--skip-corrupt": skip_corrupt})
         limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=None)
-        await consume_queue(bootstrap_servers, names, queue_id, render, limits)
+        async with open_renderer(registry, render, is_verbose=verbose) as render_all:
+            await consume_queue(bootstrap_servers, names, queue_id, render_all, limits)
         return
+    settings: dict[str, Any] = {"group_id": group_id, "group_protocol": group_protocol or "classic"}
+    settings |= reading_settings(from_beginning=from_beginning, read_committed=read_committed, skip_corrupt=skip_corrupt)
     topics, bounds = await bounds_of(bootstrap_servers, names, read_committed=read_committed)
     chosen = partitions_of(topics, partitions, bounds)
     ends = {where: bounds[where][1] for where in chosen} if exit_at_end else None
     limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=ends)
-    async with Consumer(
-        bootstrap_servers,
-        group_id=group_id,
-        group_protocol=group_protocol or "classic",
-        auto_offset_reset="earliest" if from_beginning else "latest",
-        isolation_level="read_committed" if read_committed else "read_uncommitted",
-        allow_auto_create_topics=False,
-        skip_corrupt_batches=skip_corrupt,
-        **await client_settings(bootstrap_servers),
-    ) as consumer:
+    async with (
+        open_renderer(registry, render, is_verbose=verbose) as render_all,
+        Consumer(bootstrap_servers, **settings, **await client_settings(bootstrap_servers)) as consumer,
+    ):
         if group_id is not None:
             await consumer.subscribe(topics)
         else:
             await start_reading(consumer, chosen, bounds, offset, from_time)
         with noted_interrupts() as interrupts:
-            count = await print_records(consumer, unbuffered_output(), render, limits, interrupts)
+            count = await print_records(consumer, unbuffered_output(), render_all, limits, interrupts)
     tell_end(count, interrupts)
 
 
-async def consume_queue(bootstrap_servers: str, names: Sequence[str], queue_id: str, render: Render, limits: Limits) -> None:
+def reading_settings(*, from_beginning: bool, read_committed: bool, skip_corrupt: bool) -> dict[str, Any]:
+    """Return the settings of a consumer that say what is read. It creates no topic."""
+    return {
+        "auto_offset_reset": "earliest" if from_beginning else "latest",
+        "isolation_level": "read_committed" if read_committed else "read_uncommitted",
+        "allow_auto_create_topics": False,
+        "skip_corrupt_batches": skip_corrupt,
+    }
+
+
+def refuse_beside(option: str, others: Mapping[str, bool], *, is_given: bool = True) -> None:
+    """Refuse options that have no meaning beside one, if that one is given. Raises UsageError."""
+    for other, is_other_given in others.items():
+        refuse_both({option: is_given, other: is_other_given})
+
+
+async def consume_queue(
+    bootstrap_servers: str,
+    names: Sequence[str],
+    queue_id: str,
+    render: RenderAll,
+    limits: Limits,
+) -> None:
     """Print records of a queue. Raises Abort after Ctrl-C."""
     with noted_interrupts() as interrupts:
         count = await print_queue(
@@ -247,7 +271,13 @@ def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> in
     return max(offset if offset >= 0 else end + offset, start)
 
 
-async def print_records(consumer: Consumer, output: BinaryIO, render: Render, limits: Limits, interrupts: Sequence[int]) -> int:
+async def print_records(
+    consumer: Consumer,
+    output: BinaryIO,
+    render: RenderAll,
+    limits: Limits,
+    interrupts: Sequence[int],
+) -> int:
     """Print records until a limit is reached or an interrupt is noted, and return their number."""
     count = 0
     heard = time.monotonic()
@@ -256,7 +286,7 @@ async def print_records(consumer: Consumer, output: BinaryIO, render: Render, li
         room = POLL_RECORDS if limits.max_records is None else min(limits.max_records - count, POLL_RECORDS)
         records = await consumer.poll(room, timeout_ms=patience_ms)
         if records:
-            await in_thread(write_records, output, b"".join(map(render, records)))
+            await in_thread(write_records, output, await render(records))
             count += len(records)
             heard = time.monotonic()
         elif limits.timeout_s is not None and time.monotonic() - heard >= limits.timeout_s:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from log_service.cli.connection import client_settings, open_admin
 from log_service.cli.names import matching_topics
 from log_service.cli.output import write_records
-from log_service.cli.record_lines import Render
+from log_service.cli.registry_connection import RenderAll
 from log_service.cli.running import in_thread
 from log_service.client.share.consumer import ShareConsumer
 
@@ -26,7 +26,7 @@ async def print_queue(
     group_id: str,
     *,
     output: BinaryIO,
-    render: Render,
+    render: RenderAll,
     interrupts: Sequence[int],
     max_records: int | None,
     timeout_s: float | None,
@@ -52,7 +52,7 @@ async def print_queue(
             room = POLL_RECORDS if max_records is None else min(max_records - count, POLL_RECORDS)
             records = await consumer.poll(room, timeout_ms=patience_ms)
             if records:
-                await in_thread(write_records, output, b"".join(map(render, records)))
+                await in_thread(write_records, output, await render(records))
                 count += len(records)
                 heard = time.monotonic()
             elif timeout_s is not None and time.monotonic() - heard >= timeout_s:

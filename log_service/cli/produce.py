@@ -6,7 +6,7 @@ A line is a value, a key and a value, or JSON.
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO
@@ -18,6 +18,7 @@ from log_service.cli.names import complete_topics
 from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import counted, refuse_both
 from log_service.cli.record_lines import LineError, NewRecord, Parse, parser
+from log_service.cli.registry_connection import RegistryAccess, extra_needed, open_registry, with_registry
 from log_service.cli.standard_input import LineReader, read_all
 from log_service.client.producer.producer import Producer
 from log_service.common.errors import KafkaError
@@ -118,6 +119,9 @@ class Deliveries:
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--tombstones", is_flag=True, help="An empty value is a tombstone (null).")
+@click.option("--schema", metavar="SUBJECT|FILE", help="Values are JSON, encoded by this subject's latest schema, or a file's.")
+@click.option("--key-schema", metavar="SUBJECT|FILE", help="The same for keys.")
+@with_registry
 @cluster_command
 async def produce(
     *,
@@ -133,6 +137,9 @@ async def produce(
     compression: str,
     acks: str,
     tombstones: bool,
+    schema: str | None,
+    key_schema: str | None,
+    registry: RegistryAccess | None,
     bootstrap_servers: str,
 ) -> None:
     """Send each line to TOPIC as a record, and end once all are acknowledged.
@@ -143,12 +150,23 @@ async def produce(
     seq 1000 | tidelog produce numbers
     tidelog produce orders -f orders.txt -k : --compression zstd
     tidelog consume orders -B -e --json | tidelog produce copy --json
+    tidelog produce orders --schema order.avsc < orders.jsonl
     """
     pairs = parse_headers(headers)
     shapes = {"--json": as_json, "--key-separator": key_separator is not None, "--whole-files": whole_files}
     refuse_both(shapes)
     refuse_both({"--json": as_json, "--key": fixed_key is not None, "--key-separator": key_separator is not None})
-    parse = parser(as_json=as_json, key_separator=key_separator, is_empty_null=tombstones, null_text=null_text, fixed_key=fixed_key)
+    schemas = {part: named for part, named in (("key", key_schema), ("value", schema)) if named is not None}
+    parse = parser(
+        as_json=as_json,
+        key_separator=key_separator,
+        is_empty_null=tombstones,
+        null_text=null_text,
+        fixed_key=fixed_key,
+        json_parts=schemas,
+    )
+    if schemas:
+        parse = await encoding_parser(parse, topic, schemas, registry or RegistryAccess.default())
     deliveries = Deliveries()
     with deliveries.patience.listening():
         async with Producer(
@@ -172,6 +190,18 @@ async def produce(
                     await send_all(records_of(lines, parse, deliveries.sent_count), send, pairs, deliveries)
             await producer.flush()
     deliveries.sum_up()
+
+
+async def encoding_parser(parse: Parse, topic: str, schemas: Mapping[str, str], access: RegistryAccess) -> Parse:
+    """Return a parser that encodes keys and values. ``schemas`` names a subject or a file for each.
+
+    Raises the errors of ``part_encoder``.
+    """
+    with extra_needed():
+        from log_service.cli.record_schemas import encoding, part_encoder  # noqa: PLC0415 - an extra
+    async with open_registry(access) as registry:
+        key, value = [await part_encoder(registry, topic, part, schemas.get(part)) for part in ("key", "value")]
+    return encoding(parse, key, value)
 
 
 def require_partition(topic: str, partition_count: int, partition: int) -> None:

@@ -8,9 +8,10 @@ of that spelling.
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import click
 
@@ -41,6 +42,21 @@ class NewRecord:
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
+
+
+class JsonBytes(bytes):
+    """The text of a key or a value that was decoded, and the id or guid of its schema.
+
+    A line of JSON has it as a value of JSON, and not as text.
+    """
+
+    def __new__(cls, text: bytes, schema: int | str | None) -> Self:
+        """Keep the schema beside the bytes."""
+        made = super().__new__(cls, text)
+        made.schema = schema
+        return made
+
+    schema: int | str | None
 
 
 Render = Callable[[ConsumerRecord | ShareRecord], bytes]
@@ -81,15 +97,23 @@ def as_json_line(record: ConsumerRecord | ShareRecord) -> bytes:
         "value": as_json_value(record.value),
         "headers": [[name, as_json_value(value)] for name, value in record.headers],
     }
+    fields |= {
+        f"{name}_schema": part.schema for name, part in (("key", record.key), ("value", record.value)) if isinstance(part, JsonBytes)
+    }
     if isinstance(record, ShareRecord):
         fields["delivery_count"] = record.delivery_count
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
 def as_json_value(value: bytes | None) -> Any:
-    """Return text where the bytes are text, else an object with them as base64."""
+    """Return text where the bytes are text, else an object with them as base64.
+
+    Decoded bytes are the value of JSON that they were decoded to.
+    """
     if value is None:
         return None
+    if isinstance(value, JsonBytes):
+        return json.loads(value)
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -152,15 +176,22 @@ def formatted(template: str, fields: Mapping[str, Render] = FIELDS) -> Render:
 
 
 def parser(
-    *, as_json: bool, key_separator: str | None, is_empty_null: bool, null_text: str | None = None, fixed_key: str | None = None
+    *,
+    as_json: bool,
+    key_separator: str | None,
+    is_empty_null: bool,
+    null_text: str | None = None,
+    fixed_key: str | None = None,
+    json_parts: Container[str] = (),
 ) -> Parse:
     """Return a function that turns a line into a record, or raises LineError.
 
     A key or value that reads ``null_text`` is null. So is an empty value if ``is_empty_null``.
-    Every record gets ``fixed_key`` if that is given.
+    Every record gets ``fixed_key`` if that is given. ``json_parts`` are those of key and value that
+    are encoded by a schema: a line of JSON has any value of JSON there.
     """
     if as_json:
-        return from_json_line
+        return partial(from_json_line, json_parts=json_parts)
     separator = key_separator.encode() if key_separator else None
     null = None if null_text is None else null_text.encode()
     key_of_all = None if fixed_key is None else fixed_key.encode()
@@ -182,8 +213,10 @@ def parser(
     return split
 
 
-def from_json_line(line: bytes) -> NewRecord:
+def from_json_line(line: bytes, json_parts: Container[str] = ()) -> NewRecord:
     """Return the record of a line that ``as_json_line`` made. Its topic and offset are ignored.
+
+    The ``json_parts`` are returned as JSON.
 
     Raises:
         LineError: the line is no such record.
@@ -202,11 +235,16 @@ def from_json_line(line: bytes) -> NewRecord:
     if timestamp_ms is not None and not 0 <= timestamp_ms < MAX_TIMESTAMP_MS:
         raise LineError(f"has a timestamp_ms that is not from 0 to {MAX_TIMESTAMP_MS - 1}")
     return NewRecord(
-        value=from_json_value(fields["value"], "value"),
-        key=from_json_value(fields.get("key"), "key"),
+        **{part: _from_json_part(fields.get(part), part, json_parts) for part in ("key", "value")},
         headers=from_json_headers(fields.get("headers") or []),
         timestamp_ms=timestamp_ms,
     )
+
+
+def _from_json_part(value: Any, part: str, json_parts: Container[str]) -> bytes | None:
+    if part not in json_parts or value is None:
+        return from_json_value(value, part)
+    return json.dumps(value).encode()
 
 
 def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:

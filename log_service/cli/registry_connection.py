@@ -4,16 +4,17 @@ The registry's client needs the extra ``schemas``, so it is imported once a comm
 never is an argument, but the URL in the environment may hold a user and a password.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 import click
 
 from log_service.cli.passwords import asked_password
+from log_service.cli.record_lines import Render
 from log_service.cli.running import run
 from log_service.cli.standard_input import STANDARD_INPUT, name_of
 from log_service.client.schemas.errors import NO_RESPONSE, SchemaRegistryError
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
     from log_service.client import SchemaRegistryClient
 
 REGISTRY_SETTING: Final = "TIDELOG_SCHEMA_REGISTRY_URL"
+RECORDS_PREFIX: Final = "registry-"
+"""Before the options of commands that have a user and keys of their own."""
 DEFAULT_REGISTRY: Final = f"http://127.0.0.1:{DEFAULT_REGISTRY_PORT}"
+RenderAll = Callable[[Sequence[Any]], Awaitable[bytes]]
+"""Returns the bytes that a command prints for records."""
 PATIENCE: Final[Mapping[str, Any]] = {"timeout": 30.0, "max_retries": 1, "retries_wait_ms": 200}
 """A person wants to know soon that nothing listens there."""
 ADVICE: Final[Mapping[int, str]] = {
@@ -45,6 +50,11 @@ class RegistryAccess:
     url: str
     settings: Mapping[str, Any] = field(repr=False)
     prefix: str = ""
+
+    @classmethod
+    def default(cls) -> Self:
+        """Return the access to the registry that is asked where none is named."""
+        return cls(url=DEFAULT_REGISTRY, settings={}, prefix=RECORDS_PREFIX)
 
 
 def checked_url(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -151,6 +161,29 @@ def _refuse_two_from_stdin(given: Mapping[str, Any]) -> None:
         raise click.UsageError("the schema and the password cannot both be standard input")
 
 
+def with_registry(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a registry to a command of a cluster.
+
+    The command gets them as ``registry``, which is None where no registry is named.
+    """
+
+    def call(**given: Any) -> None:
+        access = take_access(given, RECORDS_PREFIX)
+        command(registry=access, **given)
+
+    decorated: Callable[..., None] = registry_options(RECORDS_PREFIX, default=None)(update_wrapper(call, command))
+    return decorated
+
+
+@contextmanager
+def extra_needed() -> Iterator[None]:
+    """Say in a sentence which extra is missing, if an import in the block fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(str(error)) from error
+
+
 @asynccontextmanager
 async def open_registry(access: RegistryAccess) -> AsyncIterator["SchemaRegistryClient"]:
     """Open a client of a registry for a block.
@@ -159,10 +192,8 @@ async def open_registry(access: RegistryAccess) -> AsyncIterator["SchemaRegistry
         ConfigError: settings contradict each other, or the extra with the client is missing.
         ClickException: a registry's error in the block for which there is advice.
     """
-    try:
+    with extra_needed():
         from log_service.client import SchemaRegistryClient  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise ConfigError(str(error)) from error
     async with SchemaRegistryClient(access.url, **PATIENCE, **access.settings) as registry:
         try:
             yield registry
@@ -171,3 +202,27 @@ async def open_registry(access: RegistryAccess) -> AsyncIterator["SchemaRegistry
             if advice is None:
                 raise
             raise click.ClickException(f"{error}; {advice.format(prefix=access.prefix)}") from error
+
+
+@asynccontextmanager
+async def open_renderer(access: RegistryAccess | None, render: Render, *, is_verbose: bool) -> AsyncIterator[RenderAll]:
+    """Open a function for a block that renders records, decoded by the schemas of a registry.
+
+    Without a registry they are rendered as they are.
+    """
+
+    async def render_bytes(records: Sequence[Any]) -> bytes:
+        return b"".join(map(render, records))
+
+    if access is None:
+        yield render_bytes
+        return
+    with extra_needed():
+        from log_service.cli.record_schemas import RecordDecoder  # noqa: PLC0415 - an extra
+    async with open_registry(access) as registry:
+        decode = RecordDecoder(registry, is_verbose=is_verbose)
+
+        async def render_decoded(records: Sequence[Any]) -> bytes:
+            return b"".join(map(render, await decode(records)))
+
+        yield render_decoded

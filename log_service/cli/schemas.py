@@ -7,13 +7,13 @@ registry with Confluent's API will do.
 import json
 from collections.abc import Callable, Iterable, Sequence
 from difflib import unified_diff
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 import click
 
 from log_service.cli.output import json_option, print_json, print_rows, say, tell
 from log_service.cli.registry_connection import registry_command
+from log_service.cli.schema_files import schema_type_of
 from log_service.cli.standard_input import confirm, name_of, read_all
 from log_service.client.schemas.errors import SchemaRegistryError
 from log_service.client.schemas.values import AVRO, JSON, PROTOBUF, RegisteredSchema, Schema, SchemaReference
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Version = int | Literal["latest"]
 
-SUFFIXES: Final = {".avsc": AVRO, ".json": JSON, ".proto": PROTOBUF}
 LATEST_REFERENCE: Final = -1
 NO_OWN_SETTING: Final = frozenset({40408, 40409})
 """A registry's codes for a subject that has no level or mode of its own."""
@@ -57,19 +56,6 @@ def schemas() -> None:
     topic orders, orders-key for its keys. Any registry with Confluent's API will
     do; tidelog's own: tidelog registry serve.
     """
-
-
-def schema_type_of(name: str, given: str | None) -> str:
-    """Return the type of a schema: the given one, or else that of the file's suffix.
-
-    Raises:
-        UsageError: neither tells it.
-    """
-    found = given or SUFFIXES.get(PurePath(name).suffix.lower())
-    if found is None:
-        known = ", ".join(f"{suffix} is {kind}" for suffix, kind in SUFFIXES.items())
-        raise click.UsageError(f"the name {name!r} does not tell the type of the schema ({known}): give it with --type")
-    return found
 
 
 def reference_of(text: str) -> SchemaReference:

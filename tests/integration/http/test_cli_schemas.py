@@ -26,6 +26,16 @@ def schemas(registry: RegistryProcess) -> Command:
     return call
 
 
+@pytest.fixture
+def tidelog(registry: RegistryProcess, bootstrap: str) -> Command:
+    """Run a command against the shared cluster and registry."""
+
+    def call(*arguments: str, given: str = "") -> Finished:
+        return run([*arguments, "--registry", registry.url], bootstrap=bootstrap, given=given)
+
+    return call
+
+
 def test_a_subject_lives_from_its_first_version_to_its_removal(schemas: Command, subject: str, tmp_path: Path) -> None:
     """Register, list, check, compare, and delete twice."""
     file = tmp_path / "order.avsc"
@@ -84,3 +94,49 @@ def test_every_command_prints_json(schemas: Command, subject: str) -> None:
     assert as_json(schemas("mode", "--json"))["mode"] == "READWRITE"
     assert as_json(schemas("diff", subject, "1", "--json"))["diff"] == []
     assert json.loads(as_json(schemas("get", subject, "--json"))["schema"])["name"] == "Order"
+
+
+@pytest.mark.parametrize(
+    ("schema_file", "line"),
+    [
+        (("order.avsc", ORDER), {"n": 7}),
+        (("order.json", '{"type": "object", "required": ["n"]}'), {"n": 7, "deep": {"list": [None, "ä"]}}),
+        (("order.proto", 'syntax = "proto3"; message Order { int32 n = 1; repeated string tags = 2; }'), {"n": 7, "tags": ["a"]}),
+    ],
+)
+def test_records_go_in_by_a_schema_and_come_out_as_json(
+    tidelog: Command,
+    topic: str,
+    tmp_path: Path,
+    schema_file: tuple[str, str],
+    line: dict[str, object],
+) -> None:
+    """By a file, then by its subject, then from the lines that consume printed."""
+    file = tmp_path / schema_file[0]
+    file.write_text(schema_file[1])
+    for named in (str(file), f"{topic}-value"):
+        assert tidelog("produce", topic, "--schema", named, given=json.dumps(line)).exit_code == 0
+    found = tidelog("consume", topic, "-B", "-e", "--verbose")
+    assert [json.loads(each) for each in found.lines] == [line, line]
+    assert f"version 1 of {topic}-value, " in found.errors
+    rows = tidelog("consume", topic, "-B", "-e", "--json").output
+    assert [json.loads(each)["value"] for each in rows.splitlines()] == [line, line]
+    assert tidelog("produce", topic, "--json", "--schema", f"{topic}-value", given=rows).errors == "2 records acknowledged\n"
+
+
+def test_without_a_registry_consume_prints_the_bytes(tidelog: Command, bootstrap: str, topic: str) -> None:
+    """Nobody is asked who was not named."""
+    tidelog("schemas", "register", f"{topic}-value", "-", "--type", "avro", given=ORDER)
+    tidelog("produce", topic, "--schema", f"{topic}-value", given='{"n": 7}')
+    found = run(["consume", topic, "-B", "-e"], bootstrap=bootstrap)
+    assert found.output.startswith("\0\0\0")
+    assert found.errors == "1 record\n"
+
+
+def test_a_line_that_does_not_fit_is_told_with_its_number(tidelog: Command, topic: str) -> None:
+    """The lines before it were sent."""
+    tidelog("schemas", "register", f"{topic}-value", "-", "--type", "avro", given=ORDER)
+    refused = tidelog("produce", topic, "--schema", f"{topic}-value", given='{"n": 1}\n{"n": "x"}\n')
+    assert refused.exit_code == 1
+    assert "line 2 has a value that does not fit schema id" in refused.errors
+    assert "$.n: int is expected, not text; the line before it was sent" in refused.errors

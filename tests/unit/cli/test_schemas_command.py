@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from log_service.cli.main import tidelog
-from log_service.cli.schemas import difference, pretty, reference_of, schema_type_of
+from log_service.cli.schema_files import schema_type_of
+from log_service.cli.schemas import difference, pretty, reference_of
 from log_service.client import RegisteredSchema, Schema, SchemaReference
 from tests.unit.client.schemas.registry_double import RegistryDouble, served
 

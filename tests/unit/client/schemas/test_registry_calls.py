@@ -72,6 +72,13 @@ CALLS: list[tuple[Callable[[RegistryCore], Steps[Any]], str, Any, Any, Any]] = [
     (lambda core: core.get_version("s", 3, deleted=True), "GET /subjects/s/versions/3?deleted=true", None, FULL, REGISTERED),
     (lambda core: core.get_versions("a/b"), "GET /subjects/a%2Fb/versions", None, [1, 2], [1, 2]),
     (lambda core: core.get_subjects("o", deleted=True), "GET /subjects?subjectPrefix=o&deleted=true", None, ["o"], ["o"]),
+    (
+        lambda core: core.get_schemas("o", latest_only=True, deleted=True),
+        "GET /schemas?subjectPrefix=o&latestOnly=true&deleted=true&offset=0&limit=1000",
+        None,
+        [FULL],
+        [REGISTERED],
+    ),
     (lambda core: core.get_schema_versions(7), "GET /schemas/ids/7/versions", None, [{"subject": "s", "version": 3}], [("s", 3)]),
     (lambda core: core.get_referenced_by("s", "latest"), "GET /subjects/s/versions/latest/referencedby", None, [9], [9]),
     (lambda core: core.get_contexts(), "GET /contexts", None, ["."], ["."]),
@@ -110,6 +117,14 @@ def test_a_call_is_one_request(
     script = Script()
     assert script.run(call(script.core), response) == expected
     assert (script.asked, script.bodies) == ([request_line], [body])
+
+
+def test_schemas_are_listed_in_pages() -> None:
+    """A full page is followed by another one. A registry without pages returns more at once."""
+    script = Script()
+    assert len(script.run(script.core.get_schemas(), [FULL] * 1_000, [FULL])) == 1_001
+    assert script.asked == [f"GET /schemas?offset={offset}&limit=1000" for offset in (0, 1_000)]
+    assert len(script.run(script.core.get_schemas(), [FULL] * 1_001)) == 1_001
 
 
 def test_schemas_are_kept() -> None:

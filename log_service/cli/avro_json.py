@@ -1,0 +1,219 @@
+"""Avro values as JSON: what ``produce`` reads from lines, and what ``consume`` prints.
+
+Bytes are text with one character for each byte, as in Avro's own JSON. Decimals are text or
+numbers. Dates and times are ISO 8601 or Avro's numbers. A value of a union may be tagged with its
+branch, ``{"string": "a"}``, as in Avro's own JSON, and need not be: the first branch that fits is
+taken.
+
+Decides whether a value fits a schema, so that the error says where it does not.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID
+
+from log_service.client.schemas.errors import SerializationError
+
+RECORDS: Final = frozenset({"record", "error"})
+NAMED: Final = RECORDS | {"enum", "fixed"}
+INTEGER_BITS: Final[Mapping[str, int]] = MappingProxyType({"int": 32, "long": 64})
+NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+READ_TEXT: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
+    {
+        "decimal": Decimal,
+        "uuid": lambda text: str(UUID(text)),
+        "date": date.fromisoformat,
+        "time-millis": time.fromisoformat,
+        "time-micros": time.fromisoformat,
+        "timestamp-millis": datetime.fromisoformat,
+        "timestamp-micros": datetime.fromisoformat,
+        "local-timestamp-millis": datetime.fromisoformat,
+        "local-timestamp-micros": datetime.fromisoformat,
+    }
+)
+"""How the text of a logical type becomes an object that fastavro writes."""
+
+
+AS_TEXT: Final[tuple[tuple[type[Any], Callable[[Any], str]], ...]] = (
+    (bytes, lambda value: value.decode("latin-1")),
+    (Decimal, lambda value: format(value, "f")),
+    (date, lambda value: value.isoformat()),
+    (time, lambda value: value.isoformat()),
+    (UUID, str),
+)
+"""How objects that fastavro reads become text. A datetime is a date, too, and has its own text."""
+
+
+def to_json(value: Any) -> Any:
+    """Return a value that fastavro read as a value of JSON."""
+    if isinstance(value, dict):
+        return {name: to_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    found = next((as_text for kind, as_text in AS_TEXT if isinstance(value, kind)), None)
+    return value if found is None else found(value)
+
+
+class AvroReading:
+    """Turns JSON into values of one schema, which fastavro has parsed."""
+
+    def __init__(self, parsed: Any) -> None:
+        self._parsed = parsed
+        self._named: dict[str, Any] = {}
+        _collect(parsed, self._named)
+
+    def __call__(self, value: Any) -> Any:
+        """Return the value for fastavro. Raises SerializationError: it does not fit."""
+        return self._read(value, self._parsed, "$")
+
+    def _read(self, value: Any, node: Any, path: str) -> Any:
+        if isinstance(node, list):
+            return self._union(value, node, path)
+        if isinstance(node, str):
+            return self._read(value, self._named[node], path) if node in self._named else _primitive(value, node, path)
+        return self._described(value, node, path)
+
+    def _described(self, value: Any, node: Mapping[str, Any], path: str) -> Any:
+        """Return the value of a schema that is an object."""
+        kind = node["type"]
+        if kind in RECORDS:
+            return self._record(value, node, path)
+        if kind == "array":
+            items = _expect(value, list, "a list", path)
+            return [self._read(each, node["items"], f"{path}[{index}]") for index, each in enumerate(items)]
+        if kind == "map":
+            entries = _expect(value, dict, "an object", path).items()
+            return {name: self._read(each, node["values"], f"{path}.{name}") for name, each in entries}
+        if node.get("logicalType") in READ_TEXT:
+            return _logical(value, node, path)
+        named = {"enum": _enum, "fixed": _fixed}.get(kind) if isinstance(kind, str) else None
+        return self._read(value, kind, path) if named is None else named(value, node, path)
+
+    def _record(self, value: Any, node: Mapping[str, Any], path: str) -> dict[str, Any]:
+        given = _expect(value, dict, f"an object of {node['name']}", path)
+        fields = {field["name"]: field for field in node["fields"]}
+        for name in given:
+            if name not in fields:
+                raise SerializationError(f"{path}: {node['name']} has no field {name!r}; it has {', '.join(fields) or 'none'}")
+        for name, field in fields.items():
+            if name not in given and "default" not in field:
+                raise SerializationError(f"{path}: the field {name!r} of {node['name']} is missing")
+        return {name: self._read(each, fields[name]["type"], f"{path}.{name}") for name, each in given.items()}
+
+    def _union(self, value: Any, branches: list[Any], path: str) -> Any:
+        """Return a value with the name of its branch, None for null."""
+        refusals: list[str] = []
+        for branch, inner in self._options(value, branches):
+            try:
+                found = self._read(inner, branch, path)
+            except SerializationError as error:
+                refusals.append(str(error))
+            else:
+                return None if branch == "null" else (branch_name(branch), found)
+        told = " or ".join(dict.fromkeys(refusals))
+        raise SerializationError(told or f"{path}: the union has no branches")
+
+    def _options(self, value: Any, branches: list[Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield the branches with the value that each would read: first the one of a tag."""
+        tag = next(iter(value)) if isinstance(value, dict) and len(value) == 1 else None
+        for branch in branches:
+            if tag is not None and tag == branch_name(branch):
+                yield branch, value[tag]
+        for branch in [each for each in branches if (each == "null") == (value is None)] or branches:
+            yield branch, value
+
+
+def branch_name(branch: Any) -> str:
+    """Return the name of a union's branch: that of a named type, or else the type."""
+    if isinstance(branch, str):
+        return branch
+    return str(branch["name"] if branch["type"] in NAMED else branch["type"])
+
+
+def _collect(node: Any, named: dict[str, Any]) -> None:
+    """Add the definitions of named types. fastavro has given them their full names."""
+    if isinstance(node, list):
+        for each in node:
+            _collect(each, named)
+    if not isinstance(node, dict):
+        return
+    if node["type"] in NAMED:
+        named[node["name"]] = node
+    for inner in (node.get("items"), node.get("values"), *(field["type"] for field in node.get("fields", ()))):
+        _collect(inner, named)
+
+
+def _expect(value: Any, kind: type[Any], words: str, path: str) -> Any:
+    if isinstance(value, kind):
+        return value
+    raise SerializationError(f"{path}: {words} is expected, not {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    """Return a value as JSON calls it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return repr(value) if isinstance(value, int | float) else "text"
+
+
+def _primitive(value: Any, kind: str, path: str) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind in INTEGER_BITS:
+        limit = 1 << (INTEGER_BITS[kind] - 1)
+        fits = is_number and isinstance(value, int) and -limit <= value < limit
+    elif kind in {"float", "double"}:
+        if isinstance(value, str) and value in NOT_FINITE:
+            return float(value)
+        fits = is_number
+    elif kind == "bytes":
+        return _bytes(value, path)
+    else:
+        fits = {"null": value is None, "boolean": isinstance(value, bool), "string": isinstance(value, str)}.get(kind, False)
+    if not fits:
+        raise SerializationError(f"{path}: {kind} is expected, not {_shown(value)}")
+    return value
+
+
+def _bytes(value: Any, path: str) -> bytes:
+    try:
+        encoded: bytes = _expect(value, str, "text with a character for each byte", path).encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise SerializationError(f"{path}: {error.object[error.start]!r} is no byte: bytes are text of characters up to U+00FF") from error
+    return encoded
+
+
+def _enum(value: Any, node: Mapping[str, Any], path: str) -> str:
+    if value not in node["symbols"]:
+        shown = repr(value) if isinstance(value, str) else _shown(value)
+        raise SerializationError(f"{path}: one of {', '.join(node['symbols'])} is expected, not {shown}")
+    return str(value)
+
+
+def _fixed(value: Any, node: Mapping[str, Any], path: str) -> bytes:
+    found = _bytes(value, path)
+    if len(found) != node["size"]:
+        raise SerializationError(f"{path}: {node['size']} bytes are expected, not {len(found)}")
+    return found
+
+
+def _logical(value: Any, node: Mapping[str, Any], path: str) -> Any:
+    """Return the object of a text, or a number as Avro has it. Decimals may be numbers, too."""
+    logical, kind = node["logicalType"], node["type"]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if logical == "decimal" and is_number:
+        return Decimal(str(value))
+    if kind in INTEGER_BITS and is_number:
+        return _primitive(value, kind, path)
+    text = _expect(value, str, f"{logical} as text", path)
+    try:
+        return READ_TEXT[logical](text)
+    except (ValueError, ArithmeticError) as error:
+        raise SerializationError(f"{path}: {text!r} is no {logical}") from error

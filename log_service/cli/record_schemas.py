@@ -1,0 +1,291 @@
+"""Keys and values with schemas: lines of JSON become bytes for ``produce``, bytes become JSON.
+
+``consume`` decodes what a schema's id in front of the bytes, or in a header, names. Bytes that name
+no schema, or one that the registry does not have, stay as they are. A note says so once.
+
+Importing this needs the extra ``schemas``.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from log_service.cli.avro_json import AvroReading, to_json
+from log_service.cli.output import say
+from log_service.cli.record_lines import JsonBytes, LineError, NewRecord, Parse
+from log_service.cli.running import in_thread
+from log_service.cli.schema_files import schema_type_of
+from log_service.client import SchemaRegistryClient
+from log_service.client.consumer.records import ConsumerRecord
+from log_service.client.schemas.avro import decode_avro, encode_avro, parse_avro
+from log_service.client.schemas.cache import BoundedCache
+from log_service.client.schemas.errors import NO_RESPONSE, SchemaRegistryError, SerializationError
+from log_service.client.schemas.json_schema import dump_json, validator_of
+from log_service.client.schemas.protobuf import FORMAT, message_at
+from log_service.client.schemas.serializing import ResolvedSchema, chained, reason_of, resolved
+from log_service.client.schemas.subject_names import topic_name
+from log_service.client.schemas.values import AVRO, JSON, PROTOBUF, Schema
+from log_service.client.schemas.wire_format import SchemaIdentity, prefix_of, read_identity
+from log_service.client.share.records import ShareRecord
+from log_service.records.record import RecordHeader
+
+FIRST_MESSAGE: Final = (0,)
+KNOWN_SCHEMAS: Final = 1_000
+MAX_NOTES: Final = 100
+RETRY_S: Final = 30.0
+"""How long a registry that did not respond is left alone."""
+
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes, Sequence[RecordHeader]], Any]
+"""Returns the value of a record's bytes as a value of JSON."""
+R = TypeVar("R", ConsumerRecord, ShareRecord)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartEncoder:
+    """Encodes the JSON of keys or values. ``about`` names the schema."""
+
+    about: str
+    prefix: bytes
+    encode: Encode
+
+    def bytes_of(self, text: bytes | None, part: str) -> bytes | None:
+        """Return the bytes of a key or a value, None for null.
+
+        Raises:
+            LineError: the text is not JSON, or does not fit the schema.
+        """
+        if text is None:
+            return None
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise LineError(f"has a {part} that is not JSON, which {self.about} needs: {error}") from error
+        if value is None:
+            return None
+        try:
+            return self.prefix + self.encode(value)
+        except Exception as error:
+            raise LineError(f"has a {part} that does not fit {self.about}: {reason_of(error)}") from error
+
+
+def _avro_encoder(found: ResolvedSchema) -> Encode:
+    parsed = parse_avro(found)
+    return chained(AvroReading(parsed), encode_avro(parsed))
+
+
+def _json_encoder(found: ResolvedSchema) -> Encode:
+    return chained(validator_of(found), dump_json, str.encode)
+
+
+def _protobuf_encoder(found: ResolvedSchema) -> Encode:
+    message_type = message_at(found, FIRST_MESSAGE)
+    return lambda value: ParseDict(value, message_type()).SerializeToString()
+
+
+ENCODERS: Final[Mapping[str, Callable[[ResolvedSchema], Encode]]] = {
+    AVRO: _avro_encoder,
+    JSON: _json_encoder,
+    PROTOBUF: _protobuf_encoder,
+}
+
+
+async def part_encoder(registry: SchemaRegistryClient, topic: str, part: str, named: str | None) -> PartEncoder | None:
+    """Return the encoder for the latest schema of a subject, or for the schema in a file.
+
+    The schema in a file is registered under ``TOPIC-value`` or ``TOPIC-key``. None names no schema.
+
+    Raises:
+        SchemaRegistryError: there is no such subject, or the registry refuses the schema.
+        ClickException: the schema cannot be used.
+    """
+    if named is None:
+        return None
+    path = Path(named)
+    if await in_thread(path.is_file):
+        subject = topic_name(topic, part, None)
+        schema = Schema(text=(await in_thread(path.read_text)), schema_type=schema_type_of(named, None))
+        schema_id = (await registry.register_schema(subject, schema)).id
+    else:
+        latest = await registry.get_latest_version(named)
+        subject, schema, schema_id = named, latest.schema, latest.id
+    about = f"schema id {schema_id} of subject {subject!r}"
+    try:
+        known = await _resolved(registry, SchemaIdentity(id=schema_id), subject, schema, about)
+        encode = ENCODERS[schema.schema_type](known)
+    except SchemaRegistryError:
+        raise
+    except Exception as error:
+        raise click.ClickException(f"{about} cannot be used: {reason_of(error)}") from error
+    indexes = FIRST_MESSAGE if schema.schema_type == PROTOBUF else ()
+    return PartEncoder(about=about, prefix=prefix_of(schema_id, indexes), encode=encode)
+
+
+async def _resolved(registry: SchemaRegistryClient, identity: SchemaIdentity, subject: str, schema: Schema, about: str) -> ResolvedSchema:
+    """Return a schema with its references. Protobuf is asked for as descriptors."""
+    fmt = FORMAT if schema.schema_type == PROTOBUF else None
+    if fmt is not None:
+        schema = await _schema(registry, identity, subject, fmt)
+    return await registry.run(resolved(registry.core, schema, schema.schema_type, fmt, about))
+
+
+async def _schema(registry: SchemaRegistryClient, identity: SchemaIdentity, subject: str, fmt: str | None = None) -> Schema:
+    if identity.id is None:
+        return await registry.get_schema_by_guid(identity.guid or "", fmt=fmt)
+    return await registry.get_schema(identity.id, subject, fmt=fmt)
+
+
+def encoding(parse: Parse, key: PartEncoder | None, value: PartEncoder | None) -> Parse:
+    """Return a parser whose records have encoded keys and values. It raises LineError."""
+
+    def parsed(line: bytes) -> NewRecord:
+        record = parse(line)
+        return NewRecord(
+            key=record.key if key is None else key.bytes_of(record.key, "key"),
+            value=record.value if value is None else value.bytes_of(record.value, "value"),
+            headers=record.headers,
+            timestamp_ms=record.timestamp_ms,
+        )
+
+    return parsed
+
+
+def _avro_decoder(found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - a row of the table below
+    decode = decode_avro(parse_avro(found), None)
+    return lambda data, headers: to_json(decode(read_identity(data, headers, is_key=is_key, has_indexes=False)[1]))
+
+
+def _json_decoder(_found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - as above
+    return lambda data, headers: json.loads(read_identity(data, headers, is_key=is_key, has_indexes=False)[1])
+
+
+def _protobuf_decoder(found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - as above
+    messages: BoundedCache[tuple[int, ...], Any] = BoundedCache(KNOWN_SCHEMAS, time.monotonic)
+
+    def decode(data: bytes, headers: Sequence[RecordHeader]) -> Any:
+        identity, payload = read_identity(data, headers, is_key=is_key, has_indexes=True)
+        message_type = messages.get(identity.indexes)
+        if message_type is None:
+            message_type = message_at(found, identity.indexes)
+            messages.put(identity.indexes, message_type)
+        return MessageToDict(message_type.FromString(payload), preserving_proto_field_name=True)
+
+    return decode
+
+
+DECODERS: Final[Mapping[str, Callable[[ResolvedSchema, bool], Decode]]] = {
+    AVRO: _avro_decoder,
+    JSON: _json_decoder,
+    PROTOBUF: _protobuf_decoder,
+}
+
+
+def _decoder(found: ResolvedSchema, *, is_key: bool) -> Decode:
+    """Return the decoder for a schema. Raises SerializationError: it cannot be used."""
+    try:
+        return DECODERS[found.schema.schema_type](found, is_key)
+    except Exception as error:
+        raise SerializationError(reason_of(error)) from error
+
+
+def _json_of(decode: Decode, data: bytes, headers: Sequence[RecordHeader]) -> bytes:
+    """Return the JSON of bytes. Raises SerializationError: they do not fit the schema."""
+    try:
+        return json.dumps(decode(data, headers), ensure_ascii=False).encode()
+    except Exception as error:
+        raise SerializationError(reason_of(error)) from error
+
+
+Place = tuple[str, bool, SchemaIdentity]
+"""A topic, whether keys are meant, and a schema."""
+
+
+class RecordDecoder:
+    """Decodes the keys and values of records by the schemas that they name.
+
+    ``is_verbose``: each schema is told once, when its first record is read.
+    """
+
+    def __init__(self, registry: SchemaRegistryClient, *, is_verbose: bool = False) -> None:
+        self._registry = registry
+        self._is_verbose = is_verbose
+        self._decoders: BoundedCache[Place, Decode] = BoundedCache(KNOWN_SCHEMAS, time.monotonic)
+        self._failures: BoundedCache[Place | None, bool] = BoundedCache(KNOWN_SCHEMAS, time.monotonic, RETRY_S)
+        self._noted: set[Place | None] = set()
+
+    async def __call__(self, records: Iterable[R]) -> list[R]:
+        """Return the records with keys and values as ``JsonBytes`` where they could be decoded."""
+        return [
+            record._replace(
+                key=await self._part(record, record.key, is_key=True),
+                value=await self._part(record, record.value, is_key=False),
+            )
+            for record in records
+        ]
+
+    async def _part(self, record: ConsumerRecord | ShareRecord, data: bytes | None, *, is_key: bool) -> bytes | None:
+        if data is None:
+            return None
+        try:
+            identity = read_identity(data, record.headers, is_key=is_key, has_indexes=False)[0]
+        except SerializationError:
+            return data
+        place = (record.topic, is_key, identity)
+        decode = self._decoders.get(place) or await self._find(place)
+        if decode is None:
+            return data
+        try:
+            text = _json_of(decode, data, record.headers)
+        except SerializationError as error:
+            self._note(place, f"is shown as bytes, because it cannot be read with {identity}: {error}")
+            return data
+        return JsonBytes(text, identity.guid if identity.id is None else identity.id)
+
+    async def _find(self, place: Place) -> Decode | None:
+        """Return the decoder for a schema and keep it, or note why there is none."""
+        if self._failures.get(place) or self._failures.get(None):
+            return None
+        topic, is_key, identity = place
+        subject = topic_name(topic, "key" if is_key else "value", None)
+        try:
+            schema = await _schema(self._registry, identity, subject)
+            known = await _resolved(self._registry, identity, subject, schema, str(identity))
+            decode = _decoder(known, is_key=is_key)
+            if self._is_verbose:
+                self._note(place, f"{identity}, {await self._versions(identity, subject)}{schema.schema_type}")
+        except SchemaRegistryError as error:
+            is_silent = error.status == NO_RESPONSE
+            self._failures.put(None if is_silent else place, value=True)
+            self._note(None if is_silent else place, f"is shown as bytes: {error}")
+            return None
+        except SerializationError as error:
+            self._failures.put(place, value=True)
+            self._note(place, f"is shown as bytes, because {identity} cannot be used: {error}")
+            return None
+        self._decoders.put(place, decode)
+        return decode
+
+    async def _versions(self, identity: SchemaIdentity, subject: str) -> str:
+        """Return the versions that have a schema's id, those of the topic's subject if it has it."""
+        if identity.id is None:
+            return ""
+        try:
+            found = await self._registry.get_schema_versions(identity.id)
+        except SchemaRegistryError:  # an old registry does not tell them
+            return ""
+        shown = [each for each in found if each[0] == subject] or found
+        return "".join(f"version {version} of {name}, " for name, version in shown)
+
+    def _note(self, place: Place | None, text: str) -> None:
+        """Print a note on standard error, unless there was one about this place."""
+        if place in self._noted or len(self._noted) >= MAX_NOTES:
+            return
+        self._noted.add(place)
+        about = "a record" if place is None else f"the {'key' if place[1] else 'value'} of {place[0]}"
+        say(f"note: {about}: {text}", err=True)
