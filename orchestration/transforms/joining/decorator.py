@@ -47,13 +47,13 @@ def spark_join(
     or maps a field of the left to one of the right (``{"id": "order_id"}``). A right record belongs
     to a left one if its event time is at most ``within`` earlier or later. ``within=(before,
     after)`` gives each bound. The function gets a row per pair. It holds the key columns, by the
-    left's names, then ``left`` and ``right``, structs of the fields of each topic's schema with
-    ``_partition, _offset, _timestamp`` (with ``has_headers`` also ``_headers``), and ``_left`` and
-    ``_right``, the places of the two records. The function has to return ``_left`` and ``_right``.
+    left's names, then ``left`` and ``right``, structs of each topic's fields with ``_partition,
+    _offset, _timestamp`` (with ``has_headers`` also ``_headers``), and ``_left`` and ``_right``,
+    the places of the records, which the function has to return.
 
     ``event_time`` names a TIMESTAMP field of each side. The default is the time of the record.
-    ``how`` is "inner", "left", "right" or "full". An outer join gives a row without partner as soon
-    as no partner can come any more, with null in the place of the other side.
+    ``how`` is "inner", "left", "right" or "full". An outer join gives a row without partner once
+    none can come any more, with null in its place.
 
     The watermark is the lesser of both sides' greatest event time, less ``lateness``. Records below
     the watermark of the last commit are dead letters of the rule ``late``. Rows that may still find
@@ -67,7 +67,6 @@ def spark_join(
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """
-    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
     shape = shape_of(on=on, event_time=event_time, within=within, lateness=lateness, how=how, idle_after=idle_after, ahead=ahead)
 
     def declare(function: Transform) -> dg.AssetsDefinition:
@@ -85,6 +84,6 @@ def spark_join(
             state_rows=state_rows,
             has_headers=has_headers,
         )
-        return joined_table_asset(declared, shown)
+        return joined_table_asset(declared, Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy))
 
     return declare
