@@ -51,9 +51,9 @@ def spark_join(
     _offset, _timestamp`` (with ``has_headers`` also ``_headers``), and ``_left`` and ``_right``,
     the places of the records, which the function has to return.
 
-    ``event_time`` names a TIMESTAMP field of each side. The default is the time of the record.
-    ``how`` is "inner", "left", "right" or "full". An outer join gives a row without partner once
-    none can come any more, with null in its place.
+    ``event_time`` names a TIMESTAMP field of each side, by default the record's time. ``how`` is
+    "inner", "left", "right" or "full". An outer join gives a row with nulls once no partner can
+    come.
 
     The watermark is the lesser of both sides' greatest event time, less ``lateness``. Records below
     the watermark of the last commit are dead letters of the rule ``late``. Rows that may still find
@@ -84,6 +84,7 @@ def spark_join(
             state_rows=state_rows,
             has_headers=has_headers,
         )
-        return joined_table_asset(declared, Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy))
+        shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+        return joined_table_asset(declared, shown)
 
     return declare
