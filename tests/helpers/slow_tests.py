@@ -53,6 +53,11 @@ SLOW = (
         is_case_kept=True,
     ),
     Slow(
+        why="the stories of Confluent's client once more, in its asyncio face",
+        modules=("integration/http/test_confluent_*.py",),
+        kept=r"\[threads|_themselves$|_cluster$",
+    ),
+    Slow(
         why="clusters of several processes through faults, changes and copies",
         modules=(
             "chaos/*.py",
