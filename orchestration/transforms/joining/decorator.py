@@ -61,9 +61,8 @@ def spark_join(
     is more than ``ahead`` (None: no bound) after its own time is a dead letter of ``event_time``.
     An idle topic holds back the watermark, with ``idle_after`` only for that time.
 
-    A run reads both topics from the checkpoint on. Rows, offsets, kept rows and watermark are one
-    commit. ``records_per_run`` counts for each topic. Rules (warn and fail) and suite see the rows
-    of the function. ``max_failed`` is refused, because a row comes of two records.
+    Rows, offsets, kept rows and watermark are one commit. ``records_per_run`` counts for each
+    topic. Rules (warn and fail) and suite see the function's rows. ``max_failed`` is refused.
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """
