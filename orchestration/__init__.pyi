@@ -14,7 +14,15 @@ from .infrastructure.cluster import cluster_asset as cluster_asset, cluster_jobs
 from .components import MartComponent as MartComponent, SqlTransformComponent as SqlTransformComponent, TopicComponent as TopicComponent
 from .dead_letters.table import DeadLetters as DeadLetters
 from .definitions import defs as defs
-from .formats import SchemaFileError as SchemaFileError, avro_schema as avro_schema, protobuf_schema as protobuf_schema
+from .formats import (
+    IncompatibleSchemaError as IncompatibleSchemaError,
+    RegistryAwayError as RegistryAwayError,
+    RegistrySchemaError as RegistrySchemaError,
+    SchemaFileError as SchemaFileError,
+    avro_schema as avro_schema,
+    from_registry as from_registry,
+    protobuf_schema as protobuf_schema,
+)
 from .retained.lag_objective import decide_keeps_up as decide_keeps_up
 from .maintenance import (
     Limits as Limits,

@@ -1,8 +1,8 @@
 """The one typed list of all settings, and the only access to the process's environment.
 
 Every setting has a name ``TIDELOG_...``, an embedded default and a meaning. ``load_settings`` is
-called when a run or a tick first needs a value, never while definitions load. Knows nothing of
-Dagster, Spark or the broker.
+called when a run or a tick first needs a value, and while definitions load only for a topic whose
+schema is in a registry. Knows nothing of Dagster, Spark or the broker.
 Invariants: a ``Settings`` is complete and valid, and its paths are absolute. A bad value is refused
 with the name of its variable.
 """
@@ -31,6 +31,10 @@ DEFAULT_ARROW_RECORDS = 1_000_000
 DEFAULT_MINIMUM_INTERVAL_S = 5
 DEFAULT_FOLLOW_S = 300
 DEFAULT_COMMIT_ATTEMPTS = 5
+DEFAULT_REGISTRY_PORT = 8081
+REGISTRY_URL = "TIDELOG_SCHEMA_REGISTRY_URL"
+REGISTRY_PREFIX = REGISTRY_URL.removesuffix("URL")
+REGISTRY_NUMBERS = ("timeout", "max_retries", "retries_wait_ms", "retries_max_wait_ms", "max_response_bytes")
 POSTGRES_SCHEME = "postgresql://"
 WEBHOOK = re.compile(r"https?://[^/\s@?#]+\S*")
 ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
@@ -142,6 +146,24 @@ def client_settings(environ: Mapping[str, str] | None = None, *, file: str | Non
     if file is not None:
         return settings_from_file(file)
     return settings_from_environment(os.environ if environ is None else environ)
+
+
+def registry_settings(environ: Mapping[str, str] | None = None) -> tuple[str, dict[str, Any]]:
+    """Return the URL of the schema registry, and the settings by which its clients log in.
+
+    Each process reads them where it connects, because they may hold secrets. By default it is the
+    registry that ``tidelog up`` starts.
+
+    :raises SettingsError: a number is none.
+    """
+    given = os.environ if environ is None else environ
+    port = _whole_number(given, "TIDELOG_REGISTRY_PORT", DEFAULT_REGISTRY_PORT, at_least=0, at_most=65_535)
+    named = {name: text for name, text in given.items() if name.startswith(REGISTRY_PREFIX) and name != REGISTRY_URL and text}
+    settings: dict[str, Any] = {name.removeprefix(REGISTRY_PREFIX).lower(): text for name, text in named.items()}
+    for name in REGISTRY_NUMBERS:
+        if name in settings:
+            settings[name] = _whole_number(named, f"{REGISTRY_PREFIX}{name.upper()}", 0, at_least=0)
+    return _text(given, REGISTRY_URL, f"http://127.0.0.1:{port or DEFAULT_REGISTRY_PORT}"), settings
 
 
 def process_environment() -> dict[str, str]:

@@ -20,13 +20,13 @@ import click
 
 from log_service.common.private_files import private_directory
 from orchestration.project.importing import kept_imports
-from orchestration.settings import Settings, SettingsError, export_environment, load_settings, process_environment
+from orchestration.settings import REGISTRY_URL, Settings, SettingsError, export_environment, load_settings, process_environment
 
 if TYPE_CHECKING:
     import dagster as dg
 
 NEEDED = ("dagster", "deltalake", "duckdb", "pyspark")
-FOUND_BY = {"broker": "TIDELOG_BOOTSTRAP_SERVERS", "spark": "TIDELOG_SPARK_REMOTE"}
+FOUND_BY = {"broker": "TIDELOG_BOOTSTRAP_SERVERS", "spark": "TIDELOG_SPARK_REMOTE", "registry": REGISTRY_URL}
 READY = "ready"
 ERROR_OUTPUT = 2
 """The descriptor of the error output, which a JVM inherits."""
@@ -38,7 +38,7 @@ QUIET_LOGGERS = {"console": {"config": {"log_level": "CRITICAL"}}}
 def found_settings() -> Settings:
     """Return the settings in force here.
 
-    Broker and Spark are those of a running ``tidelog up`` where the settings name no others.
+    Broker, registry and Spark are those of a running ``tidelog up`` where the settings name no others.
 
     :raises ClickException: a setting cannot be used, or the platform is not installed.
     """

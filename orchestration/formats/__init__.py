@@ -6,7 +6,9 @@ A schema from a file gives the columns of a value, and reads it.
 - ``avro``: Avro schemas as declared. ``avro_types``: their types. ``avro_reading``: their bytes.
 - ``protobuf``: messages of Protocol Buffers. ``protobuf_reading``: their fields.
 - ``descriptors``: the files that describe messages.
-- ``json_values``: JSON as a format like these.
+- ``json_values``: JSON as a format like these. ``json_schema_fields``: JSON Schemas as columns.
+- ``registry``: asks a schema registry. ``prefixes``: the prefixes of a batch in bulk.
+  ``avro_resolving``: Avro's bytes as another schema has them. ``registered``: values with a registry.
 - ``keys``: keys of records as values of key columns.
 """
 
@@ -16,11 +18,28 @@ from typing import Any
 from orchestration.formats.avro import AvroSchema, avro_schema
 from orchestration.formats.columns import SchemaFileError, ValueFormat
 from orchestration.formats.protobuf import ProtobufSchema, protobuf_schema
+from orchestration.formats.registered import IncompatibleSchemaError, RegistrySchema, from_registry
+from orchestration.formats.registry import RegistryAwayError, RegistrySchemaError
 
-__all__ = ["AvroSchema", "ProtobufSchema", "SchemaFileError", "ValueFormat", "avro_schema", "format_of", "protobuf_schema"]
+__all__ = [
+    "AvroSchema",
+    "IncompatibleSchemaError",
+    "ProtobufSchema",
+    "RegistryAwayError",
+    "RegistrySchema",
+    "RegistrySchemaError",
+    "SchemaFileError",
+    "ValueFormat",
+    "avro_schema",
+    "format_of",
+    "from_registry",
+    "protobuf_schema",
+]
+DeclaredFormat = AvroSchema | ProtobufSchema | RegistrySchema
+KINDS: Mapping[str, type[DeclaredFormat]] = {one.KIND: one for one in (AvroSchema, ProtobufSchema, RegistrySchema)}
 
 
-def format_of(declared: Mapping[str, Any]) -> AvroSchema | ProtobufSchema:
+def format_of(declared: Mapping[str, Any]) -> DeclaredFormat:
     """Return the schema whose ``declared()`` returned this mapping."""
     kind, *_ = declared
-    return AvroSchema.of(declared[kind]) if kind == AvroSchema.KIND else ProtobufSchema.of(declared[kind])
+    return KINDS[kind].of(declared[kind])

@@ -106,7 +106,7 @@ def record_reader(record: AvroType, begin: Callable[[bytes], int], ends: Collect
     ``begin`` returns where the record begins in the value. A value may also end after the first N
     fields, for each N of ``ends``. The fields behind it then have their defaults.
     """
-    fields = [(one.name, _reader(one.type, one.name)) for one in record.fields]
+    fields = [(one.name, reader_of(one.type, one.name)) for one in record.fields]
     defaults = {end: [default_of(one) if one.is_column else None for one in record.fields[end:]] for end in ends}
     columns = [number for number, one in enumerate(record.fields) if one.is_column]
 
@@ -131,7 +131,8 @@ def record_reader(record: AvroType, begin: Callable[[bytes], int], ends: Collect
     return read
 
 
-def _reader(kind: AvroType, where: str) -> Read:
+def reader_of(kind: AvroType, where: str) -> Read:
+    """Return a function that reads a value of ``kind`` at the field ``where``."""
     if kind.members:
         return _members_reader(kind, where)
     if kind.is_union:
@@ -156,7 +157,7 @@ def _again_reader(kind: AvroType, where: str) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         if not made:
             assert kind.resolve is not None
-            made.append(_reader(kind.resolve(), where))
+            made.append(reader_of(kind.resolve(), where))
         return made[0](data, at)
 
     return read
@@ -168,9 +169,10 @@ def _plain_reader(kind: AvroType, where: str) -> Read:
     if kind.name == "record":
         return _struct_reader(kind, where)
     if kind.items is not None:
-        return _array_reader(kind, where) if kind.name == "array" else _map_reader(kind, where)
-    read = _bytes_reader(kind, where)
-    convert = _conversion(kind, where)
+        read_item = reader_of(kind.items, f"{where}[]")
+        return array_reader(read_item, where) if kind.name == "array" else map_reader(read_item, where)
+    read = raw_reader(kind, where)
+    convert = conversion_of(kind, where)
     if convert is None:
         return read
 
@@ -181,7 +183,7 @@ def _plain_reader(kind: AvroType, where: str) -> Read:
     return read_converted
 
 
-def _bytes_reader(kind: AvroType, where: str) -> Read:
+def raw_reader(kind: AvroType, where: str) -> Read:
     """Return a function that reads a value without regard to its logical type."""
     readers: Mapping[str, Callable[[], Read]] = {
         "null": lambda: lambda data, at: (None, at),  # noqa: ARG005 - a reader's signature
@@ -287,7 +289,7 @@ def _members_reader(kind: AvroType, where: str) -> Read:
 
     Only the member that is present has a value.
     """
-    readers = [(name, _reader(one, f"{where}.{name}")) for name, one in kind.members]
+    readers = [(name, reader_of(one, f"{where}.{name}")) for name, one in kind.members]
     nothing: Mapping[str, Any] = {name: None for name, one in kind.members if _is_column(one)}
 
     def read_member(data: bytes, at: int) -> tuple[Any, int]:
@@ -304,7 +306,7 @@ def _members_reader(kind: AvroType, where: str) -> Read:
 
 
 def _struct_reader(kind: AvroType, where: str) -> Read:
-    fields = [(one.name, _reader(one.type, f"{where}.{one.name}"), one.is_column) for one in kind.fields]
+    fields = [(one.name, reader_of(one.type, f"{where}.{one.name}"), one.is_column) for one in kind.fields]
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         found = {}
@@ -331,9 +333,8 @@ def _block(data: bytes, at: int, where: str) -> tuple[int, int]:
     return count, at
 
 
-def _array_reader(kind: AvroType, where: str) -> Read:
-    assert kind.items is not None
-    read_item = _reader(kind.items, f"{where}[]")
+def array_reader(read_item: Read, where: str) -> Read:
+    """Return a function that reads an array, whose items ``read_item`` reads."""
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         found = []
@@ -348,9 +349,9 @@ def _array_reader(kind: AvroType, where: str) -> Read:
     return read
 
 
-def _map_reader(kind: AvroType, where: str) -> Read:
-    assert kind.items is not None
-    read_key, read_item = _text_reader(where), _reader(kind.items, f"{where}[]")
+def map_reader(read_item: Read, where: str) -> Read:
+    """Return a function that reads a map as pairs, whose values ``read_item`` reads."""
+    read_key = _text_reader(where)
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         found: dict[str, Any] = {}
@@ -371,7 +372,8 @@ def _map_reader(kind: AvroType, where: str) -> Read:
 # From a value to that of its logical type
 
 
-def _conversion(kind: AvroType, where: str) -> Convert | None:
+def conversion_of(kind: AvroType, where: str) -> Convert | None:
+    """Return a function from a value without its logical type to a column's, or None."""
     if kind.name == "enum" or kind.logical == "decimal":
         return _symbol_of(kind.symbols, where) if kind.name == "enum" else _decimal_of(kind, where)
     if kind.logical == "date":
@@ -436,5 +438,5 @@ def default_of(one: AvroField) -> Any:
     end = INTEGER_ENDS.get(kind.name)
     if not is_read or (end is not None and not -end <= default < end):
         raise ValueError(f"field {one.name}: {default!r} is no default that is read for {kind.name}; a union with null has null")
-    convert = None if kind.name == "enum" else _conversion(kind, one.name)
+    convert = None if kind.name == "enum" else conversion_of(kind, one.name)
     return default if convert is None else convert(default)

@@ -60,6 +60,8 @@ class AvroType:
     """The index of null in the union."""
     fields: tuple["AvroField", ...] = ()
     symbols: tuple[str, ...] = ()
+    default_symbol: str = field(default="", compare=False)
+    """The symbol of an enum that stands for those it lacks, empty without one."""
     items: "AvroType | None" = None
     members: tuple[tuple[str, "AvroType"], ...] = ()
     """The names and types of a union of several types, with null at ``null_index``."""
@@ -88,6 +90,7 @@ class AvroField:
     type: AvroType
     doc: str = field(default="", compare=False)
     default: Any = field(default=NOTHING, compare=False)
+    aliases: tuple[str, ...] = field(default=(), compare=False)
     is_column: bool = True
 
 
@@ -266,7 +269,9 @@ class _Names:
             self._passed_above = None
         is_column = not is_left_out and not found.is_too_deep
         doc = str(declared.get("doc") or "")
-        return AvroField(name=name, type=found, doc=doc, default=declared.get("default", NOTHING), is_column=is_column)
+        aliases = tuple(str(one) for one in declared.get("aliases") or ())
+        default = declared.get("default", NOTHING)
+        return AvroField(name=name, type=found, doc=doc, default=default, aliases=aliases, is_column=is_column)
 
     def _collection(self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
         wanted = "items" if kind == "array" else "values"
@@ -297,7 +302,7 @@ def _enum(declared: Mapping[str, Any], where: str) -> AvroType:
     symbols = declared.get("symbols")
     if not isinstance(symbols, list) or not symbols or not all(isinstance(one, str) for one in symbols) or len({*symbols}) < len(symbols):
         raise ValueError(f"{where}: an enum needs symbols, a list of texts that differ")
-    return AvroType(name="enum", least_bytes=1, symbols=tuple(symbols))
+    return AvroType(name="enum", least_bytes=1, symbols=tuple(symbols), default_symbol=str(declared.get("default") or ""))
 
 
 def _fixed(declared: Mapping[str, Any], where: str) -> AvroType:

@@ -23,6 +23,7 @@ Framing = Literal["plain", "confluent"]
 FRAMINGS: Sequence[Framing] = ("plain", "confluent")
 MAGIC, FRAME_BYTES = 0, 5
 """Confluent's framing: a zero, the schema's id in the registry in four bytes, then the value."""
+NO_PREFIX = "the value does not begin with a zero and a schema's id, as Confluent's framing has it"
 UNREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that reading a value, or making columns of it, may raise if a reader has a gap.
 
@@ -199,7 +200,7 @@ def unframed(value: bytes) -> int:
     :raises UnfitError: it has no such framing.
     """
     if len(value) < FRAME_BYTES or value[0] != MAGIC:
-        raise UnfitError("the value does not begin with a zero and a schema's id, as Confluent's framing has it")
+        raise UnfitError(NO_PREFIX)
     return FRAME_BYTES
 
 

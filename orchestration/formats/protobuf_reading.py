@@ -183,10 +183,16 @@ def _map_fields(field: Any) -> tuple[Any, Any]:
 # From bytes to a value
 
 
-def message_reader(message: Any, *, is_framed: bool, chosen: Chosen = ALL) -> Callable[[bytes], Sequence[Any]]:
-    """Return a function that reads a value as the fields of ``message``."""
+def message_reader(
+    message: Any, *, is_framed: bool, chosen: Chosen = ALL, place: Sequence[int] | None = None
+) -> Callable[[bytes], Sequence[Any]]:
+    """Return a function that reads a value as the fields of ``message``.
+
+    ``place`` is that of the message in the file it was written with, by default in its own.
+    """
     made: Any = GetMessageClass(message)
-    read_fields, place = _reader(message, Place(chosen, above=(message.full_name,))), index_of(message)
+    read_fields = _reader(message, Place(chosen, above=(message.full_name,)))
+    place = index_of(message) if place is None else list(place)
 
     def read(data: bytes) -> Sequence[Any]:
         try:

@@ -24,7 +24,7 @@ from orchestration.installation.code_socket import code_socket
 from orchestration.installation.daemon.heartbeat import heartbeat_file
 from orchestration.installation.instance import write_workspace
 from orchestration.project.home import dagster_home
-from orchestration.settings import UI_HOSTS, UI_LOGIN, SettingsError, load_settings, process_environment, ui_hosts, ui_login
+from orchestration.settings import REGISTRY_URL, UI_HOSTS, UI_LOGIN, SettingsError, load_settings, process_environment, ui_hosts, ui_login
 from orchestration.spark.java import JavaError
 from orchestration.spark.server import SPARK_RELEASE_SESSION, SparkServer, release_of_no_session
 from orchestration.spark.session import CONNECT_MODE, DEFAULT_CONNECT_PORT
@@ -232,8 +232,17 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
         REMOTE_SETTING: context.spark_remote or f"sc://{LOOPBACK}:{context.spark_port}",
         CONNECT_MODE: "1",
         "PYTHONPATH": os.pathsep.join([str(context.project_directory), *given]),
+        **registry_environment(context),
         **clients_environment(context),
     }
+
+
+def registry_environment(context: ServiceContext) -> dict[str, str]:
+    """Return the variable that names the installation's registry, unless one is named already."""
+    if context.registry_port is None or process_environment().get(REGISTRY_URL):
+        return {}
+    scheme = "http" if context.client_config is None else "https"
+    return {REGISTRY_URL: f"{scheme}://{host_port(context.host, context.registry_port)}"}
 
 
 def memory_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from pyspark.sql import types
 from log_service.common.counts import agreed, counted
 from log_service.common.errors import KafkaError
 from log_service.config.topic import validate_topic_configs
-from orchestration.formats import AvroSchema, ProtobufSchema, ValueFormat, format_of
+from orchestration.formats import AvroSchema, ProtobufSchema, RegistrySchema, ValueFormat, format_of
 from orchestration.formats.json_values import has_variant, json_format
 from orchestration.formats.keys import KeySchema
 from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
@@ -43,7 +43,7 @@ class TopicSpec:
     ``configs`` are Kafka's topic configs by key. Numbers and truth values become the texts that
     Kafka reads. ``key`` tells readers the key of the records. ``schema`` is the Spark DDL of the
     JSON in a record's value (see ``orchestration.values.ddl``), where a NOT NULL field is required.
-    It may also be a result of ``avro_schema`` or ``protobuf_schema`` of ``orchestration.formats``.
+    It may also be a result of ``avro_schema``, ``protobuf_schema`` or ``from_registry``.
     Without a schema transforms get the bytes. ``archive`` keeps the records in the lake, too. It is
     True, or an ``Archive`` that tells when and how long. ``rounding`` ("half_up", "half_even",
     "down") rounds decimals with more digits than their scale, which are dead letters without it.
@@ -58,8 +58,8 @@ class TopicSpec:
     replication_factor: int = 1
     configs: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
-    key_schema: str | AvroSchema | ProtobufSchema | None = None
-    schema: str | AvroSchema | ProtobufSchema | None = None
+    key_schema: str | AvroSchema | ProtobufSchema | RegistrySchema | None = None
+    schema: str | AvroSchema | ProtobufSchema | RegistrySchema | None = None
     description: str = ""
     archive: bool | Archive = False
     rounding: Rounding | None = None
@@ -341,6 +341,7 @@ def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefi
                 "partitions": len(offsets),
                 "high_watermark": sum(one.high_watermark for one in offsets),
                 "records_retained": sum(one.high_watermark - one.log_start_offset for one in offsets),
+                **({"schema": str(spec.schema)} if isinstance(spec.schema, RegistrySchema) else {}),
             }
         )
 

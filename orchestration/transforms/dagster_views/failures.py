@@ -9,6 +9,7 @@ from typing import Protocol
 
 import dagster as dg
 
+from orchestration.formats import RegistryAwayError
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import CommitConflictError, TableMissingError
 from orchestration.log_client.protocol import LogServiceError
@@ -19,7 +20,7 @@ from orchestration.spark.session import SparkGoneError
 from orchestration.transforms.errors import NotReadyError, TransformError, whole_text
 
 FINAL = (ProgressError, SchemaConflictError, SettingsError, JavaError, NotReadyError, TransformError, TableMissingError, ValueError)
-PASSING = (CommitConflictError, LogServiceError, SparkGoneError)
+PASSING = (CommitConflictError, LogServiceError, RegistryAwayError, SparkGoneError)
 
 
 class HasSession(Protocol):

@@ -12,7 +12,7 @@ from log_service.config.client_properties import FILE_VARIABLE, PREFIX
 from log_service.config.client_security import SECURITY_SETTINGS
 from orchestration.databases.urls import may_hold_secret, shown_url
 from orchestration.resources import DatabaseResource
-from orchestration.settings import SettingsError, load_settings
+from orchestration.settings import SettingsError, load_settings, registry_settings
 from orchestration.sources.sql_rows import SqlRows
 from orchestration.transforms.declarations import mirror_group
 
@@ -152,3 +152,14 @@ def test_a_resource_says_which_option_may_be_a_secret() -> None:
 
 def test_a_connection_string_of_odbc_without_a_password_may_be_named() -> None:
     assert not may_hold_secret("mssql+pyodbc:///?odbc_connect=DRIVER%3Dx%3BTrusted_Connection%3Dyes")
+
+
+def test_a_registry_client_has_its_settings_from_variables() -> None:
+    """By default it is the registry that ``tidelog up`` starts."""
+    assert registry_settings({}) == ("http://127.0.0.1:8081", {})
+    assert registry_settings({"TIDELOG_REGISTRY_PORT": "9081"}) == ("http://127.0.0.1:9081", {})
+    given = {"URL": "https://schemas:443", "BASIC_AUTH_USER_INFO": "ann:secret", "TIMEOUT": "3", "PROXY": ""}
+    found = registry_settings({f"TIDELOG_SCHEMA_REGISTRY_{name}": text for name, text in given.items()})
+    assert found == ("https://schemas:443", {"basic_auth_user_info": "ann:secret", "timeout": 3})
+    with pytest.raises(SettingsError, match="TIDELOG_SCHEMA_REGISTRY_TIMEOUT is 'long'"):
+        registry_settings({"TIDELOG_SCHEMA_REGISTRY_TIMEOUT": "long"})

@@ -64,6 +64,9 @@ class RegistryDouble:
                 answer = self._version(subject, version)
             case "GET", ["schemas", "ids", number]:
                 answer = self._by_id(int(number))
+            case "GET", ["schemas", "ids", number, "versions"]:
+                named = ((subject, found) for subject, found in self._subjects.items() if int(number) - 1 in found)
+                answer = 200, [{"subject": subject, "version": found.index(int(number) - 1) + 1} for subject, found in named]
             case "GET", ["schemas", "guids", guid]:
                 found = [index for index in range(len(self._schemas)) if self._guid(index) == guid]
                 answer = self._by_id(found[0] + 1 if found else 0)

@@ -3,13 +3,21 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from log_service.supervisor.spec import ServiceContext
 from orchestration.installation.code_socket import code_socket
-from orchestration.installation.services import asks_for_login, code_server, memory_environment, ui_environment, ui_url
+from orchestration.installation.services import (
+    asks_for_login,
+    code_server,
+    memory_environment,
+    registry_environment,
+    ui_environment,
+    ui_url,
+)
 from tests.helpers.documents import ROOT
 
 
@@ -44,6 +52,18 @@ def test_the_readme_shows_the_address_that_the_code_server_has(tmp_path: Path) -
     component = code_server(told(tmp_path, "127.0.0.1"), {}, code_socket(tmp_path / ".tidelog"))
     address = component.address.replace(str(tmp_path), "/srv/shop")
     assert f"{component.name:<8} ready  {address}\n" in (ROOT / "README.md").read_text()
+
+
+def test_processes_are_told_the_registry_unless_another_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its port may be one that was free."""
+    monkeypatch.delenv("TIDELOG_SCHEMA_REGISTRY_URL", raising=False)
+    without = told(tmp_path, "127.0.0.1")
+    own = replace(without, registry_port=4711)
+    assert registry_environment(without) == {}
+    assert registry_environment(own) == {"TIDELOG_SCHEMA_REGISTRY_URL": "http://127.0.0.1:4711"}
+    assert registry_environment(replace(own, client_config=tmp_path)) == {"TIDELOG_SCHEMA_REGISTRY_URL": "https://127.0.0.1:4711"}
+    monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", "http://schemas:8081")
+    assert registry_environment(own) == {}
 
 
 def test_a_secured_installation_asks_for_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,118 @@
+"""Topics of a real broker whose schemas are in a real registry: from producers' serializers to rows and dead letters."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from log_service.client import BlockingAvroSerializer, BlockingProducer, BlockingSchemaRegistryClient
+from orchestration import TopicSpec, from_registry, topic_asset
+from orchestration.lake.tables import Lake
+from orchestration.log_client.connection import connect
+from orchestration.resources import LogServiceResource
+from orchestration.topics.spec import reconcile
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.to_lake.run import run_topic_table
+from tests.helpers.broker_process import ALONE, BrokerProcess
+from tests.helpers.registry_process import RegistryProcess
+from tests.platform.pipeline import letters_of, run_context
+from tests.unit.client.schemas import confluent
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
+FIRST = {"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]}
+SECOND = {**FIRST, "fields": [{"name": "channel", "type": ["null", "string"], "default": None}, {"name": "id", "type": "long"}]}
+Serialize = Callable[[Mapping[str, Any]], bytes]
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The addresses of a broker and of its registry."""
+    directory = tmp_path_factory.mktemp("registry")
+    with BrokerProcess(directory, properties=ALONE) as broker, RegistryProcess(directory, broker.bootstrap) as registry:
+        yield broker.bootstrap, registry.url
+
+
+def ours(url: str, topic: str, schema: Mapping[str, Any]) -> Serialize:
+    def serialize(value: Mapping[str, Any]) -> bytes:
+        with BlockingSchemaRegistryClient(url) as client:
+            written = BlockingAvroSerializer(client, json.dumps(schema)).serialize(topic, value)
+        assert written is not None
+        return written
+
+    return serialize
+
+
+def theirs(url: str, topic: str, schema: Mapping[str, Any]) -> Serialize:
+    def serialize(value: Mapping[str, Any]) -> bytes:
+        with confluent.registry(url) as client:
+            serializer = confluent.AvroSerializer(client, json.dumps(schema), conf=confluent.TOPIC_NAMES)
+            written: bytes = serializer(value, confluent.about(topic))
+        return written
+
+    return serialize
+
+
+@pytest.mark.parametrize("way", ["run process", "Spark's workers"])
+@pytest.mark.parametrize("serializer", [ours, pytest.param(theirs, marks=confluent.needs_confluent)])
+def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: PLR0917 - fixtures and parameters
+    installation: tuple[str, str],
+    tmp_path: Path,
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    serializer: Callable[..., Serialize],
+    way: str,
+) -> None:
+    """A table that evolves gets the new column. An unknown id and a record without value are dead letters."""
+    bootstrap, url = installation
+    monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", url)
+    monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
+    topic = f"orders-{serializer.__name__}-{len(way)}"
+    old = serializer(url, topic, FIRST)({"id": 1})
+    lake_root = tmp_path / "lake"
+
+    def run() -> None:
+        spec = TopicSpec(name=topic, schema=from_registry(f"{topic}-value"))
+        table = TopicTable(name="clean_orders", topic=spec, function=lambda records: records.drop("_timestamp", "_key"), is_evolving=True)
+        with connect(bootstrap) as log:
+            reconcile(log, spec)
+            context = run_context(log, lake_root, spark, arrow_records=0 if way == "Spark's workers" else 1_000)  # type: ignore[arg-type]
+            run_topic_table(table, context)
+
+    def send(*values: bytes | None) -> None:
+        with BlockingProducer(bootstrap) as producer:
+            for value in values:
+                producer.send(topic, value, key=b"k", partition=0)
+
+    with connect(bootstrap) as log:
+        reconcile(log, TopicSpec(name=topic))
+    send(old)
+    run()
+    new = serializer(url, topic, SECOND)({"channel": "web", "id": 2})
+    send(new, old, b"\0\0\0\xff\xff" + new[5:], None, b"\7" + new[1:], new[:-1], new)
+    run()
+
+    snapshot = Lake(lake_root).snapshot("clean_orders")
+    assert snapshot is not None
+    rows = snapshot.dataset().to_table(columns=["_offset", "id", "channel"]).sort_by("_offset").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(0, 1, None), (1, 2, "web"), (2, 1, None), (7, 2, "web")]
+    assert [(offset, reason) for _, offset, _, reason in letters_of(lake_root)] == [
+        (3, f"its schema id 65535 is not known to the registry {url}"),
+        (4, "the value is null"),
+        (5, "the value does not begin with a zero and a schema's id, as Confluent's framing has it"),
+        (6, "the value ends within field id"),
+    ]
+
+
+def test_the_topics_run_tells_version_and_id(installation: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the metadata of its materialization."""
+    bootstrap, url = installation
+    monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", url)
+    monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
+    ours(url, "told", FIRST)({"id": 1})
+    asset = topic_asset(TopicSpec(name="told", schema=from_registry("told-value")))
+    result = dg.materialize([asset], resources={"log_service": LogServiceResource(bootstrap_servers=bootstrap)})
+    (event,) = result.asset_materializations_for_node(asset.op.name)
+    assert str(event.metadata["schema"].value).startswith("version 1 of told-value (schema id ")
