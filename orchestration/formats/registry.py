@@ -20,7 +20,7 @@ from uuid import uuid4
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from log_service.client import RegisteredSchema, Schema, SchemaRegistryError
+from log_service.client import RegisteredSchema, Schema, SchemaRegistryError, SerializationError
 from log_service.client.schemas.settings import RegistryClientSettings
 from log_service.common.errors import ConfigError
 from orchestration.settings import REGISTRY_URL, SettingsError, load_settings, registry_settings
@@ -86,20 +86,20 @@ def subject_version(address: str, subject: str, version: int | None) -> SubjectV
     :raises RegistrySchemaError: there is no such subject or version, or no registry responds and
         nothing was kept.
     """
-    file = load_settings().data_directory / FOLDER / f"{quote(subject, safe='')}.json"
+    name = quote(subject if version is None else f"{subject}@{version}", safe="")
+    file = load_settings().data_directory / FOLDER / f"{name}.json"
     try:
         found = _asked(address, subject, version)
     except SchemaRegistryError as error:
         kept = _kept(file) if error.is_retriable else None
-        if kept is None or version not in (None, kept.version):
+        if kept is None:
             raise RegistrySchemaError(
                 f"{error}. The topic's columns come from there: TIDELOG_SCHEMA_REGISTRY_URL names the registry, and a producer "
                 "registers the subject"
             ) from error
         logger.warning("%s. The project is loaded with version %s of %s, as %s has it", error, kept.version, subject, file)
         return kept
-    if version is None:
-        _keep(file, found)
+    _keep(file, found)
     return found
 
 
@@ -171,9 +171,26 @@ def _descriptors(client: "BlockingSchemaRegistryClient", found: RegisteredSchema
     """Return a Protobuf schema and all that it imports as a set of descriptors in base64."""
     root = client.get_version(found.subject or "", found.version or "latest", fmt=SERIALIZED).schema
     imported = client.run(client.core.referenced_texts(root, fmt=SERIALIZED))
-    files = [file_descriptor(text, name) for name, text in imported.items()]
-    files.append(file_descriptor(root.text, ROOT))
-    return b64encode(FileDescriptorSet(file=files).SerializeToString()).decode()
+    files = {name: file_descriptor(text, name) for name, text in imported.items()}
+    whole: dict[str, FileDescriptorProto] = {}
+    _add(file_descriptor(root.text, ROOT), files, whole)
+    return b64encode(FileDescriptorSet(file=whole.values()).SerializeToString()).decode()
+
+
+def _add(file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto], whole: dict[str, FileDescriptorProto]) -> None:
+    """Add a file behind those that it imports. Well-known ones come from Python's packages.
+
+    :raises RegistrySchemaError: an import is neither known nor a reference of the schema.
+    """
+    from log_service.client.schemas.protobuf import known_file  # noqa: PLC0415 - with a schema of Protobuf
+
+    for name in file.dependency:
+        if name not in whole:
+            try:
+                _add(files[name] if name in files else known_file(name), files, whole)
+            except SerializationError as error:
+                raise RegistrySchemaError(str(error)) from error
+    whole[file.name] = file
 
 
 def file_descriptor(text: str, name: str = ROOT) -> FileDescriptorProto:

@@ -6,9 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 
-from log_service.client import BlockingAvroSerializer, BlockingProducer, BlockingSchemaRegistryClient
+from log_service.client import (
+    BlockingAvroSerializer,
+    BlockingJsonSchemaSerializer,
+    BlockingProducer,
+    BlockingProtobufSerializer,
+    BlockingSchemaRegistryClient,
+)
 from orchestration import TopicSpec, from_registry, topic_asset
 from orchestration.lake.tables import Lake
 from orchestration.log_client.connection import connect
@@ -20,6 +27,7 @@ from tests.helpers.broker_process import ALONE, BrokerProcess
 from tests.helpers.registry_process import RegistryProcess
 from tests.platform.pipeline import letters_of, run_context
 from tests.unit.client.schemas import confluent
+from tests.unit.client.schemas.proto_types import classes
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
 FIRST = {"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]}
@@ -104,6 +112,38 @@ def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: 
         (5, "the value does not begin with a zero and a schema's id, as Confluent's framing has it"),
         (6, "the value ends within field id"),
     ]
+
+
+@pytest.mark.parametrize("is_of_confluent", [False, pytest.param(True, marks=confluent.needs_confluent)])
+def test_protobuf_and_json_values_are_read(
+    installation: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_of_confluent: bool
+) -> None:
+    """The registry returns descriptors, also of the files that a file imports."""
+    _, url = installation
+    monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", url)
+    monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
+    topics = {kind: f"{kind}-{is_of_confluent}" for kind in ("proto", "json")}
+    order = classes()["Order"]
+    message = order(id=3)
+    message.paid.amount = 1.5
+    text = json.dumps({"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]})
+    if is_of_confluent:
+        with confluent.registry(url) as client:
+            proto: Any = confluent.ProtobufSerializer(order, client, {**confluent.TOPIC_NAMES, "use.deprecated.format": False})
+            as_json: Any = confluent.JSONSerializer(text, client, conf=confluent.TOPIC_NAMES)
+            values = [proto(message, confluent.about(topics["proto"])), as_json({"id": 4}, confluent.about(topics["json"]))]
+    else:
+        with BlockingSchemaRegistryClient(url) as ours_client:
+            values = [
+                BlockingProtobufSerializer(ours_client, order).serialize(topics["proto"], message),
+                BlockingJsonSchemaSerializer(ours_client, text).serialize(topics["json"], {"id": 4}),
+            ]
+    schemas = from_registry(f"{topics['proto']}-value", message=order.DESCRIPTOR.full_name), from_registry(f"{topics['json']}-value")
+    (protos, no_fault), (jsons, none) = (schema.read(pa.array([one], pa.binary())) for schema, one in zip(schemas, values, strict=True))
+    assert (no_fault.to_pylist(), none.to_pylist()) == ([None], [None])
+    (row,) = protos.to_pylist()
+    assert (row["id"], row["paid"]["amount"]) == (3, 1.5)
+    assert jsons.to_pylist() == [{"id": 4}]
 
 
 def test_the_topics_run_tells_version_and_id(installation: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

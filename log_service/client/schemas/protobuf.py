@@ -93,12 +93,16 @@ def _add(pool: Any, file: FileDescriptorProto, files: Mapping[str, FileDescripto
         return
     added.add(file.name)
     for name in file.dependency:
-        _add(pool, files[name] if name in files else _known_file(name), files, added)
+        _add(pool, files[name] if name in files else known_file(name), files, added)
     pool.Add(file)
 
 
-def _known_file(name: str) -> FileDescriptorProto:
-    """Return the descriptor of a well-known file, which Python's packages hold."""
+def known_file(name: str) -> FileDescriptorProto:
+    """Return the descriptor of a well-known file, which Python's packages hold.
+
+    Raises:
+        SerializationError: the file is none of them.
+    """
     file = FileDescriptorProto()
     try:
         if is_known(name):

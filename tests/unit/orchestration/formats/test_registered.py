@@ -16,6 +16,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from log_service.client import BlockingSchemaRegistryClient, Schema
 from orchestration import RegistryAwayError, RegistrySchemaError, TopicSpec, from_registry, topic_asset
+from orchestration.formats.keys import read_keys
 from orchestration.formats.registered import IncompatibleSchemaError
 from orchestration.formats.registry import written_schema
 from orchestration.settings import SettingsError
@@ -163,6 +164,8 @@ def test_a_registry_that_is_away_is_told_or_replaced_by_what_was_kept(
     """A project that was loaded before is loaded again, with a warning."""
     first = register(url, FIRST)
     before = from_registry(SUBJECT)
+    register(url, SECOND)
+    from_registry(SUBJECT, version=2)
     away = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", away)
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_MAX_RETRIES", "0")
@@ -172,6 +175,7 @@ def test_a_registry_that_is_away_is_told_or_replaced_by_what_was_kept(
         assert from_registry(SUBJECT).declared_version == before.declared_version
     assert f"at {away}" in caplog.text
     assert "The project is loaded with version 1 of orders-value" in caplog.text
+    assert from_registry(SUBJECT, version=2).declared_version.version == 2
     after = from_registry(SUBJECT)
     with pytest.raises(RegistryAwayError, match=f"no schema registry responded to .* at {away}"):
         after.read(pa.array([avro(first, FIRST, {"id": 1, "note": "x"})], pa.binary()))
@@ -222,6 +226,17 @@ def test_arguments_that_mean_nothing_are_refused(url: str) -> None:
         from_registry(SUBJECT, unknown_schema="skip")  # type: ignore[arg-type]
     with pytest.raises(RegistrySchemaError, match="it has no messages, and message='Order' names one"):
         from_registry(SUBJECT, message="Order")
+
+
+def test_keys_may_have_a_subject_of_their_own(url: str) -> None:
+    """A record without value deletes the row that its key names."""
+    schema_id = register(url, FIRST, "orders-key")
+    spec = TopicSpec(name="orders", schema="id BIGINT", key_schema=from_registry("orders-key"))
+    keys = [avro(schema_id, FIRST, {"id": 5, "note": "x"}), framed(9, b"")]
+    (named, fault), (none, reason) = read_keys(pa.array(keys, pa.binary()), pa.schema([("id", pa.int64())]), spec.key_format)
+    assert named is not None
+    assert ([one.as_py() for one in named], fault) == ([5], None)
+    assert (none, reason) == (None, f"its schema id 9 is not known to the registry {url}")
 
 
 def test_json_values_are_read_as_the_latest_version_has_them(url: str) -> None:
