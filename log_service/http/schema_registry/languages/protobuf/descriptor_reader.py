@@ -46,7 +46,7 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
     Word,
 )
 
-BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+BASE64 = re.compile(r"[A-Za-z0-9+/]++=*+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DOTTED = re.compile(r"\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 PACKAGE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")

@@ -44,6 +44,7 @@ from log_service.http.schema_registry.languages.protobuf.wire_format import enco
 
 FORBIDDEN = {"uninterpreted_option"}
 ANY = "google.protobuf.Any"
+ANY_HOSTS = {"type.googleapis.com", "type.googleprod.com"}
 
 
 class OptionEncoder:
@@ -251,7 +252,8 @@ class OptionEncoder:
         host, _, name = entry.key[1:-1].rpartition("/")
         inner = self._pool.message(name)
         is_there = inner is not None and self._pool.find(name, self._visible) is not None
-        if message.full_name != ANY or found.values or not is_there or inner is None:
+        is_usable = is_there and host in ANY_HOSTS and not found.values
+        if message.full_name != ANY or not is_usable or inner is None:
             raise OptionError(entry.at, f"{entry.key} cannot stand in {message.full_name}")
         if not isinstance(entry.value, Aggregate):
             raise OptionError(entry.at, f"{entry.key} takes a message in braces")

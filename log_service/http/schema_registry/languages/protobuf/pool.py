@@ -132,6 +132,7 @@ class Pool:
         if name.startswith("."):
             return self.find(name[1:], visible) or self._missing(name[1:])
         first, _, rest = name.partition(".")
+        around = scope
         while True:
             budget.spend()
             found = self.find(joined(scope, first), visible)
@@ -141,8 +142,14 @@ class Pool:
             if found is not None and not rest and (not is_type or found.kind in TYPES):
                 return found
             if not scope:
-                return self._missing(name)
+                return self._hidden(name, around)
             scope = scope.rpartition(".")[0]
+
+    def _hidden(self, name: str, scope: str) -> Missing:
+        """Return where a name would be found, if all files were imported."""
+        while scope and joined(scope, name) not in self.names:
+            scope = scope.rpartition(".")[0]
+        return self._missing(joined(scope, name))
 
     def _missing(self, full_name: str, tried: str = "") -> Missing:
         hidden = self.names.get(full_name)

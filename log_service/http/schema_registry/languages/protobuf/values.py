@@ -155,7 +155,7 @@ class TokenReader:
         """Take ``[name.of.an.extension]``, or ``[a.host/name.of.a.type]``."""
         self.expect("[")
         key = self.dotted_name("the name of an extension", may_be_full=False)
-        while self.accept("/"):
+        if self.accept("/"):
             key += "/" + self.dotted_name("the name of a type", may_be_full=False)
         self.expect("]")
         return f"[{key}]"

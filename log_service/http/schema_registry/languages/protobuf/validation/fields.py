@@ -20,6 +20,7 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
     Quoted,
     Value,
     Word,
+    has_option,
 )
 from log_service.http.schema_registry.languages.protobuf.validation.context import Context
 from log_service.http.schema_registry.languages.protobuf.validation.field_options import (
@@ -147,6 +148,11 @@ def check_type(context: Context, field: FieldDefinition) -> None:
             node.group.at,
             "the name of a group begins with a capital letter",
             that=node.name[0].isupper(),
+        )
+        context.require(
+            node.group.at,
+            "a group is no entry of a map",
+            that=not has_option(node.group.options, "map_entry"),
         )
     target = context.pool.message(field.type_name) if field.kind == "message" else None
     if target is not None and target.is_map_entry and not node.map_key:

@@ -42,6 +42,15 @@ def compiled(files: Mapping[str, str], path: str) -> dict[str, FileDescriptorPro
     return {each.name: without_defaults(each) for each in found.file}
 
 
+def refusal(text: str, folder: Path) -> str:
+    """Return why the compiler refuses a file, or nothing. It is quicker, as nothing is written."""
+    (folder / "case.proto").write_text(text)
+    with printed_to(folder / "errors") as errors:
+        paths = [f"-I{folder}", f"-I{INCLUDED}"]
+        code = protoc.main(["protoc", *paths, f"--descriptor_set_out={os.devnull}", "case.proto"])
+    return errors.read_text(errors="replace") if code else ""
+
+
 @contextmanager
 def printed_to(path: Path) -> Iterator[Path]:
     """Send what is printed to standard error to a file, also by code in C."""

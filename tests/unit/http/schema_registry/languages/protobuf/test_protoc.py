@@ -19,15 +19,16 @@ from log_service.http.schema_registry.languages.protobuf import (
     ProtobufSchema,
     file_descriptors,
 )
+from tests.helpers.whole import IS_WHOLE
 from tests.unit.http.schema_registry.languages.protobuf.compiler import RefusedError, compiled
 from tests.unit.http.schema_registry.languages.protobuf.generated_files import (
     GeneratedFile,
     family,
 )
 
-FAMILIES = range(25)
-MUTATED_FAMILIES = range(100, 125)
-MUTATIONS = 8
+FAMILIES = range(300 if IS_WHOLE else 8)
+MUTATED_FAMILIES = range(1000, 1500 if IS_WHOLE else 1010)
+MUTATIONS = 6
 TOKEN = re.compile(
     r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|[A-Za-z_]\w*|-?\d[\w.+]*|\s+|//[^\n]*|/\*.*?\*/|.',
     re.DOTALL,
