@@ -48,14 +48,9 @@ SLOW = (
         ),
     ),
     Slow(
-        why="generated schemas beside the verdicts of Java's libraries",
-        modules=("integration/http/test_*_against_java.py",),
-        is_case_kept=True,
-    ),
-    Slow(
-        why="the stories of Confluent's client once more, in its asyncio face",
-        modules=("integration/http/test_confluent_*.py",),
-        kept=r"\[threads|_themselves$|_cluster$",
+        why="more generated Protobuf files beside the elements of Wire's parser",
+        modules=("integration/http/test_wire_printing.py",),
+        kept=r"\[few\]|hand_made",
     ),
     Slow(
         why="clusters of several processes through faults, changes and copies",
