@@ -256,12 +256,17 @@ class Cast:
 
 def franz_go(folder: Path) -> Sequence[str]:
     """Build the program in Go."""
+    return built_by_go(HERE / "franz_go", folder)
+
+
+def built_by_go(sources: Path, folder: Path) -> Sequence[str]:
+    """Build a program of franz-go's packages, or skip where these cannot be had."""
     if shutil.which("go") is None:
         pytest.skip("there is no go on the PATH: nothing was tested with franz-go")
-    program = folder / "franz_go"
+    program = folder / sources.name
     built = subprocess.run(
         ["go", "build", "-gcflags=all=-N -l", "-o", str(program), "."],  # what is built once and runs a minute needs no optimizing
-        cwd=HERE / "franz_go",
+        cwd=sources,
         env={**os.environ, "GOFLAGS": "-mod=readonly"},
         capture_output=True,
         text=True,
