@@ -31,9 +31,7 @@ def test_a_registered_schema_is_found_in_every_way(api: httpx.Client, subject: s
     assert api.get(f"/subjects/{subject}/versions").json() == [1]
 
 
-def test_the_response_to_a_registration_has_the_schema_only_where_it_was_changed(
-    api: httpx.Client, subject: str
-) -> None:
+def test_the_response_to_a_registration_has_the_schema_only_where_it_was_changed(api: httpx.Client, subject: str) -> None:
     """A client that sent a descriptor would take the printed text for it."""
     made = register(api, subject, record(A, name="Plain"))
     assert set(made) == {"id", "version", "guid"}

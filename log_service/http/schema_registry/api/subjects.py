@@ -217,9 +217,7 @@ class SubjectEndpoints:
         )
         return found if is_it else None
 
-    def _registration_json(
-        self, request: HttpRequest, found: RegisteredSchema, sent: SchemaContent
-    ) -> dict[str, Any]:
+    def _registration_json(self, request: HttpRequest, found: RegisteredSchema, sent: SchemaContent) -> dict[str, Any]:
         """Return the response to a registration.
 
         The schema is in it only where the registry added to it, or where the client asks for a

@@ -45,7 +45,11 @@ class AvroSchema:
         return print_type(self.types.root) if form.lower() == "resolved" else self.canonical
 
     def differences(
-        self, writer: "AvroSchema", *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False  # noqa: ARG002
+        self,
+        writer: "AvroSchema",
+        *,
+        sides: Sides = BACKWARD_SIDES,
+        is_lenient: bool = False,  # noqa: ARG002
     ) -> list[Difference]:
         """Return why this schema cannot read what ``writer`` wrote. There is one policy.
 

@@ -155,11 +155,7 @@ class DescriptorReader:
         fields: Iterable[FieldDescriptorProto] = (),
     ) -> tuple[list[Message | Enum], dict[str, DescriptorProto]]:
         """Return the types of a scope, and apart from them the messages that groups have."""
-        group_names = {
-            decoded(each.type_name).rpartition(".")[2]
-            for each in (*fields, *extensions)
-            if each.type == GROUP
-        }
+        group_names = {decoded(each.type_name).rpartition(".")[2] for each in (*fields, *extensions) if each.type == GROUP}
         grouped = {each.name: each for each in messages if each.name in group_names}
         body: list[Message | Enum] = [self._message(each, depth) for each in messages if each.name not in grouped]
         body += [self._enum(each) for each in enums]
@@ -260,9 +256,7 @@ class DescriptorReader:
                 options=self._options("ExtensionRangeOptions", each),
             )
 
-    def _reserved(
-        self, ranges: Iterable[Any], names: Iterable[str], past_end: int
-    ) -> Iterable[Reserved]:
+    def _reserved(self, ranges: Iterable[Any], names: Iterable[str], past_end: int) -> Iterable[Reserved]:
         """Yield reserved statements. ``past_end`` is 1 in messages, whose ends are exclusive."""
         for each in ranges:
             self._budget.spend()

@@ -124,9 +124,7 @@ class OptionEncoder:
             self._names[message.full_name] = message.text_names()
         return self._names[message.full_name]
 
-    def _extension(
-        self, message: MessageDefinition, name: str, scope: str, at: int
-    ) -> FieldDefinition:
+    def _extension(self, message: MessageDefinition, name: str, scope: str, at: int) -> FieldDefinition:
         found = self._pool.resolve(name, scope, self._visible, self._budget)
         if not isinstance(found, Found) or found.kind is not NameKind.EXTENSION:
             raise OptionError(at, f"the option ({name}) is not defined in this file or an import")

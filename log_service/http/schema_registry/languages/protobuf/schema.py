@@ -73,7 +73,11 @@ class ProtobufSchema:
         return printed(tree, self.limits, NORMAL)
 
     def differences(
-        self, writer: Self, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False  # noqa: ARG002
+        self,
+        writer: Self,
+        *,
+        sides: Sides = BACKWARD_SIDES,
+        is_lenient: bool = False,  # noqa: ARG002
     ) -> list[Difference]:
         """Return why this schema cannot read what ``writer`` wrote. There is one policy.
 
@@ -246,9 +250,7 @@ class Protobuf:
         """The name in requests and records."""
         return SchemaType.PROTOBUF
 
-    def parse(
-        self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
-    ) -> ProtobufSchema:
+    def parse(self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True) -> ProtobufSchema:
         """Return the schema.
 
         Raises:

@@ -85,15 +85,12 @@ def check_extension(context: Context, field: FieldDefinition) -> None:
     context.require(
         node.number_at,
         f"{field.extendee} does not declare {field.number} as the number of an extension",
-        that=extendee is not None
-        and any(each.start <= field.number <= extendee.last_number(each) for each in ranges),
+        that=extendee is not None and any(each.start <= field.number <= extendee.last_number(each) for each in ranges),
     )
     context.require(
         node.at,
         "an extension of a message set is an optional message",
-        that=extendee is None
-        or not extendee.is_message_set
-        or (field.kind == "message" and field.label == "optional"),
+        that=extendee is None or not extendee.is_message_set or (field.kind == "message" and field.label == "optional"),
     )
     other = context.pool.numbered_extensions.get((field.extendee, field.number), field)
     context.require(

@@ -120,18 +120,15 @@ def test_statements_are_in_order_and_comments_are_dropped() -> None:
         ),
         (
             "message A { optional double d = 1 [default = - 1.50e3, deprecated = true]; }",
-            "\nmessage A {\n  optional double d = 1 [\n    deprecated = true,\n"
-            "    default = -1.50e3\n  ];\n}\n",
+            "\nmessage A {\n  optional double d = 1 [\n    deprecated = true,\n    default = -1.50e3\n  ];\n}\n",
         ),
         (
             "message A { optional group G = 1 { optional int32 x = 1; } }",
             "\nmessage A {\n  optional group G = 1 {\n    optional int32 x = 1;\n  }\n}\n",
         ),
         (
-            'edition = "2023"; message A { reserved b, c;'
-            " int32 a = 1 [features.field_presence = IMPLICIT]; }",
-            'edition = "2023";\n\nmessage A {\n  reserved b, c;\n\n'
-            "  int32 a = 1 [features.field_presence = IMPLICIT];\n}\n",
+            'edition = "2023"; message A { reserved b, c; int32 a = 1 [features.field_presence = IMPLICIT]; }',
+            'edition = "2023";\n\nmessage A {\n  reserved b, c;\n\n  int32 a = 1 [features.field_presence = IMPLICIT];\n}\n',
         ),
         (
             'import weak "google/protobuf/any.proto"; import "google/protobuf/api.proto";',
@@ -225,8 +222,7 @@ def test_a_descriptor_prints_with_full_names_and_entries_of_maps() -> None:
     assert "  repeated .acme.shop.Order.Line lines = 2;\n" in printed
     assert "  repeated .acme.shop.Order.ByNameEntry by_name = 3;\n" in printed
     assert (
-        "  message ByNameEntry {\n    option map_entry = true;\n  \n"
-        "    string key = 1;\n    .acme.shop.Order.Line value = 2;\n  }\n"
+        "  message ByNameEntry {\n    option map_entry = true;\n  \n    string key = 1;\n    .acme.shop.Order.Line value = 2;\n  }\n"
     ) in printed
     assert canonical(printed) == printed
     assert file_descriptors(PROTOBUF.parse(printed))[-1].message_type[0].field == (
@@ -282,9 +278,7 @@ def test_custom_options_of_a_descriptor_are_kept() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a b", "1a", "A { } message B", "é", "a.b", "A\n", "a;"], ids=repr
-)
+@pytest.mark.parametrize("name", ["", "a b", "1a", "A { } message B", "é", "a.b", "A\n", "a;"], ids=repr)
 def test_a_descriptor_cannot_smuggle_text_into_a_name(name: str) -> None:
     """A name of a descriptor that no text could have is refused, because it would be printed."""
     proto = FileDescriptorProto(name="x", syntax="proto3")
