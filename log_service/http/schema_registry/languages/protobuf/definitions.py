@@ -202,7 +202,7 @@ class ServiceDefinition:
         return scope_of(self.full_name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FileDefinition:
     """A linked file. ``imports`` has the imported files that are there, by their paths."""
 

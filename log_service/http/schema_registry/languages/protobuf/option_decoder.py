@@ -21,6 +21,7 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
     Value,
     Word,
 )
+from log_service.http.schema_registry.languages.protobuf.values import MAX_NESTING
 from log_service.http.schema_registry.languages.protobuf.wire_format import (
     BYTES,
     GROUP,
@@ -38,7 +39,6 @@ CONFLUENT_ORDER = {
     "google.protobuf.FieldOptions": (1, 2, 6, 3),
 }
 """The numbers of options in the order in which Confluent prints them. Others follow by number."""
-MAX_DEPTH = 50
 
 
 class OptionDecoder:
@@ -76,7 +76,7 @@ class OptionDecoder:
 
     def _values(self, message: MessageDefinition, data: bytes, depth: int = 0) -> list[tuple[FieldDefinition, Value]]:
         """Return the fields of a message with their values, by number."""
-        if depth > MAX_DEPTH:
+        if depth > MAX_NESTING:
             raise WireFormatError("the values of options are nested too deep")
         fields = self._fields_by_number(message)
         payloads: dict[int, list[bytes]] = {}

@@ -49,7 +49,7 @@ DEFAULT_NAME = "default"
 """The name of a schema's descriptor, as Confluent calls it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProtobufSchema:
     """A valid schema. ``canonical`` is the text that is stored."""
 
@@ -108,24 +108,16 @@ def parse_schema(text: str, dependencies: Sequence[NamedSchema], limits: SchemaL
     check_size(text, dependencies, limits)
     budget = Budget(limits)
     pool = new_pool()
+    main = read_file(Source(path=MAIN, text=text), limits, budget)
     depths: dict[str, int] = {}
-    for each in dependencies:
-        add_dependency(each, pool, limits, budget)
-    for known in pool.files.values():
-        check_depth(known, depths, limits)
-    file = add_file(Source(path=MAIN, text=text), pool, limits, budget, is_strict=is_new)
+    for each in needed_dependencies(main, dependencies, limits, budget):
+        link_file(each, pool, budget, is_strict=False)
+        check_depths(pool, depths, limits)
+    file = link_file(main, pool, budget, is_strict=is_new)
     if is_new:
         check_file(Context(file=file, pool=pool, budget=budget), encoder_of(file, pool, budget))
     canonical = printed(file.node, limits)
     return ProtobufSchema(file=file, pool=pool, limits=limits, canonical=canonical)
-
-
-def check_depth(file: FileDefinition, depths: dict[str, int], limits: SchemaLimits) -> None:
-    """Check that imports do not lead too deep, and note the depth of the file."""
-    depth = 1 + max((depths.get(path, 0) for path in file.imports), default=0)
-    depths[file.path] = depth
-    if depth > limits.reference_depth:
-        raise InvalidSchemaError(f"the references lead deeper than {limits.reference_depth} files")
 
 
 def check_size(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLimits) -> None:
@@ -140,39 +132,67 @@ def check_size(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLim
         raise InvalidSchemaError(f"the schema with its references is longer than {limits.text_bytes} bytes")
 
 
-def add_dependency(
-    dependency: NamedSchema,
-    pool: Pool,
-    limits: SchemaLimits,
-    budget: Budget,
-    *,
-    is_strict: bool = False,
-) -> None:
-    """Add a file that is referred to. It was checked when it was registered."""
-    if dependency.name not in pool.files:
-        source = Source(path=dependency.name, text=dependency.text)
-        add_file(source, pool, limits, budget, is_strict=is_strict)
+def check_depths(pool: Pool, depths: dict[str, int], limits: SchemaLimits) -> None:
+    """Check that imports do not lead too deep, and note the depths of new files."""
+    for path, file in pool.files.items():
+        if path not in depths:
+            depths[path] = 1 + max((depths[each] for each in file.imports), default=0)
+            if depths[path] > limits.reference_depth:
+                raise InvalidSchemaError(
+                    f"the references lead deeper than {limits.reference_depth} files"
+                )
 
 
-def add_file(source: Source, pool: Pool, limits: SchemaLimits, budget: Budget, *, is_strict: bool) -> FileDefinition:
-    """Parse and link a file, with the well-known files that it imports."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFile:
+    """A file that is not linked yet. The tree of a descriptor has no options."""
+
+    source: Source
+    tree: ProtoFile
+    proto: FileDescriptorProto | None = None
+
+
+def read_file(source: Source, limits: SchemaLimits, budget: Budget) -> ReadFile:
+    """Return the tree of a text, or of base64 of a descriptor."""
     if not is_serialized(source.text):
-        tree = parse_text(source, limits, budget)
-        adopt_imports(tree, pool)
-        return link(tree, source, pool, budget, is_strict=is_strict)
+        return ReadFile(source=source, tree=parse_text(source, limits, budget))
     proto = parse_serialized(source.text)
-    source = Source(path=source.path)
-    bare = DescriptorReader(proto, no_options, budget).file()
-    adopt_imports(bare, pool)
-    # Options may be defined by the file itself, so it is linked without them first.
-    scratch = pool.copy()
-    link(bare, source, scratch, budget, is_strict=False)
-    try:
-        decoder = OptionDecoder(scratch, budget)
-        tree = DescriptorReader(proto, decoder.options, budget).file()
-    except WireFormatError as error:
-        raise InvalidSchemaError(f"an option of the descriptor is broken: {error}") from error
-    return link(tree, source, pool, budget, is_strict=is_strict)
+    tree = DescriptorReader(proto, no_options, budget).file()
+    return ReadFile(source=Source(path=source.path), tree=tree, proto=proto)
+
+
+def needed_dependencies(
+    main: ReadFile, dependencies: Sequence[NamedSchema], limits: SchemaLimits, budget: Budget
+) -> list[ReadFile]:
+    """Return the dependencies that the imports lead to, in their order.
+
+    Others do not count, as they do not for protoc. They may define the same names.
+    """
+    texts = {each.name: each.text for each in dependencies if each.name != MAIN}
+    found: dict[str, ReadFile] = {}
+    waiting = list(main.tree.imports)
+    while waiting:
+        path = waiting.pop().path
+        if path in texts and path not in found:
+            found[path] = read_file(Source(path=path, text=texts[path]), limits, budget)
+            waiting += found[path].tree.imports
+    return [found[name] for name in texts if name in found]
+
+
+def link_file(read: ReadFile, pool: Pool, budget: Budget, *, is_strict: bool) -> FileDefinition:
+    """Link a file, with the well-known files that it imports."""
+    tree = read.tree
+    adopt_imports(tree, pool)
+    if read.proto is not None:
+        # Options may be defined by the file itself, so it is linked without them first.
+        scratch = pool.copy()
+        link(tree, read.source, scratch, budget, is_strict=False)
+        try:
+            decoder = OptionDecoder(scratch, budget)
+            tree = DescriptorReader(read.proto, decoder.options, budget).file()
+        except WireFormatError as error:
+            raise InvalidSchemaError(f"an option of the descriptor is broken: {error}") from error
+    return link(tree, read.source, pool, budget, is_strict=is_strict)
 
 
 def adopt_imports(tree: ProtoFile, pool: Pool) -> None:

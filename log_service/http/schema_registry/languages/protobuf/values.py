@@ -22,6 +22,8 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
 
 MAX_DIGITS = 400
 """The length of the longest number: a double has no more digits before its point."""
+MAX_NESTING = 100
+"""The depth that recursion can bear, whatever the limits say."""
 CLOSING = {"{": "}", "<": ">"}
 NUMBERS = {TokenKind.INTEGER, TokenKind.FLOAT}
 
@@ -184,7 +186,7 @@ class TokenReader:
             InvalidSchemaError: the nesting is too deep.
         """
         self._depth += 1
-        most = min(self._limits.nesting, limit or self._limits.nesting)
+        most = min(self._limits.nesting, limit or MAX_NESTING)
         if self._depth > most:
             raise self.source.error(token.at, f"the nesting is deeper than {most}")
 

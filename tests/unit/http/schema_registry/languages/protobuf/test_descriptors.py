@@ -146,3 +146,14 @@ def test_the_names_of_a_dependency_are_taken() -> None:
     text = 'import "shop/money.proto"; package shop; message Money {}'
     with pytest.raises(InvalidSchemaError, match=r"shop\.Money is already a message"):
         PROTOBUF.parse(text, [MONEY])
+
+
+def test_a_reference_that_is_not_imported_takes_no_names() -> None:
+    """A schema may define what a reference defines, if no import leads to the reference."""
+    other = NamedSchema(name="other.proto", text="package shop; message Money { }")
+    schema = PROTOBUF.parse(
+        'import "shop/money.proto"; package shop; message A { optional Money m = 1; }',
+        [other, MONEY],
+    )
+    assert [each.name for each in file_descriptors(schema)] == ["shop/money.proto", "default"]
+    assert PROTOBUF.parse("package shop; message Money { }", [MONEY, other]).canonical

@@ -91,6 +91,16 @@ def test_hostile_texts_are_refused_by_a_bound(text: str, sentence: str) -> None:
     assert len(str(refused.value)) < 600
 
 
+def test_no_limit_allows_more_depth_than_recursion_can_bear() -> None:
+    """Whatever the limits are, a deep text is refused, or is a schema in every form."""
+    roomy = Protobuf(SchemaLimits(nesting=100_000))
+    schema = roomy.parse(OPTIONS + "option (t) = {" + "t {" * 99 + "}" * 100 + ";")
+    assert schema.normalized()
+    assert roomy.parse(schema.formatted("serialized")).differences(schema) == []
+    with pytest.raises(InvalidSchemaError, match="deeper than 100"):
+        roomy.parse(OPTIONS + "option (t) = {" + "t {" * 100 + "}" * 101 + ";")
+
+
 def nested(depth: int) -> str:
     """Return a descriptor of messages in messages."""
     message = DescriptorProto(name="A")
