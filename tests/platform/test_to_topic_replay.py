@@ -214,7 +214,7 @@ def test_letters_whose_records_are_gone_stay_and_are_told(story: Story) -> None:
     story.replay()
     assert story.sent() == [[b"fixed"]]
     assert story.letters() == [one for one in REJECTED if one[:2] != (0, 2)]
-    assert [note[:32] for note in story.notes] == ["the record of 1 dead letter of "] * 2
+    assert [note[:31] for note in story.notes] == ["the record of 1 dead letter of "] * 2
 
 
 def test_letters_that_the_group_is_going_to_read_again_are_left_to_it(story: Story) -> None:

@@ -42,8 +42,9 @@ TOLD = "orders failed in its last run: the column amount is missing"
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
+def instance(monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     BROKEN.clear()
+    monkeypatch.delitem(sys.modules, DEFINITIONS, raising=False)  # another test may have loaded a project
     with dg.instance_for_test() as made:
         yield made
 
