@@ -5,20 +5,24 @@ topics grow, and commits how fast groups read. A broker's metrics page adds byte
 looked at and when. ``top_rates`` turns two looks into rates, ``top_view`` into a screen.
 """
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 import trio
 
-from log_service.cli.connection import cluster_command, open_admin
+from log_service.cli.connection import CommandAdmin, cluster_command, open_admin
 from log_service.cli.numbers import Number, WholeNumber
-from log_service.cli.output import print_json
+from log_service.cli.output import DATA_SETTING, DEFAULT_DATA, default_servers, print_json
+from log_service.cli.registry_connection import checked_url
 from log_service.cli.running import in_thread
 from log_service.cli.top_metrics import TopicBytes, read_topic_bytes
 from log_service.cli.top_rates import GroupLook, Look, Screen, TopicLook, screen_of
+from log_service.cli.top_registry import installed_registry, read_registry
 from log_service.cli.top_view import SORT_KEYS, show_live, table_text
 from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import PartitionOffsets
@@ -40,6 +44,13 @@ FIRST_PAUSE_S = 1.0
     metavar="URL",
     help="A broker's metrics page, for bytes: http://127.0.0.1:9404/metrics; may be repeated.",
 )
+@click.option(
+    "--registry",
+    "registry_url",
+    metavar="URL",
+    callback=checked_url,
+    help="A schema registry to show.  [default: that of tidelog up here]",
+)
 @click.option("--internal", is_flag=True, help="Show the topics that brokers keep for themselves, too.")
 @click.option("--once", is_flag=True, help="Show one screen and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and end.")
@@ -50,6 +61,7 @@ async def top(
     sort_key: str,
     limit: int,
     metrics_urls: tuple[str, ...],
+    registry_url: str | None,
     internal: bool,
     once: bool,
     as_json: bool,
@@ -62,8 +74,9 @@ async def top(
     tidelog top --once --sort size
     tidelog top --json -b kafka:9092
     """
+    registry = registry_url or registry_of(bootstrap_servers)
     async with open_admin(bootstrap_servers) as admin:
-        look_again = partial(look, admin, metrics_urls, is_internal_included=internal)
+        look_again = partial(look, admin, metrics_urls, registry, is_internal_included=internal)
         before = await look_again()
         if not (once or as_json):
             await show_live(look_again, before, interval, sort_key, limit)
@@ -76,7 +89,14 @@ async def top(
         click.echo(table_text(screen, sort_key, limit))
 
 
-async def look(admin: Admin, metrics_urls: Sequence[str], *, is_internal_included: bool) -> Look:
+def registry_of(bootstrap_servers: str) -> str | None:
+    """Return the URL of the registry of a ``tidelog up`` here, if these are its servers."""
+    if bootstrap_servers != default_servers():
+        return None
+    return installed_registry(Path(os.environ.get(DATA_SETTING) or DEFAULT_DATA))
+
+
+async def look(admin: CommandAdmin, metrics_urls: Sequence[str], registry_url: str | None, *, is_internal_included: bool) -> Look:
     """Return the current state of the cluster.
 
     Raises:
@@ -111,6 +131,7 @@ async def look(admin: Admin, metrics_urls: Sequence[str], *, is_internal_include
         topics=topics,
         groups=await groups_of(admin, offsets),
         traffic=traffic,
+        registry=None if registry_url is None else await in_thread(read_registry, registry_url, admin.settings),
     )
 
 
@@ -158,4 +179,5 @@ def as_values(screen: Screen) -> dict[str, Any]:
         "brokers": screen.brokers,
         "topics": screen.topics,
         "groups": screen.groups,
+        "registry": screen.registry,
     }

@@ -5,9 +5,11 @@ that of an Apache Kafka broker behind the JMX exporter.
 """
 
 import re
+import ssl
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 
@@ -37,11 +39,26 @@ def read_topic_bytes(url: str) -> dict[str, TopicBytes]:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"{url!r} is no address of a metrics page, like http://127.0.0.1:9404/metrics")
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:  # noqa: S310 - http and https only, see above
-            text = response.read(MAX_PAGE_BYTES).decode("utf-8", "replace")
-    except (OSError, ValueError, urllib.error.URLError) as error:
+        return parse_topic_bytes(read_page(url))
+    except (OSError, ValueError) as error:
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{url} cannot be read: {error}") from error
-    return parse_topic_bytes(text)
+
+
+def read_page(url: str, context: ssl.SSLContext | None = None) -> str:
+    """Return the text of a page. ``url`` has to be one of http or https.
+
+    Raises:
+        OSError, ValueError: it cannot be read.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S, context=context) as response:  # noqa: S310 - see above
+            page: bytes = response.read(MAX_PAGE_BYTES)
+    except urllib.error.HTTPError as error:
+        error.close()  # it is the response, with its connection
+        raise
+    except HTTPException as error:
+        raise OSError(f"the response is not HTTP: {error!r}") from error
+    return page.decode("utf-8", "replace")
 
 
 def parse_topic_bytes(text: str) -> dict[str, TopicBytes]:

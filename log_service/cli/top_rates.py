@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from log_service.cli.top_metrics import TopicBytes
+from log_service.cli.top_registry import RegistryLook
 
 Row = dict[str, Any]
 
@@ -51,11 +52,12 @@ class Look:
     topics: Mapping[str, TopicLook]
     groups: Mapping[str, GroupLook]
     traffic: Mapping[str, TopicBytes] = field(default_factory=dict)
+    registry: RegistryLook | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """The content of a screen: rows of brokers, topics and groups."""
+    """The content of a screen: rows of brokers, topics, groups, and of the schema registry."""
 
     cluster_id: str
     controller_id: int
@@ -63,6 +65,7 @@ class Screen:
     brokers: list[Row]
     topics: list[Row]
     groups: list[Row]
+    registry: Row | None = None
 
 
 def screen_of(before: Look, now: Look) -> Screen:
@@ -75,6 +78,7 @@ def screen_of(before: Look, now: Look) -> Screen:
         brokers=[broker_row(now, node_id) for node_id in sorted(now.brokers)],
         topics=[topic_row(before, now, name, interval_s) for name in sorted(now.topics)],
         groups=[group_row(before, now, name, interval_s) for name in sorted(now.groups)],
+        registry=None if now.registry is None else registry_row(before.registry, now.registry, interval_s),
     )
 
 
@@ -120,4 +124,18 @@ def group_row(before: Look, now: Look, name: str, interval_s: float) -> Row:
         "topics": list(group.topics),
         "out": rate(None if then is None else then.committed_sum, group.committed_sum, interval_s),
         "lag": group.lag,
+    }
+
+
+def registry_row(before: RegistryLook | None, now: RegistryLook, interval_s: float) -> Row:
+    """Return a schema registry as a row. Its figures are None where they could not be read."""
+    if now.failure:
+        return {"address": now.address, "failure": now.failure}
+    is_known = before is not None and not before.failure
+    return {
+        "address": now.address,
+        "subjects": now.subject_count,
+        "schemas": now.schema_count,
+        "is_writer": now.is_writer,
+        "requests": rate(before.request_count if is_known and before else None, now.request_count, interval_s),
     }

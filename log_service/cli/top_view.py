@@ -23,7 +23,7 @@ from log_service.cli.top_rates import Look, Row, Screen, screen_of
 from log_service.common.errors import TidelogError
 
 SORT_KEYS = {"in": "in", "name": "topic", "size": "size_bytes", "records": "records", "partitions": "partitions"}
-HEADER_LINES = 8
+HEADER_LINES = 9
 
 
 class Order:
@@ -52,15 +52,24 @@ class Order:
 
 
 def headline(screen: Screen) -> str:
-    """Return the first line of the screen."""
+    """Return the first line of the screen, and one for the schema registry if there is one."""
     total = sum(row["in"] or 0 for row in screen.topics)
     partitions = sum(row["partitions"] for row in screen.topics)
     lag = sum(row["lag"] for row in screen.groups)
     return (
         f"cluster {screen.cluster_id}  {counted(len(screen.brokers), 'broker')}  {counted(len(screen.topics), 'topic')}"
         f"  {counted(partitions, 'partition')}"
-        f"  {total:,.0f} records/s  lag {lag:,}"
+        f"  {total:,.0f} records/s  lag {lag:,}" + ("" if screen.registry is None else f"\n{registry_line(screen.registry)}")
     )
+
+
+def registry_line(row: Row) -> str:
+    """Return the line of a schema registry."""
+    if "failure" in row:
+        return f"registry {row['address']}  {row['failure']}"
+    figures = (counted(row["subjects"], "subject"), counted(row["schemas"], "schema"), "writes" if row["is_writer"] else "does not write")
+    requests = "-" if row["requests"] is None else f"{row['requests']:,}"
+    return f"registry {row['address']}  {'  '.join(figures)}  {requests} requests/s"
 
 
 def tables(screen: Screen, order: Order, limit: int) -> Iterator[str]:

@@ -171,6 +171,7 @@ def registry_component(context: ServiceContext, after: Sequence[str], protection
             argv=(sys.executable, "-m", "log_service.cli.main", "registry", "serve", str(settings)),
             readiness=HttpReadiness(url=f"{url}/readyz", authority=authority),
             address=url,
+            metrics_url=f"{url}/metrics",
             after=tuple(after),
             prepare=granting,
             is_essential=False,

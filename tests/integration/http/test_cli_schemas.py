@@ -140,3 +140,11 @@ def test_a_line_that_does_not_fit_is_told_with_its_number(tidelog: Command, topi
     assert refused.exit_code == 1
     assert "line 2 has a value that does not fit schema id" in refused.errors
     assert "$.n: int is expected, not text; the line before it was sent" in refused.errors
+
+
+def test_top_shows_the_registry(tidelog: Command, registry: RegistryProcess, topic: str) -> None:
+    """Its figures come from its metrics page."""
+    tidelog("schemas", "register", f"{topic}-value", "-", "--type", "avro", given=ORDER)
+    found = as_json(tidelog("top", "--json", "-n", "0.2"))["registry"]
+    assert found["address"] == registry.url
+    assert (found["is_writer"], found["subjects"] > 0, found["schemas"] > 0) == (True, True, True)

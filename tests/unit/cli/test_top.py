@@ -1,10 +1,15 @@
 """``tidelog top``: rates between two looks, order, and a screen that fits."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from log_service.cli.top_metrics import TopicBytes, parse_topic_bytes
 from log_service.cli.top_rates import GroupLook, Look, TopicLook, screen_of
-from log_service.cli.top_view import Order, table_text
+from log_service.cli.top_registry import installed_registry, parse_registry, read_registry
+from log_service.cli.top_view import Order, headline, table_text
+from log_service.supervisor import state
 
 
 def topic(end: int, *, size: int | None = 1_000, under_replicated: int = 0) -> TopicLook:
@@ -17,6 +22,17 @@ def topic(end: int, *, size: int | None = 1_000, under_replicated: int = 0) -> T
         size_bytes=size,
         leaders=(1, 2),
     )
+
+
+PAGE = """\
+# TYPE tidelog_http_requests_total counter
+tidelog_http_requests_total{method="GET",path="/subjects/{subject}",status="200"} 30
+tidelog_http_requests_total{method="GET",path="/metrics",status="200"} 1000
+tidelog_http_requests_total{method="GET",path="/schemas/ids/{id}",status="404"} 10
+tidelog_registry_is_writer 1
+tidelog_registry_subjects 1
+tidelog_registry_schemas 5
+"""
 
 
 def look(at_s: float, topics: dict[str, TopicLook], committed: int = 0, traffic: dict[str, TopicBytes] | None = None) -> Look:
@@ -81,3 +97,33 @@ def test_bytes_are_read_from_pages_of_the_exporter_and_of_tidelog() -> None:
         'kafka_server_brokertopicmetrics_bytesout_total{topic="orders"} 7\n'
     )
     assert parse_topic_bytes(page) == {"orders": TopicBytes(taken=1_500, given=7)}
+
+
+def test_the_registry_has_a_line_of_its_own() -> None:
+    """Its requests are those of clients, and not those of supervisors."""
+    url = "http://127.0.0.1:8081"
+    before, now = look(0, {}), look(2, {})
+    then = replace(parse_registry(url, PAGE), request_count=20)
+    screen = screen_of(replace(before, registry=then), replace(now, registry=parse_registry(url, PAGE)))
+    assert headline(screen).splitlines()[1] == f"registry {url}  1 subject  5 schemas  writes  10.0 requests/s"
+    assert len(headline(screen_of(before, now)).splitlines()) == 1
+    first = screen_of(before, replace(now, registry=then))
+    assert headline(first).endswith("  - requests/s"), "there is no rate yet"
+
+
+def test_a_registry_that_cannot_be_read_keeps_no_cluster_from_being_shown() -> None:
+    """The line says why. So does one for a page of something else."""
+    now = replace(look(1, {}), registry=read_registry("http://127.0.0.1:1", {}))
+    text = headline(screen_of(look(0, {}), now)).splitlines()[1]
+    assert text.startswith("registry http://127.0.0.1:1  cannot be read: ")
+    assert parse_registry("u", "up 1\n").failure == "its page has no figures of a registry"
+
+
+def test_the_registry_of_an_installation_is_found(tmp_path: Path) -> None:
+    """While the installation runs, and has one."""
+    assert installed_registry(tmp_path) is None
+    with state.held_lock(tmp_path):
+        assert installed_registry(tmp_path) is None
+        found = state.ComponentState(name="registry", state="ready", address="http://127.0.0.1:8085", pid=1, restart_count=0, log_path="x")
+        state.write(tmp_path, {"registry": found})
+        assert installed_registry(tmp_path) == "http://127.0.0.1:8085"
