@@ -141,7 +141,7 @@ def test_a_registry_that_does_not_respond_is_left_alone_for_a_while(capsys: pyte
 
 
 def test_each_schema_is_told_once_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    """With its id and its type, also where the registry does not tell its versions."""
+    """With its id, its versions and its type."""
 
     async def act(registry: Registry) -> None:
         serializer = JsonSchemaSerializer(registry, '{"type":"object"}')
@@ -150,4 +150,4 @@ def test_each_schema_is_told_once_if_asked_for(capsys: pytest.CaptureFixture[str
         await decode([record(value), record(value)])
 
     over(RegistryDouble(), act)
-    assert capsys.readouterr().err == "note: the value of t: schema id 1, JSON\n"
+    assert capsys.readouterr().err == "note: the value of t: schema id 1, version 1 of t-value, JSON\n"

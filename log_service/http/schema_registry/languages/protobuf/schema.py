@@ -138,9 +138,7 @@ def check_depths(pool: Pool, depths: dict[str, int], limits: SchemaLimits) -> No
         if path not in depths:
             depths[path] = 1 + max((depths[each] for each in file.imports), default=0)
             if depths[path] > limits.reference_depth:
-                raise InvalidSchemaError(
-                    f"the references lead deeper than {limits.reference_depth} files"
-                )
+                raise InvalidSchemaError(f"the references lead deeper than {limits.reference_depth} files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +159,7 @@ def read_file(source: Source, limits: SchemaLimits, budget: Budget) -> ReadFile:
     return ReadFile(source=Source(path=source.path), tree=tree, proto=proto)
 
 
-def needed_dependencies(
-    main: ReadFile, dependencies: Sequence[NamedSchema], limits: SchemaLimits, budget: Budget
-) -> list[ReadFile]:
+def needed_dependencies(main: ReadFile, dependencies: Sequence[NamedSchema], limits: SchemaLimits, budget: Budget) -> list[ReadFile]:
     """Return the dependencies that the imports lead to, in their order.
 
     Others do not count, as they do not for protoc. They may define the same names.
