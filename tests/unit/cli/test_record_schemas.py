@@ -141,7 +141,7 @@ def test_a_registry_that_does_not_respond_is_left_alone_for_a_while(capsys: pyte
 
 
 def test_each_schema_is_told_once_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    """With its id, its versions and its type."""
+    """With its id, the versions that have it, and its type."""
 
     async def act(registry: Registry) -> None:
         serializer = JsonSchemaSerializer(registry, '{"type":"object"}')
