@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from log_service.cluster_plans.health import DISK_FULL_PERCENT
-from log_service.common.listeners import DEFAULT_BROKER_PORT
+from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_REGISTRY_PORT
 from log_service.common.secrets import SecretText
 from orchestration.offsets.byte_limits import DEFAULT_RECORD_BYTES, DEFAULT_RUN_BYTES, ByteLimits
 
@@ -31,7 +31,6 @@ DEFAULT_ARROW_RECORDS = 1_000_000
 DEFAULT_MINIMUM_INTERVAL_S = 5
 DEFAULT_FOLLOW_S = 300
 DEFAULT_COMMIT_ATTEMPTS = 5
-DEFAULT_REGISTRY_PORT = 8081
 REGISTRY_URL = "TIDELOG_SCHEMA_REGISTRY_URL"
 REGISTRY_PREFIX = REGISTRY_URL.removesuffix("URL")
 REGISTRY_NUMBERS = ("timeout", "max_retries", "retries_wait_ms", "retries_max_wait_ms", "max_response_bytes")

@@ -4,6 +4,7 @@ The registry's client needs the extra ``schemas``, so it is imported once a comm
 never is an argument, but the URL in the environment may hold a user and a password.
 """
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -20,11 +21,15 @@ from log_service.cli.standard_input import STANDARD_INPUT, name_of
 from log_service.client.schemas.errors import NO_RESPONSE, SchemaRegistryError
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_REGISTRY_PORT
+from log_service.config.client_security import SSL_SETTINGS
 
 if TYPE_CHECKING:
     from log_service.client import SchemaRegistryClient
 
 REGISTRY_SETTING: Final = "TIDELOG_SCHEMA_REGISTRY_URL"
+PORT_SETTING: Final = "TIDELOG_REGISTRY_PORT"
+PREFIX_OF_SETTINGS: Final = "TIDELOG_SCHEMA_REGISTRY_"
+LOGINS: Final = ("basic_auth_user_info", "bearer_auth_token")
 RECORDS_PREFIX: Final = "registry-"
 """Before the options of commands that have a user and keys of their own."""
 DEFAULT_REGISTRY: Final = f"http://127.0.0.1:{DEFAULT_REGISTRY_PORT}"
@@ -54,7 +59,26 @@ class RegistryAccess:
     @classmethod
     def default(cls) -> Self:
         """Return the access to the registry that is asked where none is named."""
-        return cls(url=DEFAULT_REGISTRY, settings={}, prefix=RECORDS_PREFIX)
+        url = default_registry()
+        return cls(url=url, settings=settings_of_environment(url), prefix=RECORDS_PREFIX)
+
+
+def default_registry() -> str:
+    """Return the URL of the registry that ``tidelog up`` starts with the environment's settings."""
+    port = os.environ.get(PORT_SETTING, "").strip()
+    return f"http://127.0.0.1:{port}" if port.strip("0") else DEFAULT_REGISTRY
+
+
+def settings_of_environment(url: str) -> dict[str, str]:
+    """Return the settings of logins and TLS in the environment.
+
+    They are for the registry that the environment names, and for no other, which would see secrets
+    that are not meant for it.
+    """
+    if url != (os.environ.get(REGISTRY_SETTING) or default_registry()):
+        return {}
+    named = {name: os.environ.get(f"{PREFIX_OF_SETTINGS}{name.upper()}") for name in (*LOGINS, *SSL_SETTINGS)}
+    return {name: text for name, text in named.items() if text}
 
 
 def checked_url(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -69,7 +93,7 @@ def checked_url(_context: click.Context, _parameter: click.Parameter, value: str
     return value
 
 
-def registry_options(prefix: str = "", default: str | None = DEFAULT_REGISTRY) -> Callable[..., Any]:
+def registry_options(prefix: str = "", *, has_default: bool = True) -> Callable[..., Any]:
     """Return a decorator that adds the options of a registry.
 
     ``prefix`` comes before all names but ``--registry``, where the names mean something else.
@@ -79,9 +103,9 @@ def registry_options(prefix: str = "", default: str | None = DEFAULT_REGISTRY) -
             "--registry",
             "registry_url",
             metavar="URL",
-            default=default,
+            default=default_registry if has_default else None,
             envvar=REGISTRY_SETTING,
-            show_default=default is not None,
+            show_default=DEFAULT_REGISTRY if has_default else False,
             show_envvar=True,
             callback=checked_url,
             help="The schema registry; several with commas.",
@@ -119,11 +143,15 @@ def take_access(given: dict[str, Any], prefix: str = "") -> RegistryAccess | Non
         raise click.UsageError(f"--{prefix}password-file needs --{prefix}user")
     if not url:
         return None
-    settings = {"ssl_ca": cacert and str(cacert), "ssl_keystore_location": cert and str(cert)}
+    settings = settings_of_environment(url)
+    if cacert is not None:
+        settings["ssl_ca"] = str(cacert)
     if cert is not None:
-        settings["ssl_keystore_type"] = "PEM"
-    login = None if user is None else _login(user, file, prefix)
-    return RegistryAccess(url=url, settings={**settings, "basic_auth_user_info": login}, prefix=prefix)
+        settings |= {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(cert)}
+    if user is not None:
+        settings = {name: text for name, text in settings.items() if name not in LOGINS}
+        settings["basic_auth_user_info"] = _login(user, file, prefix)
+    return RegistryAccess(url=url, settings=settings, prefix=prefix)
 
 
 def _login(user: str, file: TextIO | None, prefix: str) -> str:
@@ -171,7 +199,7 @@ def with_registry(command: Callable[..., None]) -> Callable[..., None]:
         access = take_access(given, RECORDS_PREFIX)
         command(registry=access, **given)
 
-    decorated: Callable[..., None] = registry_options(RECORDS_PREFIX, default=None)(update_wrapper(call, command))
+    decorated: Callable[..., None] = registry_options(RECORDS_PREFIX, has_default=False)(update_wrapper(call, command))
     return decorated
 
 

@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
 from log_service.cli.main import tidelog
+from log_service.cli.registry_connection import RegistryAccess, default_registry, registry_options, take_access
 from log_service.cli.schema_files import schema_type_of
 from log_service.cli.schemas import difference, pretty, reference_of
 from log_service.client import RegisteredSchema, Schema, SchemaReference
@@ -134,6 +136,44 @@ def test_a_user_logs_in_with_a_password_from_a_file(tmp_path: Path) -> None:
     result = invoke("list", "--user", "ann", "--password-file", str(password), "--registry", NOBODY)
     assert result.exit_code == 1
     assert "secret-word" not in result.output
+
+
+def access(*arguments: str) -> RegistryAccess | None:
+    """Return the registry that a command with these arguments would ask."""
+    found: list[RegistryAccess | None] = []
+
+    @click.command()
+    @registry_options()
+    def command(**given: Any) -> None:
+        found.append(take_access(given))
+
+    assert CliRunner().invoke(command, arguments, catch_exceptions=False).exit_code == 0
+    return found[0]
+
+
+def test_the_environments_logins_are_for_the_environments_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another registry would see a password that is not meant for it."""
+    monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", "http://own:1")
+    monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO", "ann:secret-word")
+    own, other = access(), access("--registry", "http://other:1")
+    assert own is not None
+    assert other is not None
+    assert (own.url, dict(own.settings)) == ("http://own:1", {"basic_auth_user_info": "ann:secret-word"})
+    assert (other.url, dict(other.settings)) == ("http://other:1", {})
+    assert "secret-word" not in repr(own)
+
+
+def test_the_port_of_the_installation_is_asked_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is 8081 where no other is set, or none."""
+    monkeypatch.delenv("TIDELOG_SCHEMA_REGISTRY_URL", raising=False)
+    monkeypatch.delenv("TIDELOG_REGISTRY_PORT", raising=False)
+    assert default_registry() == "http://127.0.0.1:8081"
+    monkeypatch.setenv("TIDELOG_REGISTRY_PORT", "0")
+    assert default_registry() == "http://127.0.0.1:8081"
+    monkeypatch.setenv("TIDELOG_REGISTRY_PORT", "9081")
+    found = access()
+    assert found is not None
+    assert found.url == "http://127.0.0.1:9081"
 
 
 @pytest.mark.parametrize(
