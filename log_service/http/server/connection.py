@@ -22,7 +22,13 @@ import trio
 
 from log_service.common.env import Connection
 from log_service.http.server.exchange import MAX_DISCARDED_BYTES, Exchange
-from log_service.http.server.heads import WITHOUT_BODY, ResponseHead, head_of, require_local
+from log_service.http.server.heads import (
+    WITHOUT_BODY,
+    ResponseHead,
+    head_of,
+    refuse_foreign_page,
+    require_local,
+)
 from log_service.http.server.received import ReceivedBytes
 from log_service.http.server.state import ServerState
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse, plain_error
@@ -163,10 +169,9 @@ class HttpConnection:
         if state.is_loopback and head.headers.get("host") != self._local_host:
             require_local(head.headers, service.host_names)
             self._local_host = head.headers["host"]
+        refuse_foreign_page(head, service.host_names, is_loopback=state.is_loopback)
         route, path_values = service.router.find(head.method, head.path)
         exchange.route = route
-        state.open_request()
-        exchange.is_open = True
         self.enter_handler()
         request = HttpRequest(
             method=head.method,
@@ -183,12 +188,14 @@ class HttpConnection:
             request = replace(request, pieces=_Pieces(self))
         elif body := await self._whole_body():
             request = replace(request, body=body)
+        state.open_request(self._stream.peer_host)  # slow bodies are bounded by their connections
+        exchange.is_open = True
         return await route.handler(request)
 
     async def _whole_body(self) -> bytes:
         pieces = []
         while piece := await self.next_piece():
-            self._state.hold_body(len(piece))
+            self._state.hold_body(self._stream.peer_host, len(piece))
             self._exchange.held_bytes += len(piece)
             pieces.append(piece)
         if pieces:
@@ -401,10 +408,13 @@ class HttpConnection:
 
     def _end_request(self) -> None:
         """Count the response and give back the request; idempotent."""
-        exchange = self._exchange
+        exchange, host = self._exchange, self._stream.peer_host
+        if exchange.held_bytes:
+            self._state.drop_body(host, exchange.held_bytes)
+            exchange.held_bytes = 0
         if exchange.is_open:
             exchange.is_open = False
-            self._state.close_request(exchange.held_bytes)
+            self._state.close_request(host)
         if exchange.began_ns is not None:
             duration_ns = self._state.clock.monotonic_ns() - exchange.began_ns
             exchange.began_ns = None

@@ -20,6 +20,7 @@ VERSIONS = (b"1.1", b"1.0")
 REASONS = {status.value: status.phrase.encode("ascii") for status in HTTPStatus}
 WITHOUT_BODY = frozenset({204, 304})
 SCHEMES = ("http://", "https://")
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Target(NamedTuple):
@@ -91,6 +92,25 @@ def require_local(headers: Mapping[str, str], host_names: Collection[str]) -> No
     host = headers.get("host", "").lower()
     if not is_local_name(host) and host.partition(":")[0] not in host_names:
         raise HttpError(421, "requests to a loopback address have an address or localhost as Host")
+
+
+def refuse_foreign_page(head: RequestHead, host_names: Collection[str], *, is_loopback: bool) -> None:
+    """Refuse a change that a page of another site makes a browser send (request forgery).
+
+    A browser sends some kinds of POST without asking first, and adds logins that it knows. It says
+    which page made it. Other programs say nothing. On a loopback address the page must be local.
+
+    Raises:
+        HttpError: 403.
+    """
+    if head.method in SAFE_METHODS:
+        return
+    origin = head.headers.get("origin")
+    host = "" if origin is None else origin.lower().rpartition("://")[2]
+    is_local = is_local_name(host) or host.partition(":")[0] in host_names
+    is_foreign = head.headers.get("sec-fetch-site", "").lower() == "cross-site"
+    if is_foreign or (is_loopback and origin is not None and not is_local):
+        raise HttpError(403, "a page of another site may change nothing here")
 
 
 class ResponseHead(NamedTuple):

@@ -10,7 +10,9 @@ class HttpLimits:
     max_connection_count: int = 1_000
     max_connection_count_per_host: int = 250
     max_open_request_count: int = 256
-    """Requests whose response is not complete, over all connections."""
+    """Requests whose handler has begun and whose response is not complete."""
+    max_open_request_count_per_host: int = 128
+    """Slow readers at one address keep no more requests open, so that others are served."""
     max_target_bytes: int = 8 << 10
     max_head_bytes: int = 32 << 10
     """The request line and all headers."""
@@ -19,6 +21,7 @@ class HttpLimits:
     max_body_bytes: int = 1 << 20
     max_buffered_body_bytes: int = 64 << 20
     """Bodies in memory, over all connections."""
+    max_buffered_body_bytes_per_host: int = 32 << 20
     head_deadline_ms: int = 10_000
     body_deadline_ms: int = 30_000
     """For a whole body. On a route that streams, for each of its pieces."""

@@ -74,19 +74,20 @@ class Router:
         """
         parts = _parts(path)
         wanted = "GET" if method == "HEAD" else method
-        allowed: set[str] = set()
+        allowed: dict[str, Route] = {}
         for routes, texts in _matches(self._root, parts, ()):
             if wanted in routes:
                 route, names = routes[wanted]
                 return Match(route, _decoded(names, texts))
-            allowed.update(routes)
+            allowed |= {each: route for each, (route, _) in routes.items()}
         if not allowed and path != "*":
             raise HttpError(404, f"there is nothing at {path[:200]}")
         heads = {"HEAD"} if "GET" in allowed else set()
         allow = ("allow", ", ".join(sorted({"OPTIONS", *allowed, *heads})))
         if method != "OPTIONS":
             raise HttpError(405, f"{method[:20]} is not possible at {path[:200]}", (allow,))
-        return Match(_options_route(path, allow), {})
+        known = next((route.path for route in allowed.values()), "*")
+        return Match(_options_route(known, allow), {})
 
     def _add(self, route: Route) -> None:
         node, names = self._root, list[str]()
@@ -141,6 +142,8 @@ def _decoded(names: tuple[str, ...], texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _options_route(path: str, allow: tuple[str, str]) -> Route:
+    """Return the route of OPTIONS, under a path of the table, because metrics count by it."""
+
     async def respond(_request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=204, headers=(allow,))
 

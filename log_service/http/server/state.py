@@ -4,6 +4,7 @@ Invariant: every counted request and byte is given back once.
 """
 
 import logging
+from collections import Counter
 from email.utils import formatdate
 from functools import lru_cache
 
@@ -34,6 +35,9 @@ class ServerState:
         self.is_stopping = False
         self.open_request_count = 0
         self.buffered_body_bytes = 0
+        self._open_counts = Counter[str]()
+        self._body_bytes = Counter[str]()
+        """By the address of the clients, as the one above. An address without any is not kept."""
         self.log = QuietLogger(logger, clock.monotonic_ms, LOG_WINDOW_MS, MAX_LINES_PER_WINDOW)
         self.response_event = lru_cache(MAX_REMEMBERED_HEADS)(response_event)
         """h11 takes 25 us to check a head, and many responses of a second have the same one."""
@@ -49,31 +53,49 @@ class ServerState:
             self._date = now_s, formatdate(now_s, usegmt=True)
         return self._date[1]
 
-    def open_request(self) -> None:
+    def open_request(self, host: str) -> None:
         """Count a request whose response is not complete.
 
         Raises:
-            HttpError: there are too many.
+            HttpError: there are too many, or too many of this host.
         """
         if self.open_request_count >= self.limits.max_open_request_count:
             raise self.busy("the server has too many requests at once")
+        if self._open_counts[host] >= self.limits.max_open_request_count_per_host:
+            raise self.busy("your address has too many requests at once")
         self.open_request_count += 1
+        self._open_counts[host] += 1
 
-    def hold_body(self, size_bytes: int) -> None:
+    def close_request(self, host: str) -> None:
+        """Give back a counted request."""
+        self.open_request_count -= 1
+        _take(self._open_counts, host, 1)
+
+    def hold_body(self, host: str, size_bytes: int) -> None:
         """Count bytes of a body in memory.
 
         Raises:
-            HttpError: there are too many.
+            HttpError: there are too many, or too many of this host.
         """
-        if self.buffered_body_bytes + size_bytes > self.limits.max_buffered_body_bytes:
+        limits = self.limits
+        if self.buffered_body_bytes + size_bytes > limits.max_buffered_body_bytes:
             raise self.busy("the server has too many bodies in memory")
+        if self._body_bytes[host] + size_bytes > limits.max_buffered_body_bytes_per_host:
+            raise self.busy("your address has too many bodies in memory")
         self.buffered_body_bytes += size_bytes
+        self._body_bytes[host] += size_bytes
 
-    def close_request(self, body_bytes: int) -> None:
-        """Give back a counted request and the bytes of its body."""
-        self.open_request_count -= 1
-        self.buffered_body_bytes -= body_bytes
+    def drop_body(self, host: str, size_bytes: int) -> None:
+        """Give back counted bytes of a body."""
+        self.buffered_body_bytes -= size_bytes
+        _take(self._body_bytes, host, size_bytes)
 
     def busy(self, text: str) -> HttpError:
         """Return the refusal of a request that may be sent again a little later."""
         return HttpError(503, text, (("retry-after", str(self.limits.retry_after_s)),))
+
+
+def _take(counts: Counter[str], host: str, amount: int) -> None:
+    counts[host] -= amount
+    if counts[host] <= 0:
+        del counts[host]

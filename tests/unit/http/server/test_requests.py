@@ -473,3 +473,36 @@ def test_a_loopback_listener_is_asked_by_a_local_name(host: str, status: int) ->
         assert (await client.ask(GET.replace(b"registry", host.encode()))).status == status
 
     play(scene, host="127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "remote_status"),
+    [
+        ((), 200, 200),
+        (("Origin: http://localhost:3000",), 200, 200),
+        (("Origin: http://[::1]:3000",), 200, 200),
+        (("Origin: https://evil.example",), 403, 200),
+        (("Origin: null",), 403, 200),
+        (("Origin: evil",), 403, 200),
+        (("Sec-Fetch-Site: same-origin", "Origin: http://127.0.0.1:8081"), 200, 200),
+        (("Sec-Fetch-Site: cross-site", "Origin: http://127.0.0.1:8081"), 403, 403),
+    ],
+)
+def test_a_page_of_another_site_changes_nothing(headers: tuple[str, ...], status: int, remote_status: int) -> None:
+    """A browser sends its POST without asking first, with the login that it knows.
+
+    A proxy may have another name than the listener that it leads to. So the name of the page
+    counts on a loopback address alone.
+    """
+    lines = "".join(f"{header}\r\n" for header in headers)
+    for host, expected in (("127.0.0.1", status), ("server", remote_status)):
+
+        async def scene(stage: Stage, expected: int = expected) -> None:
+            client = await stage.connect()
+            head = f"Host: localhost\r\n{lines}"
+            sent = f"POST /hello HTTP/1.1\r\n{head}Content-Length: 0\r\n\r\n".encode()
+            assert (await client.ask(sent)).status == expected
+            read = f"GET /hello HTTP/1.1\r\n{head}\r\n".encode()
+            assert (await client.ask(read)).status == 200
+
+        play(scene, host=host)

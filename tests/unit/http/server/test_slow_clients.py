@@ -197,6 +197,55 @@ def test_bodies_in_memory_are_bounded_together() -> None:
     play(scene, limits=HttpLimits(max_buffered_body_bytes=150))
 
 
+def test_one_address_leaves_requests_to_others() -> None:
+    """Slow handlers and slow readers of one host do not take all of them."""
+
+    async def scene(stage: Stage) -> None:
+        clients = [await stage.connect("one") for _ in range(3)]
+        for client in clients[:2]:
+            await client.send(WAIT)
+        await trio.sleep(1)
+        assert (await clients[2].ask(GET)).status == 503
+        assert (await (await stage.connect("two")).ask(GET)).status == 200
+        stage.sample.let_go.set()
+        assert [(await client.answer()).status for client in clients[:2]] == [200, 200]
+        assert (await clients[2].ask(GET)).status == 200
+
+    play(scene, limits=HttpLimits(max_open_request_count_per_host=2))
+
+
+def test_bodies_of_one_address_leave_memory_to_others() -> None:
+    """A host that sends many bodies slowly keeps nobody else from sending one."""
+
+    async def scene(stage: Stage) -> None:
+        slow = await stage.connect("one")
+        await slow.send(POST + bytes(90))
+        await trio.sleep(1)
+        assert (await (await stage.connect("one")).ask(POST + bytes(100))).status == 503
+        assert (await (await stage.connect("two")).ask(POST + bytes(100))).status == 200
+        slow.connection.close()
+        await trio.sleep(2)
+        assert (await (await stage.connect("one")).ask(POST + bytes(100))).status == 200
+
+    play(scene, limits=HttpLimits(max_buffered_body_bytes_per_host=100))
+
+
+def test_a_body_that_comes_slowly_is_no_open_request() -> None:
+    """Strangers who send bodies byte by byte keep no request from its handler."""
+
+    async def scene(stage: Stage) -> None:
+        clients = [await stage.connect() for _ in range(4)]
+        for client in clients[:3]:
+            await client.send(POST + bytes(1))
+        await trio.sleep(1)
+        assert stage.server.open_request_count == 0
+        assert (await clients[3].ask(GET)).status == 200
+        await clients[0].send(bytes(99))
+        assert (await clients[0].answer()).status == 200
+
+    play(scene, limits=HttpLimits(max_open_request_count=2))
+
+
 def test_a_stop_finishes_what_has_begun() -> None:
     """An idle connection ends at once, an open request is finished, and its connection ends."""
 
