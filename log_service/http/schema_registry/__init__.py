@@ -9,8 +9,10 @@ The rooms, from the bottom up:
 - ``languages``: Avro, JSON Schema and Protobuf. Each parses, prints and compares schemas.
 - ``subjects``, ``values``: names, schemas and settings as values. ``entities``: their JSON.
   ``errors``: refusals with their codes. ``rule_checks``: checks the rules of a schema.
-- ``records``: the records of the topic. ``state``: the state that they build.
-- ``parsing``: parses schemas with their references. ``decisions``: decides changes and lookups.
+- ``records``: the records of the topic. ``state``: the state that they build, with
+  ``sorted_names`` of subjects.
+- ``parsing``: parses schemas with their references, ``remembered`` within bounds. ``decisions``:
+  decides changes and lookups. ``workers``: the threads in which they compute.
 - ``log``: reads and writes the topic. Brokers refuse a writer that another one superseded.
 - ``election``: elects the instance that writes. ``forwarding``: sends the writes of others to it.
 - ``authorization``: ACLs. ``state_keeper``: applies records. ``registry``: the way of a change.

@@ -1,32 +1,49 @@
 """Decides by the cluster's ACLs what a principal may do with a subject.
 
 A subject maps to a topic: ``orders-value`` and ``orders-key`` to ``orders``, any other name to the
-topic of that name. WRITE on the topic allows to register its schemas, and DESCRIBE to read them.
-Settings of a context or of the whole registry are the cluster's.
+topic of that name. Contexts do not count. WRITE on the topic allows to register its schemas, and
+DESCRIBE to read them. Settings of a context or of the whole registry are the cluster's.
+
+- An alias stands for its subject: the rights on the subject count. Only the settings of an alias
+  are its own.
+- A schema is read by its id where one of its subjects may be read. Lists leave the others out.
+- A schema may refer to those that its author may read. Its readers see it with its references in
+  it, because they are a part of it.
+- Registering needs DESCRIBE, too, because a refusal shows the schema of the version before.
+- To register without a comparison (``force``) takes the right to change the settings that ask for
+  it. To import takes that right on the cluster, because a context's subjects share its ids.
+- An instance that forwards a change names its caller, if that logged in by a certificate. It needs
+  CLUSTER_ACTION on the cluster for that, as a broker does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import Enum
+from urllib.parse import unquote
 
 from log_service.common.access import AclOperation, AclResource
 from log_service.http.schema_registry.errors import RegistryError
-from log_service.http.schema_registry.subjects import Subject
+from log_service.http.schema_registry.subjects import Subject, within
+from log_service.http.schema_registry.values import Reference
 from log_service.http.server.values import HttpRequest
 
 FORBIDDEN = 40301
 CLUSTER_NAME = "kafka-cluster"
 SUFFIXES = ("-key", "-value")
+CALLER_HEADER = "x-forward-principal"
+"""Percent-encoded, because names in certificates may have any character."""
+CALLER_HOST_HEADER = "x-forward-host"
 
 
 class Need(Enum):
-    """The kinds of requests, each with the operation that an ACL has to allow."""
+    """The kinds of requests, each with the operations that ACLs have to allow."""
 
-    NOTHING = None
-    READ = AclOperation.DESCRIBE
-    REGISTER = AclOperation.WRITE
-    DELETE = AclOperation.DELETE
-    READ_SETTINGS = AclOperation.DESCRIBE_CONFIGS
-    CHANGE_SETTINGS = AclOperation.ALTER_CONFIGS
+    NOTHING = ()
+    READ = (AclOperation.DESCRIBE,)
+    REGISTER = (AclOperation.WRITE, AclOperation.DESCRIBE)
+    DELETE = (AclOperation.DELETE,)
+    READ_SETTINGS = (AclOperation.DESCRIBE_CONFIGS,)
+    CHANGE_SETTINGS = (AclOperation.ALTER_CONFIGS,)
 
 
 DEEDS = {
@@ -55,12 +72,7 @@ def topic_of(subject: str) -> str:
 
 def may(access: Access, request: HttpRequest, need: Need, subject: str) -> bool:
     """Return whether a request may do something with a subject, a context or everything."""
-    if need is Need.NOTHING:
-        return True
-    topic = topic_of(subject)
-    if topic:
-        return access(request, need.value, AclResource.TOPIC, topic)
-    return access(request, need.value, AclResource.CLUSTER, CLUSTER_NAME)
+    return _missing(access, request, need, subject) is None
 
 
 def require(access: Access, request: HttpRequest, need: Need, subject: str) -> None:
@@ -69,9 +81,49 @@ def require(access: Access, request: HttpRequest, need: Need, subject: str) -> N
     Raises:
         RegistryError: the principal has no ACL that allows it.
     """
-    if not may(access, request, need, subject):
+    missing = _missing(access, request, need, subject)
+    if missing is not None:
         topic = topic_of(subject)
         what = f"subject '{subject}'" if topic else "the registry"
         where = f"topic {topic}" if topic else "the cluster"
         text = f"{request.principal} may not {DEEDS[need]} {what}"
-        raise RegistryError(FORBIDDEN, f"{text}: that takes {need.value.name} on {where}")
+        raise RegistryError(FORBIDDEN, f"{text}: that takes {missing.name} on {where}")
+
+
+def require_references(access: Access, request: HttpRequest, references: Iterable[Reference], subject: str) -> None:
+    """Refuse a schema with references to subjects that the principal may not read.
+
+    Raises:
+        RegistryError: it may not read one of them.
+    """
+    for reference in references:
+        require(access, request, Need.READ, within(reference.subject, subject))
+
+
+def unreadable_schema(request: HttpRequest, schema: str) -> RegistryError:
+    """Return the refusal of a schema by its id, without a name of its subjects."""
+    text = f"{request.principal} may not read the schema {schema}"
+    return RegistryError(FORBIDDEN, f"{text}: that takes DESCRIBE on the topic of one of its subjects")
+
+
+def with_caller(access: Access, request: HttpRequest) -> HttpRequest:
+    """Return a forwarded request as its caller's, if the forwarding instance names the caller.
+
+    Raises:
+        RegistryError: the principal may not act for others.
+    """
+    caller = request.headers.get(CALLER_HEADER)
+    if caller is None:
+        return request
+    if not access(request, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER, CLUSTER_NAME):
+        text = f"{request.principal} may not forward requests of others"
+        raise RegistryError(FORBIDDEN, f"{text}: that takes CLUSTER_ACTION on the cluster")
+    host = request.headers.get(CALLER_HOST_HEADER, request.peer)
+    return replace(request, principal=unquote(caller), peer=host)
+
+
+def _missing(access: Access, request: HttpRequest, need: Need, subject: str) -> AclOperation | None:
+    """Return the first operation that no ACL allows, None if there is none."""
+    topic = topic_of(subject)
+    resource, name = (AclResource.TOPIC, topic) if topic else (AclResource.CLUSTER, CLUSTER_NAME)
+    return next((each for each in need.value if not access(request, each, resource, name)), None)

@@ -3,6 +3,7 @@
 Requests and records name the same things in the same way, so both are read here.
 """
 
+import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ class BadFieldError(ValueError):
     """A field has another type or value than it may have. The message names the field."""
 
 
+SHOWN_CHARACTERS = 60
+"""The characters of a client's value that a message repeats."""
 RULE_FIELDS = {
     "name": "name",
     "doc": "doc",
@@ -70,9 +73,10 @@ def read_schema_type(name: object) -> SchemaType:
         BadFieldError: there is no such language.
     """
     try:
-        return SchemaType.AVRO if name is None else SchemaType(str(name))
+        return SchemaType.AVRO if name is None else SchemaType(name if isinstance(name, str) else "")
     except ValueError:
-        raise BadFieldError(f"Invalid schema type {name}") from None
+        shown_name = name[:SHOWN_CHARACTERS] if isinstance(name, str) else shown(name)
+        raise BadFieldError(f"Invalid schema type {shown_name}") from None
 
 
 def read_reference(fields: object) -> Reference:
@@ -84,7 +88,7 @@ def read_reference(fields: object) -> Reference:
     found = _mapping(fields, "references")
     version = found.get("version")
     if isinstance(version, bool) or not isinstance(version, int):
-        raise BadFieldError(f"references: the version has to be a number, and is {version!r}")
+        raise BadFieldError(f"references: the version has to be a number, and is {shown(version)}")
     return Reference(name=_text(found, "name") or "", subject=_text(found, "subject") or "", version=version)
 
 
@@ -180,9 +184,9 @@ def read_level(name: object) -> CompatibilityLevel:
         BadFieldError: there is no such level.
     """
     try:
-        return CompatibilityLevel(str(name).upper())
+        return CompatibilityLevel(name.upper() if isinstance(name, str) else "")
     except ValueError:
-        raise BadFieldError(f"there is no compatibility level {name!r:.60}") from None
+        raise BadFieldError(f"there is no compatibility level {shown(name)}") from None
 
 
 SETTINGS_FIELDS = {
@@ -200,6 +204,11 @@ SETTINGS_FIELDS = {
 }
 
 
+def shown(value: object) -> str:
+    """Return the beginning of a value for a message, without a look at all of it."""
+    return reprlib.repr(value)[:SHOWN_CHARACTERS]
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Metadata | RuleSet):
         return value.as_json()
@@ -209,33 +218,33 @@ def _plain(value: Any) -> Any:
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
-        raise BadFieldError(f"{name} has to be a text, and is {value!r:.60}")
+        raise BadFieldError(f"{name} has to be a text, and is {shown(value)}")
     return value
 
 
 def _flag(fields: Mapping[str, Any], name: str) -> bool | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, bool):
-        raise BadFieldError(f"{name} has to be true or false, and is {value!r:.60}")
+        raise BadFieldError(f"{name} has to be true or false, and is {shown(value)}")
     return value
 
 
 def _mapping(value: object, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadFieldError(f"{name} has to be an object, and is {value!r:.60}")
+        raise BadFieldError(f"{name} has to be an object, and is {shown(value)}")
     return value
 
 
 def _strings(fields: Mapping[str, Any], name: str) -> dict[str, str]:
     for key, value in fields.items():
         if not isinstance(value, str):
-            raise BadFieldError(f"{name}.{key} has to be a text, and is {value!r:.60}")
+            raise BadFieldError(f"{name}.{key[:SHOWN_CHARACTERS]} has to be a text, and is {shown(value)}")
     return dict(fields)
 
 
 def _texts(value: object, name: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise BadFieldError(f"{name} has to be a list of texts, and is {value!r:.60}")
+        raise BadFieldError(f"{name} has to be a list of texts, and is {shown(value)}")
     return value
 
 
@@ -244,7 +253,7 @@ def _list(fields: Mapping[str, Any], name: str, read: Callable[[object], T]) -> 
     if found is None:
         return []
     if not isinstance(found, list):
-        raise BadFieldError(f"{name} has to be a list, and is {found!r:.60}")
+        raise BadFieldError(f"{name} has to be a list, and is {shown(found)}")
     return [read(each) for each in found]
 
 

@@ -2,7 +2,9 @@
 
 Decides which headers go along, and the bounds: one pool of connections, a deadline, and the size of
 a response. A forwarded request says so in a header. The instance that gets it must not forward it
-again. Redirects are not followed, because the login of the client goes along.
+again. Redirects are not followed, because the login of the client goes along. A client that logged
+in by its certificate has no login that could go along. So its name and address do, and the leader
+believes them if this instance's own certificate gives it the right.
 
 A write is sent once. Without a response it is not known whether the leader did it.
 """
@@ -21,7 +23,8 @@ import trio
 
 from log_service.common.errors import TidelogError
 from log_service.config.client_security import client_security
-from log_service.http.server.values import HttpRequest, HttpResponse
+from log_service.http.schema_registry.authorization import CALLER_HEADER, CALLER_HOST_HEADER
+from log_service.http.server.values import ANONYMOUS, HttpRequest, HttpResponse
 from log_service.security.tls.contexts import client_context
 
 FORWARD_HEADER = "X-Forward"
@@ -140,6 +143,9 @@ class Forwarder:
 def headers_of(request: HttpRequest) -> dict[str, str]:
     """Return the headers of a forwarded request."""
     passed = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+    if "authorization" not in passed and request.principal != ANONYMOUS:
+        caller = quote(request.principal, safe=":=, ")
+        passed |= {CALLER_HEADER: caller, CALLER_HOST_HEADER: request.peer}
     return {**passed, FORWARD_HEADER: "true"}
 
 

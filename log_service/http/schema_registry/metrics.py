@@ -13,7 +13,7 @@ def families(registry: Registry, meter: HttpMeter) -> Iterator[Family]:
     state = registry.state
     counts = {
         "is_writer": ("Whether this instance writes the topic.", int(registry.is_writer)),
-        "subjects": ("Subjects, with those whose versions are deleted.", len(state.subjects)),
+        "subjects": ("Subjects, with those whose versions are deleted.", state.subject_count),
         "schemas": ("Versions of all subjects.", state.version_count),
         "unreadable_records": ("Records of the topic that were left out.", registry.unreadable_count),
     }

@@ -1,11 +1,13 @@
 """Parses schemas with everything that they refer to, and remembers the parsed ones.
 
 References are resolved in the subject's own context. A schema comes after those that it refers
-to, each once. Depth and number of references are bounded.
+to, each once. Depth and number of references are bounded. Several threads may parse at once.
 """
 
-from collections import OrderedDict
+import hashlib
 from collections.abc import Callable
+from enum import Enum
+from typing import TypeAlias
 
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.languages.known import LANGUAGES
@@ -15,6 +17,7 @@ from log_service.http.schema_registry.languages.language import (
     ParsedSchema,
 )
 from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, SchemaLimits
+from log_service.http.schema_registry.remembered import Remembered
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.subjects import within
 from log_service.http.schema_registry.values import (
@@ -24,9 +27,22 @@ from log_service.http.schema_registry.values import (
     SchemaContent,
 )
 
-CACHE_SIZE = 1_000
+MAX_PARSED = 1_000
 """Number of parsed schemas that are remembered."""
-Key = tuple[str, str, tuple[NamedSchema, ...], bool]
+MAX_PARSED_CHARACTERS = 4 << 20
+"""Length of their texts. A parsed schema takes up to 40 times the memory of its text."""
+MAX_FINDINGS = 10_000
+PARSED_MINIMUM = 1 << 10
+"""A parsed schema counts as so many characters at least."""
+Key: TypeAlias = tuple[str, str, tuple[NamedSchema, ...], bool]
+
+
+class Form(Enum):
+    """The forms in which schemas of several spellings are compared."""
+
+    NORMALIZED = "normalized"
+    RESOLVED = "resolved"
+    """With its references in it."""
 
 
 class SchemaParser:
@@ -35,7 +51,9 @@ class SchemaParser:
     def __init__(self, state: Callable[[], RegistryState], limits: SchemaLimits = USUAL_LIMITS) -> None:
         self._state = state
         self._limits = limits
-        self._parsed: OrderedDict[Key, ParsedSchema] = OrderedDict()
+        self._parsed: Remembered[Key, ParsedSchema] = Remembered(MAX_PARSED, MAX_PARSED_CHARACTERS)
+        self._hashed: Remembered[bytes, bytes] = Remembered(MAX_FINDINGS)
+        self._compatible: Remembered[bytes, bool] = Remembered(MAX_FINDINGS)
 
     def __repr__(self) -> str:
         return f"<SchemaParser remembered={len(self._parsed)}>"
@@ -61,6 +79,41 @@ class SchemaParser:
             RegistryError: the text is invalid. Another registry may have accepted it.
         """
         return self.parse(schema.content, schema.subject, is_new=False)
+
+    def hashed(self, content: SchemaContent, subject: str, form: Form) -> bytes:
+        """Return a hash of a schema's text in a form. It is remembered.
+
+        Raises:
+            RegistryError: the schema is invalid, or refers to something missing.
+        """
+        key = self.fingerprint(content, subject) + form.value.encode()
+        found = self._hashed.get(key)
+        if found is None:
+            parsed = self.parse(content, subject, is_new=False)
+            found = _digest(parsed.normalized() if form is Form.NORMALIZED else parsed.formatted(form.value))
+            self._hashed.put(key, found)
+        return found
+
+    def fingerprint(self, content: SchemaContent, subject: str) -> bytes:
+        """Return a hash of a schema's text and of all that it refers to.
+
+        Raises:
+            RegistryError: it refers to something missing.
+        """
+        try:
+            dependencies = self._dependencies(content.references, subject, is_new=False)
+        except InvalidSchemaError as error:
+            raise errors.invalid_schema(content.schema_type.value, str(error)) from error
+        named = (part for each in dependencies for part in (each.name, each.text))
+        return _digest(content.schema_type.value, content.text, *named)
+
+    def is_known_compatible(self, comparison: bytes) -> bool:
+        """Return whether a comparison was noted as one without differences."""
+        return self._compatible.get(comparison) is not None
+
+    def note_compatible(self, comparison: bytes) -> None:
+        """Remember that a comparison finds no differences."""
+        self._compatible.put(comparison, True)
 
     def with_versions(self, references: tuple[Reference, ...], subject: str) -> tuple[Reference, ...]:
         """Return references with numbers in place of the latest version.
@@ -91,13 +144,10 @@ class SchemaParser:
             most = self._limits.text_bytes
             raise errors.schema_too_large(f"The schema has {size} characters with its references, and may have {most}")
         key = (content.schema_type.value, content.text, dependencies, is_new)
-        if key in self._parsed:
-            self._parsed.move_to_end(key)
-            return self._parsed[key]
-        parsed = LANGUAGES[content.schema_type].parse(content.text, dependencies, is_new=is_new)
-        self._parsed[key] = parsed
-        while len(self._parsed) > CACHE_SIZE:
-            self._parsed.popitem(last=False)
+        parsed = self._parsed.get(key)
+        if parsed is None:
+            parsed = LANGUAGES[content.schema_type].parse(content.text, dependencies, is_new=is_new)
+            self._parsed.put(key, parsed, PARSED_MINIMUM + size)
         return parsed
 
     def _dependencies(self, references: tuple[Reference, ...], subject: str, *, is_new: bool) -> list[NamedSchema]:
@@ -133,6 +183,15 @@ class SchemaParser:
         if target is None or (target.is_deleted and is_new):
             raise _missing(reference)
         return target
+
+
+def _digest(*texts: str) -> bytes:
+    """Return a hash of texts, each with its length, so that no text can begin in another one."""
+    digest = hashlib.sha256()
+    for text in texts:
+        content = text.encode("utf-8", "surrogatepass")
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.digest()
 
 
 def _missing(reference: Reference) -> InvalidSchemaError:

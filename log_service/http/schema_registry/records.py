@@ -8,15 +8,22 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeGuard
 
 from log_service.http.schema_registry.entities import (
+    BadFieldError,
     content_json,
     read_content,
     read_settings,
     settings_json,
 )
-from log_service.http.schema_registry.values import Mode, SchemaContent, Settings, guid_of
+from log_service.http.schema_registry.values import (
+    MAX_VERSION,
+    Mode,
+    SchemaContent,
+    Settings,
+    guid_of,
+)
 
 TENANT = "default"
 
@@ -77,9 +84,12 @@ class RegistryRecord:
     value: bytes | None = None
 
 
-def compact_json(value: object) -> bytes:
-    """Return JSON without spaces, with text outside ASCII as it is."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+def compact_json(value: object, errors: str = "strict") -> bytes:
+    """Return JSON without spaces, with text outside ASCII as it is.
+
+    ``errors`` says what becomes of half a surrogate pair, as for ``str.encode``.
+    """
+    return _COMPACT.encode(value).encode("utf-8", errors)
 
 
 def schema_key(subject: str, version: int) -> RegistryKey:
@@ -149,15 +159,16 @@ def read_key(key: bytes | None) -> RegistryKey:
         UnreadableRecordError: it is no key of a registry.
     """
     fields = _object(key, "key")
-    try:
-        return RegistryKey(
-            key_type=KeyType(fields["keytype"]),
-            subject=str(fields.get("subject") or ""),
-            version=int(fields.get("version") or 0),
-            context=str(fields.get("context") or ""),
-        )
-    except (KeyError, ValueError, TypeError) as error:
-        raise UnreadableRecordError(f"the key is of no known kind: {error}") from error
+    name = fields.get("keytype")
+    if not isinstance(name, str) or name not in KEY_TYPES:
+        raise UnreadableRecordError("the key is of no known kind")
+    key_type = KEY_TYPES[name]
+    return RegistryKey(
+        key_type=key_type,
+        subject=_text(fields, "subject"),
+        version=_number(fields, "version") if key_type is KeyType.SCHEMA else 0,
+        context=_text(fields, "context"),
+    )
 
 
 def read_stored_schema(value: bytes) -> StoredSchema:
@@ -168,15 +179,18 @@ def read_stored_schema(value: bytes) -> StoredSchema:
     """
     fields = _object(value, "value")
     try:
-        return StoredSchema(
-            subject=str(fields["subject"]),
-            version=int(fields["version"]),
-            schema_id=int(fields["id"]),
-            content=read_content(fields),
-            is_deleted=bool(fields.get("deleted", False)),
-        )
-    except (KeyError, ValueError, TypeError) as error:
+        content = read_content(fields)
+    except BadFieldError as error:
         raise UnreadableRecordError(f"the value is no schema: {error}") from error
+    if any(abs(each.version) > MAX_VERSION for each in content.references):
+        raise UnreadableRecordError("a reference has a version beyond 32 bits")
+    return StoredSchema(
+        subject=_text(fields, "subject"),
+        version=_number(fields, "version"),
+        schema_id=_number(fields, "id", least=0),
+        content=content,
+        is_deleted=bool(fields.get("deleted", False)),
+    )
 
 
 def read_stored_settings(value: bytes) -> Settings:
@@ -187,7 +201,7 @@ def read_stored_settings(value: bytes) -> Settings:
     """
     try:
         return read_settings(_object(value, "value"))
-    except (ValueError, TypeError) as error:
+    except BadFieldError as error:
         raise UnreadableRecordError(f"the value is no settings: {error}") from error
 
 
@@ -198,9 +212,9 @@ def read_stored_mode(value: bytes) -> Mode:
         UnreadableRecordError: it is not such a value.
     """
     try:
-        return Mode(str(_object(value, "value").get("mode")))
+        return Mode(_text(_object(value, "value"), "mode"))
     except ValueError as error:
-        raise UnreadableRecordError(f"the value is no mode: {error}") from error
+        raise UnreadableRecordError("the value is no mode") from error
 
 
 def read_deleted_version(value: bytes) -> int:
@@ -209,10 +223,7 @@ def read_deleted_version(value: bytes) -> int:
     Raises:
         UnreadableRecordError: it is not such a value.
     """
-    version = _object(value, "value").get("version")
-    if not isinstance(version, int):
-        raise UnreadableRecordError("the value has no version")
-    return version
+    return _number(_object(value, "value"), "version")
 
 
 def read_highest_ids(value: bytes | None) -> dict[str, int]:
@@ -221,9 +232,8 @@ def read_highest_ids(value: bytes | None) -> dict[str, int]:
         found = _object(value, "value").get("highestIds")
     except UnreadableRecordError:
         return {}
-    if not isinstance(found, dict):
-        return {}
-    return {str(context): highest for context, highest in found.items() if isinstance(highest, int)}
+    ids = found.items() if isinstance(found, dict) else ()
+    return {context: highest for context, highest in ids if _is_number(highest)}
 
 
 def _scoped(subject: str) -> dict[str, Any]:
@@ -231,12 +241,38 @@ def _scoped(subject: str) -> dict[str, Any]:
 
 
 def _object(content: bytes | None, what: str) -> dict[str, Any]:
+    """Return the object in a key or a value. Its texts are Unicode, so that all can be written."""
     if content is None:
         raise UnreadableRecordError(f"the {what} is missing")
     try:
-        fields = json.loads(content)
+        fields = json.loads(content.decode())
+        if b"\\u" in content:
+            compact_json(fields)
     except (ValueError, RecursionError) as error:
         raise UnreadableRecordError(f"the {what} is no JSON: {error}") from error
     if not isinstance(fields, dict):
         raise UnreadableRecordError(f"the {what} is no JSON object")
     return fields
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    """Return a text, which is empty where it is missing."""
+    found = fields.get(name) or ""
+    if not isinstance(found, str):
+        raise UnreadableRecordError(f"{name} is no text")
+    return found
+
+
+def _number(fields: Mapping[str, Any], name: str, *, least: int = 1) -> int:
+    found = fields.get(name)
+    if not _is_number(found) or found < least:
+        raise UnreadableRecordError(f"{name} is no number from {least} to {MAX_VERSION}")
+    return found
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_VERSION
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+KEY_TYPES: Mapping[str, KeyType] = {each.value: each for each in KeyType}

@@ -1,11 +1,15 @@
 """One registry: its state, and the way of a change into the topic.
 
 A change waits for its turn, reads the topic to its end, decides, writes, and reads its own records
-back. Only then it is answered. Invariant: a decision sees every record that was written before.
+back. Only then it is answered. Computations over schemas take place in other threads.
+
+Invariants: a decision sees every record that was written before. The number of changes that wait
+is bounded, so that reads go on while the topic cannot be written.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -25,7 +29,7 @@ from log_service.http.schema_registry.log.errors import (
 from log_service.http.schema_registry.parsing import SchemaParser
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.state_keeper import StateKeeper
-from log_service.http.schema_registry.values import SchemaContent
+from log_service.http.schema_registry.workers import Workers
 from log_service.http.server.values import HttpRequest, HttpResponse
 
 logger = logging.getLogger(__name__)
@@ -33,8 +37,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WRITE_TIMEOUT_MS = 30_000
-LONG_TEXT = 8 << 10
-"""Schemas from this number of characters on are parsed in another thread."""
+MAX_CHANGES = 100
+"""Changes under way, those included that are forwarded. More are refused."""
+KeyAndValue = tuple[bytes, bytes | None]
 
 
 class WritableLog(Protocol):
@@ -88,12 +93,14 @@ class Registry:
         self._keeper = keeper
         self._log = log
         self._turn = trio.Lock()
+        self._change_count = 0
         self._loaded = trio.Event()
         self.identity = identity
         self.access = access
         self.is_writer = False
         self.forward: Forward = no_forward
         self.parser = SchemaParser(lambda: keeper.state)
+        self.workers = Workers()
 
     def __repr__(self) -> str:
         return f"<Registry {self.state!r} is_writer={self.is_writer}>"
@@ -131,48 +138,70 @@ class Registry:
             await self._loaded.wait()
         if not self._loaded.is_set():
             text = "The registry is still reading its topic: try again in a moment"
-            raise errors.RegistryError(503, text)
+            raise errors.RegistryError(errors.BUSY, text)
 
     async def forwarded(self, request: HttpRequest) -> HttpResponse | None:
         """Return the writing instance's response to a change, or None if this one writes.
 
         Raises:
-            RegistryError: no instance writes now, or it cannot be reached.
+            RegistryError: no instance writes now, it cannot be reached, or too many changes wait.
         """
-        return None if self.is_writer else await self.forward(request)
+        if self.is_writer:
+            return None
+        with self._one_change():
+            return await self.forward(request)
 
-    async def think(self, content: SchemaContent | None, decide: Callable[[], T]) -> T:
-        """Return the result of a computation over the state. Long schemas go to another thread."""
-        if content is not None and len(content.text) >= LONG_TEXT:
-            return await self._keeper.read_elsewhere(decide)
-        return decide()
+    async def think(self, compute: Callable[[], T]) -> T:
+        """Return the result of a computation over the state, made in another thread.
 
-    async def write(self, decide: Callable[[], Decision[T]], content: SchemaContent | None = None) -> T:
-        """Decide a change over the newest state, write it, and return its result.
-
-        It goes on when its client leaves, so that the writer knows what became of the records.
+        Records wait for it. So it should be about one schema, or one pair of schemas.
 
         Raises:
-            RegistryError: the decision refuses, or the topic cannot be written.
+            RegistryError: too many computations wait, or that of the computation.
         """
-        with trio.CancelScope(shield=True):
-            async with self._turn:
-                try:
-                    await self._log.prepare_write(WRITE_TIMEOUT_MS)
-                    await self._keeper.settled()
-                    decision = await self.think(content, decide)
-                    if decision.records:
-                        await self._append(decision)
-                except (SchemasLogError, KafkaError) as error:
-                    self.is_writer = self.is_writer and not isinstance(error, Superseded)
-                    raise store_failure(error) from error
-        return decision.result
+        async with self.workers.turn():
+            return await self._keeper.read_elsewhere(compute)
 
-    async def _append(self, decision: Decision[T]) -> None:
-        lines = self.state.encoded(list(decision.records))
-        offset = await self._log.write(lines, WRITE_TIMEOUT_MS)
-        await self._log.read_to(offset, WRITE_TIMEOUT_MS)
-        await self._keeper.settled()
+    async def write(self, decide: Callable[[], Decision[T]]) -> T:
+        """Decide a change over the newest state, write it, and return its result.
+
+        Once it has its turn, it goes on when its client leaves, so that the writer knows what became of the records.
+
+        Raises:
+            RegistryError: the decision refuses, the topic cannot be written, or too many changes
+                wait.
+        """
+        with self._one_change():
+            async with self._turn:
+                return await self._write(decide)
+
+    @contextmanager
+    def _one_change(self) -> Iterator[None]:
+        if self._change_count >= MAX_CHANGES:
+            raise errors.RegistryError(errors.BUSY, "Too many changes wait to be written: try again in a moment")
+        self._change_count += 1
+        try:
+            yield
+        finally:
+            self._change_count -= 1
+
+    async def _write(self, decide: Callable[[], Decision[T]]) -> T:
+        def decided() -> tuple[Decision[T], list[KeyAndValue]]:
+            decision = decide()
+            return decision, self.state.encoded(list(decision.records))
+
+        try:
+            with trio.CancelScope(shield=True):
+                await self._log.prepare_write(WRITE_TIMEOUT_MS)
+                decision, lines = await self._keeper.read_elsewhere(decided)
+                if lines:
+                    offset = await self._log.write(lines, WRITE_TIMEOUT_MS)
+                    await self._log.read_to(offset, WRITE_TIMEOUT_MS)
+                    await self._keeper.settled()
+        except (SchemasLogError, KafkaError) as error:
+            self.is_writer = self.is_writer and not isinstance(error, Superseded)
+            raise store_failure(error) from error
+        return decision.result
 
 
 def store_failure(error: SchemasLogError | KafkaError) -> errors.RegistryError:

@@ -1,5 +1,7 @@
 """Checks the rules of a schema. Clients run them, so only their form is judged."""
 
+from collections import Counter
+
 from log_service.http.schema_registry.errors import INVALID_RULE_SET, RegistryError
 from log_service.http.schema_registry.values import Rule, RuleSet
 
@@ -22,14 +24,14 @@ def check_rule_set(rule_set: RuleSet | None) -> None:
 
 
 def _check_rules(rules: tuple[Rule, ...], modes: frozenset[str], what: str) -> None:
-    names = [rule.name for rule in rules]
+    counts = Counter(rule.name for rule in rules)
     for rule in rules:
         name = rule.name or ""
         if not name:
             raise _refusal("Missing rule name")
         if not (name.replace("_", "a").isalnum() and not name[0].isdigit()):
             raise _refusal(f"Illegal character in rule name: {name}")
-        if names.count(name) > 1:
+        if counts[name] > 1:
             raise _refusal(f"Found rule with duplicate name '{name}'")
         if not rule.type:
             raise _refusal("Missing rule type")

@@ -4,7 +4,8 @@ A version that is soft-deleted keeps its id, because consumers may still have it
 belong to a context. Invariants: an id has one content for ever, and ``highest_ids`` only grows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from log_service.http.schema_registry.records import (
     read_stored_settings,
     schema_key,
 )
+from log_service.http.schema_registry.sorted_names import SortedNames
 from log_service.http.schema_registry.subjects import (
     DEFAULT_CONTEXT,
     GLOBAL_SCOPE,
@@ -39,6 +41,7 @@ from log_service.http.schema_registry.values import (
     guid_of,
 )
 
+K = TypeVar("K")
 T = TypeVar("T")
 SubjectVersion = tuple[str, int]
 
@@ -49,14 +52,21 @@ class RegistryState:
     def __init__(self, defaults: Settings = DEFAULT_SETTINGS) -> None:
         self._defaults = defaults
         self._subjects: dict[str, dict[int, RegisteredSchema]] = {}
+        self._names = SortedNames()
+        self._contexts_of_name: dict[str, set[str]] = {}
+        self._live_counts = Counter[str]()
         self._users_of_id: dict[str, dict[int, dict[str, int]]] = {}
-        self._id_of_guid: dict[str, dict[str, int]] = {}
+        self._ids_of_guid: dict[str, dict[str, int]] = {}
         self._referrers: dict[SubjectVersion, set[SubjectVersion]] = {}
+        self._deleted_referrers: dict[SubjectVersion, set[SubjectVersion]] = {}
+        self._aliases: dict[str, set[str]] = {}
         self._settings: dict[str, Settings] = {}
         self._modes: dict[str, Mode] = {}
-        self._contexts: set[str] = set()
+        self._contexts = SortedNames()
         self._other_keys: dict[RegistryKey, set[bytes]] = {}
         self._highest_ids: dict[str, int] = {}
+        self.version_count = 0
+        """Versions of all subjects, live and soft-deleted."""
 
     def __repr__(self) -> str:
         return f"<RegistryState subjects={len(self._subjects)}>"
@@ -65,11 +75,15 @@ class RegistryState:
 
     def clear(self) -> None:
         """Forget everything. The first record of the topic comes next."""
-        for store in (self._subjects, self._users_of_id, self._id_of_guid, self._referrers):
+        for store in (self._subjects, self._users_of_id, self._ids_of_guid):
             store.clear()
-        for names in (self._settings, self._modes, self._other_keys, self._highest_ids):
+        for links in (self._referrers, self._deleted_referrers, self._aliases):
+            links.clear()
+        for values in (self._settings, self._modes, self._other_keys, self._highest_ids):
+            values.clear()
+        for names in (self._names, self._contexts_of_name, self._live_counts, self._contexts):
             names.clear()
-        self._contexts.clear()
+        self.version_count = 0
 
     def replay(self, key: bytes | None, value: bytes | None, *, timestamp_ms: int | None = None) -> None:
         """Take one record of the topic.
@@ -83,7 +97,7 @@ class RegistryState:
         if parsed.key_type is KeyType.SCHEMA:
             self._replay_schema(parsed, value, timestamp_ms)
         elif parsed.key_type is KeyType.CONFIG:
-            _put(self._settings, parsed.subject, None if value is None else read_stored_settings(value))
+            self._put_settings(parsed.subject, None if value is None else read_stored_settings(value))
         elif parsed.key_type is KeyType.MODE:
             _put(self._modes, parsed.subject, None if value is None else read_stored_mode(value))
         elif parsed.key_type is KeyType.DELETE_SUBJECT:
@@ -112,7 +126,6 @@ class RegistryState:
         self._store(stored, timestamp_ms)
 
     def _store(self, stored: StoredSchema, timestamp_ms: int | None) -> None:
-        self._forget_references(stored.subject, stored.version)
         context = context_of(stored.subject)
         registered = RegisteredSchema(
             subject=stored.subject,
@@ -123,33 +136,82 @@ class RegistryState:
             is_deleted=stored.is_deleted,
             timestamp_ms=timestamp_ms,
         )
-        self._subjects.setdefault(stored.subject, {})[stored.version] = registered
+        older = self.version(stored.subject, stored.version)
+        if older is not None:
+            self._forget_references(older)
+        self._keep(registered)
+        if older is not None and older.schema_id != stored.schema_id:
+            self._forget_user(older)
         users = self._users_of_id.setdefault(context, {}).setdefault(stored.schema_id, {})
         users[stored.subject] = stored.version
-        self._id_of_guid.setdefault(context, {})[registered.guid] = stored.schema_id
+        self._ids_of_guid.setdefault(registered.guid, {})[context] = stored.schema_id
         self._raise_highest_ids({context: stored.schema_id})
-        if not stored.is_deleted:
-            self._note_references(registered)
+        self._note_references(registered)
+
+    def _keep(self, registered: RegisteredSchema) -> None:
+        """Keep a version, in the place of an older one of the same number."""
+        subject = registered.subject
+        if subject not in self._subjects:
+            self._subjects[subject] = {}
+            self._names.add(subject)
+            parsed = Subject.parse(subject)
+            self._contexts_of_name.setdefault(parsed.name, set()).add(parsed.context)
+        versions = self._subjects[subject]
+        older = versions.get(registered.version)
+        versions[registered.version] = registered
+        self.version_count += older is None
+        self._live_counts[subject] += (not registered.is_deleted) - (older is not None and not older.is_deleted)
 
     def _remove(self, subject: str, version: int) -> None:
         registered = self._subjects.get(subject, {}).pop(version, None)
         if registered is None:
             return
-        self._forget_references(subject, version, registered)
+        self.version_count -= 1
+        self._live_counts[subject] -= not registered.is_deleted
+        self._forget_references(registered)
+        self._forget_user(registered)
         if not self._subjects[subject]:
-            del self._subjects[subject]
-        ids = self._users_of_id[context_of(subject)]
-        users = ids.get(registered.schema_id, {})
-        if users.get(subject) == version:
-            del users[subject]
-        if not users:
-            ids.pop(registered.schema_id, None)
+            self._remove_name(subject)
+
+    def _forget_user(self, gone: RegisteredSchema) -> None:
+        """Take a version that is gone from the users of its id. Another one may have the id, too."""
+        context, subject = context_of(gone.subject), gone.subject
+        users = self._users_of_id[context].get(gone.schema_id, {})
+        if users.get(subject) != gone.version:
+            return
+        del users[subject]
+        others = (each for each in self._subjects[subject].values() if each.schema_id == gone.schema_id)
+        other = next(others, None)
+        if other is not None:
+            users[subject] = other.version
+        elif not users:
+            del self._users_of_id[context][gone.schema_id]
+            self._forget_guid(gone, context)
+
+    def _forget_guid(self, gone: RegisteredSchema, context: str) -> None:
+        ids = self._ids_of_guid.get(gone.guid, {})
+        if ids.get(context) == gone.schema_id:
+            del ids[context]
+        if not ids:
+            self._ids_of_guid.pop(gone.guid, None)
+
+    def _remove_name(self, subject: str) -> None:
+        """Forget a subject without versions."""
+        del self._subjects[subject], self._live_counts[subject]
+        self._names.discard(subject)
+        parsed = Subject.parse(subject)
+        contexts = self._contexts_of_name[parsed.name]
+        contexts.discard(parsed.context)
+        if not contexts:
+            del self._contexts_of_name[parsed.name]
 
     def _soft_delete(self, subject: str, last_version: int) -> None:
-        for version, registered in self._subjects.get(subject, {}).items():
+        for version, registered in list(self._subjects.get(subject, {}).items()):
             if version <= last_version and not registered.is_deleted:
-                self._forget_references(subject, version)
-                self._subjects[subject][version] = replace(registered, is_deleted=True)
+                deleted = replace(registered, is_deleted=True)
+                self._forget_references(registered)
+                self._keep(deleted)
+                self._note_references(deleted)
 
     def _clear(self, scope: str) -> None:
         for subject in list(self.subjects_in(scope)):
@@ -161,16 +223,21 @@ class RegistryState:
             self._highest_ids[context] = max(self._highest_ids.get(context, 0), highest)
 
     def _note_references(self, registered: RegisteredSchema) -> None:
+        links = self._deleted_referrers if registered.is_deleted else self._referrers
         for target in _targets(registered):
-            self._referrers.setdefault(target, set()).add((registered.subject, registered.version))
+            links.setdefault(target, set()).add((registered.subject, registered.version))
 
-    def _forget_references(self, subject: str, version: int, registered: RegisteredSchema | None = None) -> None:
-        registered = registered or self._subjects.get(subject, {}).get(version)
-        for target in [] if registered is None else _targets(registered):
-            referrers = self._referrers.get(target, set())
-            referrers.discard((subject, version))
-            if not referrers:
-                self._referrers.pop(target, None)
+    def _forget_references(self, registered: RegisteredSchema) -> None:
+        links = self._deleted_referrers if registered.is_deleted else self._referrers
+        for target in _targets(registered):
+            _unlink(links, target, (registered.subject, registered.version))
+
+    def _put_settings(self, scope: str, settings: Settings | None) -> None:
+        _unlink(self._aliases, self.aliased(scope), scope)
+        _put(self._settings, scope, settings)
+        target = self.aliased(scope)
+        if target != scope:
+            self._aliases.setdefault(target, set()).add(scope)
 
     # Questions
 
@@ -182,17 +249,33 @@ class RegistryState:
     @property
     def contexts(self) -> list[str]:
         """All contexts, the default one first."""
-        return [DEFAULT_CONTEXT, *sorted(self._contexts - {DEFAULT_CONTEXT})]
+        return [DEFAULT_CONTEXT, *(each for each in self._contexts if each != DEFAULT_CONTEXT)]
+
+    def has_context(self, context: str) -> bool:
+        """Return whether a context is known. The default one always is."""
+        return context == DEFAULT_CONTEXT or context in self._contexts
+
+    @property
+    def subject_count(self) -> int:
+        """Subjects with a version, live or soft-deleted."""
+        return len(self._names)
 
     @property
     def subjects(self) -> list[str]:
-        """All subjects with a version, also a soft-deleted one, sorted."""
-        return sorted(self._subjects)
+        """All subjects with a version, live or soft-deleted, in order."""
+        return list(self._names)
 
-    @property
-    def version_count(self) -> int:
-        """Versions of all subjects, live and soft-deleted."""
-        return sum(len(versions) for versions in self._subjects.values())
+    def subjects_beginning_with(self, prefix: str) -> list[str]:
+        """Return the subjects with a prefix, in order."""
+        return self._names.beginning_with(prefix)
+
+    def contexts_of(self, name: str) -> list[str]:
+        """Return the contexts that have a subject of a name, the default one first."""
+        return sorted(self._contexts_of_name.get(name, ()))
+
+    def is_live(self, subject: str) -> bool:
+        """Return whether a subject has a live version."""
+        return self._live_counts.get(subject, 0) > 0
 
     def versions(self, subject: str, *, is_deleted: bool | None = False) -> list[RegisteredSchema]:
         """Return versions of a subject, oldest first.
@@ -209,21 +292,27 @@ class RegistryState:
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Return the newest live version."""
-        live = self.versions(subject)
-        return live[-1] if live else None
+        found = self._subjects.get(subject, {}).values()
+        return max((each for each in found if not each.is_deleted), key=lambda each: each.version, default=None)
 
-    def subjects_in(self, scope: str) -> Iterator[str]:
-        """Return the subjects of a scope: the subject itself, those of a context, or all."""
-        parsed = Subject.parse(scope)
-        for subject in self._subjects:
-            is_inside = not parsed.name and context_of(subject) == parsed.context
-            if not scope or subject == scope or is_inside:
-                yield subject
+    def subjects_in(self, scope: str) -> list[str]:
+        """Return the subjects of a scope in order: the subject itself, those of a context, or all."""
+        if Subject.parse(scope).name:
+            return [scope] if scope in self._subjects else []
+        return self.subjects_beginning_with(scope)
 
     def has_subjects(self, scope: str, *, is_deleted_included: bool) -> bool:
         """Return whether a scope has a version, live or, if asked for, soft-deleted."""
-        wanted = None if is_deleted_included else False
-        return any(self.versions(each, is_deleted=wanted) for each in self.subjects_in(scope))
+        return any(is_deleted_included or self.is_live(each) for each in self.subjects_in(scope))
+
+    def subjects_of_id(self, context: str, schema_id: int) -> list[str]:
+        """Return the subjects with a version, live or soft-deleted, that has an id."""
+        return list(self._users_of_id.get(context, {}).get(schema_id, ()))
+
+    def user_of_id(self, context: str, schema_id: int, subject: str) -> RegisteredSchema | None:
+        """Return the version of a subject that has an id, live or soft-deleted."""
+        version = self._users_of_id.get(context, {}).get(schema_id, {}).get(subject)
+        return None if version is None else self.version(subject, version)
 
     def users_of_id(self, context: str, schema_id: int) -> list[RegisteredSchema]:
         """Return the versions that have an id, live and soft-deleted, one for each subject."""
@@ -233,25 +322,26 @@ class RegistryState:
 
     def content_of_id(self, context: str, schema_id: int) -> SchemaContent | None:
         """Return the content of an id, or None where the context has no such id."""
-        users = self.users_of_id(context, schema_id)
-        return users[0].content if users else None
+        users = self._users_of_id.get(context, {}).get(schema_id, {})
+        found = next((self.version(subject, version) for subject, version in users.items()), None)
+        return None if found is None else found.content
 
     def id_of_guid(self, context: str, guid: str) -> int | None:
         """Return the id of a content in a context. Removed contents have none."""
-        schema_id = self._id_of_guid.get(context, {}).get(guid)
-        if schema_id is None or not self.users_of_id(context, schema_id):
-            return None
-        return schema_id
+        return self._ids_of_guid.get(guid, {}).get(context)
 
-    def referrers(self, subject: str, version: int) -> list[RegisteredSchema]:
-        """Return the live versions that refer to a version."""
-        found = (self.version(*each) for each in self._referrers.get((subject, version), ()))
-        return [each for each in found if each is not None]
+    def ids_of_guid(self, guid: str) -> dict[str, int]:
+        """Return the ids of a content by context, the default context first."""
+        return dict(sorted(self._ids_of_guid.get(guid, {}).items()))
 
-    def deleted_referrers(self, subject: str, version: int) -> list[RegisteredSchema]:
-        """Return the soft-deleted versions that refer to a version. This looks at all versions."""
-        deleted = (each for versions in self._subjects.values() for each in versions.values() if each.is_deleted)
-        return [each for each in deleted if (subject, version) in _targets(each)]
+    def has_referrers(self, subject: str, version: int) -> bool:
+        """Return whether a live version refers to a version."""
+        return (subject, version) in self._referrers
+
+    def referrers(self, subject: str, version: int, *, is_deleted: bool = False) -> list[SubjectVersion]:
+        """Return the live or the soft-deleted versions that refer to a version."""
+        links = self._deleted_referrers if is_deleted else self._referrers
+        return list(links.get((subject, version), ()))
 
     def own_settings(self, scope: str) -> Settings | None:
         """Return the settings of exactly this scope. The default context is an empty scope."""
@@ -280,14 +370,14 @@ class RegistryState:
         own = self._settings.get(subject)
         return within(own.alias, subject) if own is not None and own.alias else subject
 
-    def aliases(self) -> dict[str, list[str]]:
-        """Return the aliases of each subject that has some, sorted."""
-        found: dict[str, list[str]] = {}
-        for scope in sorted(self._settings):
-            target = self.aliased(scope)
-            if target != scope:
-                found.setdefault(target, []).append(scope)
-        return found
+    @property
+    def aliased_subjects(self) -> list[str]:
+        """The subjects that have an alias."""
+        return list(self._aliases)
+
+    def aliases_of(self, subject: str) -> list[str]:
+        """Return the aliases of a subject, sorted."""
+        return sorted(self._aliases.get(subject, ()))
 
     def encoded(self, records: list[RegistryRecord]) -> list[tuple[bytes, bytes | None]]:
         """Return records as bytes.
@@ -316,6 +406,15 @@ def _targets(registered: RegisteredSchema) -> list[SubjectVersion]:
 def _scopes(subject: str) -> list[str]:
     """Return the scopes that a subject is in, the widest first."""
     return list(dict.fromkeys([GLOBAL_SCOPE, scope_of(subject), subject]))
+
+
+def _unlink(links: dict[K, set[T]], target: K, origin: T) -> None:
+    """Remove a link that may be missing."""
+    origins = links.get(target)
+    if origins is not None:
+        origins.discard(origin)
+        if not origins:
+            del links[target]
 
 
 def _put(store: dict[str, T], key: str, value: T | None) -> None:

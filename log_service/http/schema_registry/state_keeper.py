@@ -69,10 +69,10 @@ class StateKeeper:
             await self._settled.wait()
 
     async def read_elsewhere(self, read: Callable[[], T]) -> T:
-        """Run a long computation over the state in another thread, and return its result.
+        """Run a computation over the state in another thread, and return its result.
 
-        The computation goes on when the caller is cancelled, because no thread can be stopped.
-        Records wait for it all the same.
+        It goes on when the caller is cancelled, because no thread can be stopped. Records wait for
+        it all the same.
         """
         await self.settled()
         self._reader_count += 1

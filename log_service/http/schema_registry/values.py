@@ -23,6 +23,7 @@ NEXT_VERSION = -1
 """A registration that does so too, and notes the number in the metadata of the schema."""
 LATEST_VERSION = -1
 MAX_VERSION = 2**31 - 1
+"""The highest version, and the highest id. Clients have 32 bits for each."""
 
 T = TypeVar("T")
 

@@ -32,6 +32,9 @@ class Collected:
         """Keep a record."""
         self.records.append(record)
 
+    async def settled(self) -> None:
+        """Take more records at once."""
+
     @property
     def keys(self) -> list[bytes | None]:
         """The keys in the order of offsets, without those of new writers."""

@@ -3,7 +3,11 @@
 A path below ``/contexts/{context}`` puts subjects without a context into that one.
 """
 
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
 from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.api.lists import Pacer
 from log_service.http.schema_registry.authorization import Need, may
 from log_service.http.schema_registry.registry import Registry
 from log_service.http.schema_registry.state import RegistryState
@@ -32,25 +36,33 @@ def context_scope(request: HttpRequest) -> str:
         raise errors.invalid_subject(text) from error
 
 
-def subject_of(request: HttpRequest, state: RegistryState | None = None) -> str:
-    """Return the subject of the path in its context.
+def addressed(request: HttpRequest, state: RegistryState, *, is_alias_followed: bool) -> HttpRequest:
+    """Return a request whose path has the whole name of its subject, in the place of an alias.
 
-    With a state, an alias gives way to its subject.
+    Rights are decided over this name, and so the handler uses it, however long it waits before.
 
     Raises:
         RegistryError: the context is no name of a context.
     """
+    if "subject" not in request.path_values:
+        return request
     subject = within(request.path_values["subject"], context_scope(request))
-    return subject if state is None else state.aliased(subject)
+    subject = state.aliased(subject) if is_alias_followed else subject
+    return replace(request, path_values={**request.path_values, "subject": subject})
 
 
-def valid_subject_of(request: HttpRequest, state: RegistryState) -> str:
+def subject_of(request: HttpRequest) -> str:
+    """Return the subject of an addressed request."""
+    return request.path_values["subject"]
+
+
+def valid_subject_of(request: HttpRequest) -> str:
     """Return a subject that schemas may be registered under.
 
     Raises:
         RegistryError: it is empty, reserved, or has control characters.
     """
-    subject = subject_of(request, state)
+    subject = subject_of(request)
     if not is_valid_subject(subject):
         raise errors.invalid_subject(subject)
     return subject
@@ -76,13 +88,16 @@ def asked_subject(request: HttpRequest, state: RegistryState) -> str | None:
     return context_scope(request) or None
 
 
-def readable_subjects(request: HttpRequest, registry: Registry) -> list[str]:
-    """Return the sorted subjects that ``subjectPrefix`` asks for, of all contexts by default.
+async def readable_subjects(request: HttpRequest, registry: Registry) -> AsyncGenerator[str, None]:
+    """Yield the subjects that ``subjectPrefix`` asks for in order, of all contexts by default.
 
     Subjects that the principal may not read are left out.
     """
-    names = [each for each in registry.state.subjects if has_prefix(request, each)]
-    return [each for each in names if may(registry.access, request, Need.READ, each)]
+    pacer = Pacer()
+    for each in registry.state.subjects_beginning_with(_narrow_prefix(request)):
+        await pacer.step()
+        if has_prefix(request, each) and may(registry.access, request, Need.READ, each):
+            yield each
 
 
 def has_prefix(request: HttpRequest, subject: str) -> bool:
@@ -98,3 +113,10 @@ def has_prefix(request: HttpRequest, subject: str) -> bool:
         return own.name.startswith(asked.removeprefix(ANY_CONTEXT))
     wanted = Subject.parse(within(asked or "", context_scope(request)))
     return own.context == wanted.context and own.name.startswith(wanted.name)
+
+
+def _narrow_prefix(request: HttpRequest) -> str:
+    """Return how all subjects begin that ``has_prefix`` accepts."""
+    asked = request.query_value("subjectPrefix") or ""
+    is_anywhere = asked.startswith(ANY_CONTEXT)
+    return "" if is_anywhere else str(Subject.parse(within(asked, context_scope(request))))

@@ -7,13 +7,14 @@ from functools import partial
 
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.about import AboutEndpoints
-from log_service.http.schema_registry.api.bodies import CONTENT_TYPES, MAX_BODY_BYTES, error_response
+from log_service.http.schema_registry.api.bodies import CONTENT_TYPES, error_response
 from log_service.http.schema_registry.api.compatibility import CompatibilityEndpoints
-from log_service.http.schema_registry.api.names import scope_of_request, subject_of
+from log_service.http.schema_registry.api.json_bodies import MAX_BODY_BYTES
+from log_service.http.schema_registry.api.names import addressed, scope_of_request, subject_of
 from log_service.http.schema_registry.api.schemas import SchemaEndpoints
 from log_service.http.schema_registry.api.scopes import ScopeEndpoints
 from log_service.http.schema_registry.api.subjects import SubjectEndpoints
-from log_service.http.schema_registry.authorization import Need, require
+from log_service.http.schema_registry.authorization import Need, require, with_caller
 from log_service.http.schema_registry.metrics import families
 from log_service.http.schema_registry.records import compact_json
 from log_service.http.schema_registry.registry import Registry
@@ -110,25 +111,21 @@ def _guarded(registry: Registry, handler: Handler, need: Need, *, is_change: boo
     async def guarded(request: HttpRequest) -> HttpResponse:
         try:
             await registry.require_loaded()
+            caller = with_caller(registry.access, request)
+            whole = addressed(caller, registry.state, is_alias_followed=need not in OF_SETTINGS)
             if need is not Need.NOTHING:
-                require(registry.access, request, need, _subject(registry, request, need))
-            response = await registry.forwarded(request) if is_change else None
-            return await handler(request) if response is None else response
+                subject = scope_of_request(whole) if need in OF_SETTINGS else subject_of(whole)
+                require(registry.access, whole, need, subject)
+            response = await registry.forwarded(whole) if is_change else None
+            return await handler(whole) if response is None else response
         except errors.RegistryError as error:
             return error_response(request, error)
 
     return guarded
 
 
-def _subject(registry: Registry, request: HttpRequest, need: Need) -> str:
-    """Return the subject or the scope that a right is about. An alias has settings of its own."""
-    if need in OF_SETTINGS:
-        return scope_of_request(request)
-    return subject_of(request, registry.state)
-
-
 def _http_error(error: HttpError) -> HttpResponse:
     """Return the body of errors that come before a handler, such as an unknown path."""
-    body = compact_json({"error_code": error.status, "message": error.text})
+    body = compact_json({"error_code": error.status, "message": error.text}, "replace")
     content_type = CONTENT_TYPES[0]
     return HttpResponse(status=error.status, body=body, content_type=content_type, headers=error.headers)

@@ -1,14 +1,13 @@
 """Endpoints of settings, modes and contexts."""
 
+from collections.abc import AsyncGenerator
+
 from log_service.http.schema_registry import errors
-from log_service.http.schema_registry.api.bodies import (
-    flag,
-    json_response,
-    page,
-    read_object,
-    unprocessable,
-)
+from log_service.http.schema_registry.api.bodies import flag, json_response
+from log_service.http.schema_registry.api.json_bodies import read_object, unprocessable
+from log_service.http.schema_registry.api.lists import Pacer, page_of
 from log_service.http.schema_registry.api.names import context_scope, scope_of_request
+from log_service.http.schema_registry.authorization import Need, may, require
 from log_service.http.schema_registry.decisions.deletion import delete_context
 from log_service.http.schema_registry.decisions.scope_changes import (
     change_mode,
@@ -24,7 +23,7 @@ from log_service.http.schema_registry.entities import (
 )
 from log_service.http.schema_registry.registry import Registry
 from log_service.http.schema_registry.rule_checks import check_rule_set
-from log_service.http.schema_registry.subjects import context_of
+from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, Subject, context_of
 from log_service.http.schema_registry.values import POLICIES, Mode, Settings
 from log_service.http.server.values import HttpRequest, HttpResponse
 
@@ -50,7 +49,7 @@ class ScopeEndpoints:
 
     async def put_settings(self, request: HttpRequest) -> HttpResponse:
         """Change a scope's settings, and return what the request asked for."""
-        scope, wanted = scope_of_request(request), _read_settings(request)
+        scope, wanted = scope_of_request(request), await self._read_settings(request)
         await self._registry.write(lambda: change_settings(self._state, scope, wanted))
         shown = settings_json(wanted)
         if "compatibilityLevel" in shown:
@@ -75,13 +74,15 @@ class ScopeEndpoints:
         """Set a scope's mode."""
         self._require_mutable_modes()
         scope = scope_of_request(request)
-        fields = read_object(request, ("mode",))
+        fields = await read_object(request, ("mode",), self._registry.workers)
         try:
             mode = Mode(str(fields.get("mode")).upper())
         except ValueError as error:
             raise errors.invalid_mode() from error
         if mode is Mode.FORWARD and scope:
             raise errors.not_permitted("Forward mode only set on global level")
+        if mode.is_importing:
+            require(self._registry.access, request, Need.CHANGE_SETTINGS, "")
         await self._registry.write(lambda: change_mode(self._state, scope, mode, is_forced=flag(request, "force")))
         return json_response(request, {"mode": mode.value})
 
@@ -97,10 +98,25 @@ class ScopeEndpoints:
             raise errors.not_permitted("Mode changes are not allowed")
 
     async def list_contexts(self, request: HttpRequest) -> HttpResponse:
-        """Return the names of contexts."""
-        prefix = request.query_value("contextPrefix") or ""
-        found = [each for each in self._state.contexts if each.startswith(prefix)]
-        return json_response(request, page(request, found))
+        """Return the names of contexts with a subject that the principal may read."""
+        return json_response(request, await page_of(request, self._shown_contexts(request)))
+
+    async def _shown_contexts(self, request: HttpRequest) -> AsyncGenerator[str, None]:
+        prefix, pacer = request.query_value("contextPrefix") or "", Pacer()
+        may_read_all = may(self._registry.access, request, Need.READ, "")
+        for each in self._state.contexts:
+            await pacer.step()
+            if not each.startswith(prefix):
+                continue
+            if may_read_all or each == DEFAULT_CONTEXT or await self._has_readable(request, each, pacer):
+                yield each
+
+    async def _has_readable(self, request: HttpRequest, context: str, pacer: Pacer) -> bool:
+        for subject in self._state.subjects_in(str(Subject(context, ""))):
+            await pacer.step()
+            if may(self._registry.access, request, Need.READ, subject):
+                return True
+        return False
 
     async def delete_context(self, request: HttpRequest) -> HttpResponse:
         """Remove an empty context."""
@@ -108,17 +124,17 @@ class ScopeEndpoints:
         await self._registry.write(lambda: delete_context(self._state, context))
         return HttpResponse(status=204)
 
-
-def _read_settings(request: HttpRequest) -> Settings:
-    fields = read_object(request, REQUEST_FIELDS)
-    try:
-        wanted = read_settings(fields)
-    except BadFieldError as error:
-        if "compatibility level" in str(error):
-            raise errors.invalid_compatibility() from error
-        raise unprocessable(error) from error
-    if (wanted.compatibility_policy or "STRICT").upper() not in POLICIES:
-        raise errors.invalid_policy()
-    check_rule_set(wanted.default_rule_set)
-    check_rule_set(wanted.override_rule_set)
-    return wanted
+    async def _read_settings(self, request: HttpRequest) -> Settings:
+        """Return the settings of a body."""
+        fields = await read_object(request, REQUEST_FIELDS, self._registry.workers)
+        try:
+            wanted = read_settings(fields)
+        except BadFieldError as error:
+            if "compatibility level" in str(error):
+                raise errors.invalid_compatibility() from error
+            raise unprocessable(error) from error
+        if (wanted.compatibility_policy or "STRICT").upper() not in POLICIES:
+            raise errors.invalid_policy()
+        check_rule_set(wanted.default_rule_set)
+        check_rule_set(wanted.override_rule_set)
+        return wanted

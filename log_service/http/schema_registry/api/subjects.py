@@ -1,5 +1,8 @@
 """Endpoints of subjects and their versions."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from log_service.http.schema_registry import errors
@@ -8,26 +11,33 @@ from log_service.http.schema_registry.api.bodies import (
     is_new_client,
     json_response,
     page,
-    read_object,
     schema_json,
-    schema_text,
+    shown_text,
     text_response,
-    unprocessable,
 )
+from log_service.http.schema_registry.api.json_bodies import read_object, unprocessable
+from log_service.http.schema_registry.api.lists import Pacer, page_of
 from log_service.http.schema_registry.api.names import (
     readable_subjects,
     subject_of,
     valid_subject_of,
 )
+from log_service.http.schema_registry.api.preparation import prepare_lookup, prepare_registration
+from log_service.http.schema_registry.authorization import Need, may, require, require_references
 from log_service.http.schema_registry.decisions.deletion import delete_subject, delete_version
 from log_service.http.schema_registry.decisions.lookup import (
     find_content,
+    find_exact,
     find_metadata,
     find_version,
     read_version,
 )
 from log_service.http.schema_registry.decisions.registration import Registration, register
-from log_service.http.schema_registry.decisions.relabelling import Relabelling, relabel
+from log_service.http.schema_registry.decisions.relabelling import (
+    Relabelling,
+    relabel,
+    relabelled,
+)
 from log_service.http.schema_registry.entities import (
     BadFieldError,
     content_json,
@@ -83,50 +93,56 @@ class SubjectEndpoints:
 
     async def list_subjects(self, request: HttpRequest) -> HttpResponse:
         """Return the names of subjects."""
-        names = readable_subjects(request, self._registry)
-        if flag(request, "deletedOnly"):
-            found = [each for each in names if not self._state.versions(each)]
-        elif flag(request, "deleted"):
-            found = names
-        else:
-            found = [each for each in names if self._state.versions(each)]
-        return json_response(request, page(request, found))
+        return json_response(request, await page_of(request, self._wanted_subjects(request)))
+
+    async def _wanted_subjects(self, request: HttpRequest) -> AsyncGenerator[str, None]:
+        is_only, is_all = flag(request, "deletedOnly"), flag(request, "deleted")
+        async with aclosing(readable_subjects(request, self._registry)) as names:
+            async for each in names:
+                is_live = self._state.is_live(each)
+                if (not is_live) if is_only else (is_all or is_live):
+                    yield each
 
     async def look_up(self, request: HttpRequest) -> HttpResponse:
         """Return the version that has the schema of the body."""
-        subject = valid_subject_of(request, self._state)
-        content, _ = read_schema(request)
-        found = await self._registry.think(
-            content,
-            lambda: find_content(
-                self._state,
-                self._parser,
-                subject,
-                content,
-                is_normalized=flag(request, "normalize"),
-                is_deleted_included=flag(request, "deleted"),
-            ),
+        subject = valid_subject_of(request)
+        content, _ = await read_schema(request, self._registry, subject)
+        is_normalized = flag(request, "normalize")
+        found = await self._found(subject, content, is_normalized=is_normalized, is_deleted_included=flag(request, "deleted"))
+        return json_response(request, await schema_json(request, self._registry, found))
+
+    async def _found(
+        self, subject: str, content: SchemaContent, *, is_normalized: bool, is_deleted_included: bool = False
+    ) -> RegisteredSchema:
+        """Return the version that has a content. A text as it is stored needs no other thread."""
+        is_plain = not is_normalized and not self._state.settings(subject).normalize
+        exact = find_exact(self._state, subject, content) if is_plain else None
+        if exact is not None:
+            return exact
+        await prepare_lookup(self._registry, subject, content)
+        find = partial(find_content, self._state, self._parser, subject, content)
+        return await self._registry.think(
+            partial(find, is_normalized=is_normalized, is_deleted_included=is_deleted_included),
         )
-        return json_response(request, schema_json(request, self._parser, found))
 
     async def find_by_metadata(self, request: HttpRequest) -> HttpResponse:
         """Return the newest version whose metadata has all pairs of key and value."""
-        subject = subject_of(request, self._state)
+        subject = subject_of(request)
         keys = [value for name, value in request.query if name == "key"]
         values = [value for name, value in request.query if name == "value"]
         wanted = dict(zip(keys, values, strict=False))
         found = find_metadata(self._state, subject, wanted, is_deleted_included=flag(request, "deleted"))
-        return json_response(request, schema_json(request, self._parser, found))
+        return json_response(request, await schema_json(request, self._registry, found))
 
     async def delete_subject(self, request: HttpRequest) -> HttpResponse:
         """Delete all versions of a subject, and return their numbers."""
-        subject = subject_of(request, self._state)
+        subject = subject_of(request)
         versions = await self._registry.write(lambda: delete_subject(self._state, subject, is_permanent=flag(request, "permanent")))
         return json_response(request, versions)
 
     async def list_versions(self, request: HttpRequest) -> HttpResponse:
         """Return the numbers of a subject's versions."""
-        subject = subject_of(request, self._state)
+        subject = subject_of(request)
         is_negative = flag(request, "deletedAsNegative")
         is_all = flag(request, "deleted") or flag(request, "deletedOnly") or is_negative
         if not self._state.versions(subject, is_deleted=None if is_all else False):
@@ -138,33 +154,40 @@ class SubjectEndpoints:
 
     async def get_version(self, request: HttpRequest) -> HttpResponse:
         """Return one version of a subject."""
-        return json_response(request, schema_json(request, self._parser, self._version(request)))
+        return json_response(request, await schema_json(request, self._registry, self._version(request)))
 
     async def get_text(self, request: HttpRequest) -> HttpResponse:
         """Return the text of one version alone."""
-        return text_response(request, schema_text(request, self._parser, self._version(request)))
+        return text_response(request, await shown_text(request, self._registry, self._version(request)))
 
     async def list_referrers(self, request: HttpRequest) -> HttpResponse:
         """Return the ids of the schemas that refer to a version."""
         version = read_version(request.path_values["version"])
-        subject = subject_of(request, self._state)
+        subject = subject_of(request)
         found = find_version(self._state, subject, version, is_deleted_included=True)
+        ids: set[int] = set()
+        pacer = Pacer()
         referrers = self._state.referrers(found.subject, found.version)
         if flag(request, "deleted"):
-            referrers += self._state.deleted_referrers(found.subject, found.version)
-        return json_response(request, page(request, sorted({each.schema_id for each in referrers})))
+            referrers += self._state.referrers(found.subject, found.version, is_deleted=True)
+        for name, number in referrers:
+            await pacer.step()
+            referrer = self._state.version(name, number)
+            if referrer is not None and may(self._registry.access, request, Need.READ, name):
+                ids.add(referrer.schema_id)
+        return json_response(request, page(request, sorted(ids)))
 
     async def delete_version(self, request: HttpRequest) -> HttpResponse:
         """Delete one version, and return its number."""
         version = read_version(request.path_values["version"])
-        subject = subject_of(request, self._state)
+        subject = subject_of(request)
         deleted = await self._registry.write(lambda: delete_version(self._state, subject, version, is_permanent=flag(request, "permanent")))
         return json_response(request, deleted)
 
     async def register(self, request: HttpRequest) -> HttpResponse:
         """Register the schema of the body, and return its id."""
-        subject = valid_subject_of(request, self._state)
-        content, fields = read_schema(request)
+        subject = valid_subject_of(request)
+        content, fields = await read_schema(request, self._registry, subject)
         _refuse_inline_tags(fields)
         wanted = Registration(
             subject=subject,
@@ -174,23 +197,28 @@ class SubjectEndpoints:
             is_normalized=flag(request, "normalize"),
             is_forced=flag(request, "force"),
         )
+        if wanted.is_forced:
+            require(self._registry.access, request, Need.CHANGE_SETTINGS, subject)
         found = await self._registered_before(wanted)
         if found is None:
             response = await self._registry.forwarded(request)
             if response is not None:
                 return response
-            found = await self._registry.write(lambda: register(self._state, self._parser, wanted), content)
-        return json_response(request, self._registration_json(request, found, content))
+            await prepare_registration(self._registry, wanted)
+            found = await self._registry.write(partial(register, self._state, self._parser, wanted))
+        return json_response(request, await self._registration_json(request, found, content))
 
     async def relabel(self, request: HttpRequest) -> HttpResponse:
         """Register a version anew with the metadata and the rules of the body."""
-        subject = valid_subject_of(request, self._state)
-        wanted = _read_relabelling(request, subject, read_version(request.path_values["version"]))
+        subject = valid_subject_of(request)
+        fields = await read_object(request, LABEL_FIELDS, self._registry.workers)
+        wanted = _read_relabelling(fields, subject, read_version(request.path_values["version"]))
         response = await self._registry.forwarded(request)
         if response is not None:
             return response
-        found = await self._registry.write(lambda: relabel(self._state, self._parser, wanted))
-        return json_response(request, self._registration_json(request, found, SchemaContent(text="")))
+        await prepare_registration(self._registry, relabelled(self._state, wanted))
+        found = await self._registry.write(partial(relabel, self._state, self._parser, wanted))
+        return json_response(request, await self._registration_json(request, found, SchemaContent(text="")))
 
     async def _registered_before(self, wanted: Registration) -> RegisteredSchema | None:
         """Return the version that has the content already, which needs no write."""
@@ -198,17 +226,10 @@ class SubjectEndpoints:
         if wanted.version == NEXT_VERSION or settings.has_defaults_or_overrides:
             return None
         try:
-            found = await self._registry.think(
-                wanted.content,
-                lambda: find_content(
-                    self._state,
-                    self._parser,
-                    wanted.subject,
-                    wanted.content,
-                    is_normalized=wanted.is_normalized,
-                ),
-            )
-        except errors.RegistryError:
+            found = await self._found(wanted.subject, wanted.content, is_normalized=wanted.is_normalized)
+        except errors.RegistryError as error:
+            if error.code == errors.BUSY:
+                raise
             return None
         is_it = (
             found.subject == wanted.subject
@@ -217,7 +238,7 @@ class SubjectEndpoints:
         )
         return found if is_it else None
 
-    def _registration_json(self, request: HttpRequest, found: RegisteredSchema, sent: SchemaContent) -> dict[str, Any]:
+    async def _registration_json(self, request: HttpRequest, found: RegisteredSchema, sent: SchemaContent) -> dict[str, Any]:
         """Return the response to a registration.
 
         The schema is in it only where the registry added to it, or where the client asks for a
@@ -229,24 +250,25 @@ class SubjectEndpoints:
         kept = (sent.metadata, sent.rule_set) == (found.content.metadata, found.content.rule_set)
         if kept and sent.text.strip() and not request.query_value("format"):
             return head
-        return head | content_json(found.content) | {"schema": schema_text(request, self._parser, found)}
+        return head | content_json(found.content) | {"schema": await shown_text(request, self._registry, found)}
 
     def _version(self, request: HttpRequest) -> RegisteredSchema:
         return find_version(
             self._state,
-            subject_of(request, self._state),
+            subject_of(request),
             read_version(request.path_values["version"]),
             is_deleted_included=flag(request, "deleted"),
         )
 
 
-def read_schema(request: HttpRequest) -> tuple[SchemaContent, dict[str, Any]]:
+async def read_schema(request: HttpRequest, registry: Registry, subject: str) -> tuple[SchemaContent, dict[str, Any]]:
     """Return the schema of a body, and all its fields.
 
     Raises:
-        RegistryError: a field is unknown or of the wrong type, or a rule is no rule.
+        RegistryError: a field is unknown or of the wrong type, a rule is no rule, or a reference
+            leads to a subject that the principal may not read.
     """
-    fields = read_object(request, REQUEST_FIELDS)
+    fields = await read_object(request, REQUEST_FIELDS, registry.workers)
     try:
         content = read_content(fields)
     except BadFieldError as error:
@@ -254,11 +276,11 @@ def read_schema(request: HttpRequest) -> tuple[SchemaContent, dict[str, Any]]:
             raise errors.RegistryError(errors.INVALID_SCHEMA, str(error)) from error
         raise unprocessable(error) from error
     check_rule_set(content.rule_set)
+    require_references(registry.access, request, content.references, subject)
     return content, fields
 
 
-def _read_relabelling(request: HttpRequest, subject: str, version: int) -> Relabelling:
-    fields = read_object(request, LABEL_FIELDS)
+def _read_relabelling(fields: dict[str, Any], subject: str, version: int) -> Relabelling:
     _refuse_inline_tags(fields)
     try:
         wanted = Relabelling(

@@ -23,8 +23,8 @@ OTHER_TYPE = "Incompatible because of different schema type"
 def incompatibilities(
     parser: SchemaParser,
     settings: Settings,
+    subject: str,
     content: SchemaContent,
-    parsed: ParsedSchema,
     earlier: Sequence[RegisteredSchema],
 ) -> list[str]:
     """Return why a schema breaks its level, in the lines of a verbose answer. Empty: it does not.
@@ -33,25 +33,59 @@ def incompatibilities(
     the comparison, beginning with the newest.
 
     Raises:
-        RegistryError: an earlier schema cannot be parsed, or the comparison is over its bound.
+        RegistryError: a schema cannot be parsed, or the comparison is over its bound.
     """
-    level = settings.compatibility_level or CompatibilityLevel.BACKWARD
-    if level is CompatibilityLevel.NONE:
-        return []
-    compared = list(reversed(_of_same_group(settings.compatibility_group, content, earlier)))
-    for old in compared if level.is_transitive else compared[:1]:
-        reasons = _reasons(level, parsed, parser.registered(old), settings.compatibility_policy)
+    for old in compared_versions(settings, content, earlier):
+        reasons = incompatibility(parser, settings, subject, content, old)
         if reasons:
-            scope = f"{{validateFields: '{str(bool(settings.validate_fields)).lower()}', compatibility: '{level}'}}"
-            shown = [f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.content.text}'}}"]
-            return [*reasons, *shown, scope]
+            return reasons
     return []
 
 
-def _reasons(level: CompatibilityLevel, new: ParsedSchema, old: ParsedSchema, policy: str | None) -> list[str]:
+def compared_versions(settings: Settings, content: SchemaContent, earlier: Sequence[RegisteredSchema]) -> list[RegisteredSchema]:
+    """Return the versions that a level compares a schema with, the newest first."""
+    level = _level(settings)
+    if level is CompatibilityLevel.NONE:
+        return []
+    compared = list(reversed(_of_same_group(settings.compatibility_group, content, earlier)))
+    return compared if level.is_transitive else compared[:1]
+
+
+def incompatibility(
+    parser: SchemaParser,
+    settings: Settings,
+    subject: str,
+    content: SchemaContent,
+    old: RegisteredSchema,
+) -> list[str]:
+    """Return why a schema breaks its level with one version. Empty: it does not.
+
+    Comparisons without a difference are remembered, because each new version is compared with many.
+
+    Raises:
+        RegistryError: a schema cannot be parsed, or the comparison is over its bound.
+    """
+    level, policy = _level(settings), (settings.compatibility_policy or "").upper()
+    marks = (parser.fingerprint(content, subject), parser.fingerprint(old.content, old.subject))
+    comparison = b"".join([*marks, f"{level} {policy}".encode()])
+    if parser.is_known_compatible(comparison):
+        return []
+    new = parser.parse(content, subject, is_new=False)
+    reasons = _reasons(level, new, parser.registered(old), is_lenient=policy == "LENIENT")
+    if not reasons:
+        parser.note_compatible(comparison)
+        return []
+    scope = f"{{validateFields: '{str(bool(settings.validate_fields)).lower()}', compatibility: '{level}'}}"
+    return [*reasons, f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.content.text}'}}", scope]
+
+
+def _level(settings: Settings) -> CompatibilityLevel:
+    return settings.compatibility_level or CompatibilityLevel.BACKWARD
+
+
+def _reasons(level: CompatibilityLevel, new: ParsedSchema, old: ParsedSchema, *, is_lenient: bool) -> list[str]:
     if new.schema_type is not old.schema_type:
         return [OTHER_TYPE]
-    is_lenient = (policy or "").upper() == "LENIENT"
     try:
         backward = new.differences(old, sides=BACKWARD_SIDES, is_lenient=is_lenient) if level.is_backward else []
         forward = old.differences(new, sides=FORWARD_SIDES, is_lenient=is_lenient) if level.is_forward else []

@@ -32,7 +32,7 @@ def delete_version(state: RegistryState, subject: str, version: int, *, is_perma
     """
     found = _version_to_delete(state, subject, version, is_permanent=is_permanent)
     check_writable(state, subject)
-    if state.referrers(subject, found.version):
+    if state.has_referrers(subject, found.version):
         raise errors.reference_exists(subject, found.version)
     if is_permanent:
         if not found.is_deleted:
@@ -66,7 +66,7 @@ def delete_subject(state: RegistryState, subject: str, *, is_permanent: bool) ->
     check_writable(state, subject)
     versions = everything if is_permanent else live
     for each in versions:
-        if state.referrers(subject, each.version):
+        if state.has_referrers(subject, each.version):
             raise errors.reference_exists(subject, each.version)
     numbers = [each.version for each in versions]
     if not is_permanent:

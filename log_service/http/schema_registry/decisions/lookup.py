@@ -9,9 +9,9 @@ from dataclasses import replace
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.decisions.completion import with_settings
 from log_service.http.schema_registry.languages.language import SchemaType
-from log_service.http.schema_registry.parsing import SchemaParser
+from log_service.http.schema_registry.parsing import Form, SchemaParser
 from log_service.http.schema_registry.state import RegistryState
-from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, Subject
+from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, Subject, context_of
 from log_service.http.schema_registry.values import (
     CONFLUENT_VERSION,
     LATEST_VERSION,
@@ -19,6 +19,7 @@ from log_service.http.schema_registry.values import (
     Metadata,
     RegisteredSchema,
     SchemaContent,
+    guid_of,
 )
 
 FROM_DESCRIPTOR = re.compile(r"(?m)^ {2,80}(?:repeated |optional |required )?\.[A-Za-z_]")
@@ -40,11 +41,12 @@ def read_version(text: str) -> int:
 
 
 def candidates(state: RegistryState, subject: str) -> list[str]:
-    """Return the subject, and its name in other contexts if it has none of its own."""
+    """Return the subject, and for one of the default context those of its name in others."""
     parsed = Subject.parse(subject)
     if parsed.context != DEFAULT_CONTEXT:
         return [subject]
-    return [str(Subject(context, parsed.name)) for context in state.contexts]
+    others = (context for context in state.contexts_of(parsed.name) if context != DEFAULT_CONTEXT)
+    return [subject, *(str(Subject(context, parsed.name)) for context in others)]
 
 
 def version_of(state: RegistryState, subject: str, version: int, *, is_deleted_included: bool) -> RegisteredSchema | None:
@@ -70,27 +72,21 @@ def find_version(state: RegistryState, subject: str, version: int, *, is_deleted
     raise errors.version_not_found(version)
 
 
-def find_users_of_id(state: RegistryState, schema_id: int, subject: str | None) -> list[RegisteredSchema]:
-    """Return the versions that have an id, those of the asked-for subject first.
+def find_id(state: RegistryState, schema_id: int, subject: str | None) -> tuple[str, str | None]:
+    """Return the context that counts for an id, and the asked-for subject that has it there.
 
     Raises:
         RegistryError: no context that counts has the id.
     """
     parsed = Subject.parse(subject or "")
-    contexts = [parsed.context] if parsed.context != DEFAULT_CONTEXT else state.contexts
-    users = {context: state.users_of_id(context, schema_id) for context in contexts}
-    if parsed.name:
-        for context in contexts:
-            named = str(Subject(context, parsed.name))
-            if any(each.subject == named for each in users[context]):
-                return sorted(users[context], key=lambda each: each.subject != named)
-        if parsed.context == DEFAULT_CONTEXT and users[DEFAULT_CONTEXT]:
-            return users[DEFAULT_CONTEXT]
+    for name in candidates(state, str(parsed)) if parsed.name else ():
+        context = context_of(name)
+        if state.user_of_id(context, schema_id, name) is not None:
+            return context, name
+    is_named_elsewhere = bool(parsed.name) and parsed.context != DEFAULT_CONTEXT
+    if is_named_elsewhere or state.content_of_id(parsed.context, schema_id) is None:
         raise errors.schema_not_found(schema_id)
-    found = users[parsed.context]
-    if not found:
-        raise errors.schema_not_found(schema_id)
-    return found
+    return parsed.context, None
 
 
 def find_guid(state: RegistryState, guid: str) -> list[tuple[str, int]]:
@@ -99,11 +95,22 @@ def find_guid(state: RegistryState, guid: str) -> list[tuple[str, int]]:
     Raises:
         RegistryError: no context has it.
     """
-    ids = [(context, state.id_of_guid(context, guid.lower())) for context in state.contexts]
-    found = [(context, schema_id) for context, schema_id in ids if schema_id is not None]
+    found = state.ids_of_guid(guid.lower())
     if not found:
         raise errors.schema_not_found(guid)
-    return found
+    return list(found.items())
+
+
+def find_exact(state: RegistryState, subject: str, content: SchemaContent) -> RegisteredSchema | None:
+    """Return the live version of exactly this subject that has a content as it is written.
+
+    None does not say that there is none, because a text may be written in several ways.
+    """
+    context = context_of(subject)
+    schema_id = state.id_of_guid(context, guid_of(content))
+    found = None if schema_id is None else state.user_of_id(context, schema_id, subject)
+    is_same = found is not None and found.content == content and not found.is_deleted
+    return found if is_same else None
 
 
 def find_content(
@@ -183,20 +190,32 @@ def is_same_schema(parser: SchemaParser, content: SchemaContent, registered: Reg
     that came as text.
     """
     known = registered.content
-    if content.schema_type is not known.schema_type or content.rule_set != known.rule_set:
-        return False
-    if _without_version(content.metadata) != _without_version(known.metadata):
+    if not _has_same_labels(content, known):
         return False
     if (content.text, content.references) == (known.text, known.references):
         return True
+    form = compared_form(content, known)
+    if form is None:
+        return False
+    subject = registered.subject
+    return parser.hashed(content, subject, form) == parser.hashed(known, subject, form)
+
+
+def compared_form(content: SchemaContent, known: SchemaContent) -> Form | None:
+    """Return the form in which two texts that differ may still be one. None: they are two."""
+    if not _has_same_labels(content, known):
+        return None
     is_protobuf = content.schema_type is SchemaType.PROTOBUF
     if is_protobuf and any(map(FROM_DESCRIPTOR.search, (content.text, known.text))):
-        own = parser.parse(content, registered.subject, is_new=False)
-        return own.normalized() == parser.registered(registered).normalized()
-    if content.references or not known.references:
+        return Form.NORMALIZED
+    return Form.RESOLVED if known.references and not content.references else None
+
+
+def _has_same_labels(content: SchemaContent, known: SchemaContent) -> bool:
+    """Return whether everything but texts and references is the same."""
+    if content.schema_type is not known.schema_type or content.rule_set != known.rule_set:
         return False
-    own = parser.parse(content, registered.subject, is_new=False)
-    return own.formatted("resolved") == parser.registered(registered).formatted("resolved")
+    return _without_version(content.metadata) == _without_version(known.metadata)
 
 
 def _find_in_subject(

@@ -19,8 +19,9 @@ from log_service.http.schema_registry.records import (
     schema_record,
 )
 from log_service.http.schema_registry.state import RegistryState
-from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, context_of, scope_of
+from log_service.http.schema_registry.subjects import context_of, scope_of
 from log_service.http.schema_registry.values import (
+    MAX_VERSION,
     NEW_SCHEMA_ID,
     NEW_VERSION,
     Mode,
@@ -54,30 +55,39 @@ def register(state: RegistryState, parser: SchemaParser, wanted: Registration) -
             version is taken.
     """
     subject, settings, mode = wanted.subject, state.settings(wanted.subject), state.mode(wanted.subject)
-    _check_mode(subject, mode, wanted.schema_id)
-    live = state.versions(subject)
-    new_version = max((each.version for each in state.versions(subject, is_deleted=None)), default=0) + 1
+    content = stored_content(state, parser, wanted)
+    live, new_version = state.versions(subject), _new_version(state, subject)
+    known = _known_version(parser, live, content, wanted)
+    if known is not None:
+        return Decision(result=known)
+    if not mode.is_importing and not wanted.is_forced:
+        reasons = incompatibilities(parser, settings, subject, content, live)
+        if reasons:
+            raise errors.incompatible(subject, reasons)
+    version = _version(wanted.version, new_version, mode)
+    schema_id = _schema_id(state, subject, content, wanted.schema_id)
+    return _registered(state, subject, version, schema_id, content)
+
+
+def stored_content(state: RegistryState, parser: SchemaParser, wanted: Registration) -> SchemaContent:
+    """Return the content that a registration would store.
+
+    Raises:
+        RegistryError: the mode forbids it, or the schema is invalid.
+    """
+    subject, settings = wanted.subject, state.settings(wanted.subject)
+    _check_mode(subject, state.mode(subject), wanted.schema_id)
     content = wanted.content
-    if not mode.is_importing:
-        content = completed(settings, content, live[-1] if live else None, wanted.version, new_version)
-    content = canonical(
+    if not state.mode(subject).is_importing:
+        new_version = _new_version(state, subject)
+        content = completed(settings, content, state.latest(subject), wanted.version, new_version)
+    return canonical(
         parser,
         subject,
         content,
         is_new=wanted.schema_id == NEW_SCHEMA_ID,
         is_normalized=wanted.is_normalized or bool(settings.normalize),
     )
-    known = _known_version(parser, live, content, wanted)
-    if known is not None:
-        return Decision(result=known)
-    if not mode.is_importing and not wanted.is_forced:
-        parsed = parser.parse(content, subject, is_new=False)
-        reasons = incompatibilities(parser, settings, content, parsed, live)
-        if reasons:
-            raise errors.incompatible(subject, reasons)
-    version = _version(wanted.version, new_version, mode)
-    schema_id = _schema_id(state, subject, content, wanted.schema_id)
-    return _registered(state, subject, version, schema_id, content)
 
 
 def _check_mode(subject: str, mode: Mode, schema_id: int) -> None:
@@ -88,6 +98,10 @@ def _check_mode(subject: str, mode: Mode, schema_id: int) -> None:
         raise errors.not_permitted(f"{where} is not in import mode")
     if schema_id == NEW_SCHEMA_ID and mode is not Mode.READWRITE:
         raise errors.not_permitted(f"{where} is not in read-write mode")
+
+
+def _new_version(state: RegistryState, subject: str) -> int:
+    return max((each.version for each in state.versions(subject, is_deleted=None)), default=0) + 1
 
 
 def _known_version(
@@ -105,6 +119,8 @@ def _known_version(
 
 def _version(asked: int, new: int, mode: Mode) -> int:
     if asked <= NEW_VERSION:
+        if new > MAX_VERSION:
+            raise errors.not_permitted(f"The subject has used its last version, {MAX_VERSION}")
         return new
     if asked != new and mode is not Mode.IMPORT:
         text = "Version is not one more than previous version"
@@ -118,7 +134,11 @@ def _schema_id(state: RegistryState, subject: str, content: SchemaContent, asked
         known = state.id_of_guid(context, guid_of(content))
         if known is not None and state.content_of_id(context, known) == content:
             return known
-        return state.highest_ids.get(context, 0) + 1
+        new_id = state.highest_ids.get(context, 0) + 1
+        if new_id > MAX_VERSION:
+            text = f"Context {context} has used its last id, {MAX_VERSION}: register in another context"
+            raise errors.not_permitted(text)
+        return new_id
     taken = state.content_of_id(context, asked)
     if taken is not None and taken != content:
         text = f"Overwrite new schema with id {asked} in context {scope_of(subject)} is not permitted."
@@ -129,12 +149,12 @@ def _schema_id(state: RegistryState, subject: str, content: SchemaContent, asked
 def _registered(state: RegistryState, subject: str, version: int, schema_id: int, content: SchemaContent) -> Decision[RegisteredSchema]:
     records: list[RegistryRecord] = []
     context = context_of(subject)
-    if context not in state.contexts and context != DEFAULT_CONTEXT:
+    if not state.has_context(context):
         records.append(context_record(context))
     records += [
         RegistryRecord(key=key)
         for key in state.versions_with_id(subject, schema_id)
-        if key.version < version and not state.referrers(subject, key.version)
+        if key.version < version and not state.has_referrers(subject, key.version)
     ]
     stored = StoredSchema(subject=subject, version=version, schema_id=schema_id, content=content)
     answer = RegisteredSchema(subject=subject, version=version, schema_id=schema_id, content=content, guid=guid_of(content))

@@ -42,6 +42,15 @@ def relabel(state: RegistryState, parser: SchemaParser, wanted: Relabelling) -> 
     Raises:
         RegistryError: there is no such version, or registering it is refused.
     """
+    return register(state, parser, relabelled(state, wanted))
+
+
+def relabelled(state: RegistryState, wanted: Relabelling) -> Registration:
+    """Return the registration that a relabelling is.
+
+    Raises:
+        RegistryError: there is no such version.
+    """
     content = find_version(state, wanted.subject, wanted.version).content
     labelled = replace(
         content,
@@ -49,7 +58,7 @@ def relabel(state: RegistryState, parser: SchemaParser, wanted: Relabelling) -> 
         rule_set=_rules(state, wanted),
     )
     asked = NEXT_VERSION if wanted.new_version is None else wanted.new_version
-    return register(state, parser, Registration(subject=wanted.subject, content=labelled, version=asked))
+    return Registration(subject=wanted.subject, content=labelled, version=asked)
 
 
 def _rules(state: RegistryState, wanted: Relabelling) -> RuleSet | None:

@@ -76,7 +76,7 @@ def _cleared(state: RegistryState, scope: str) -> list[RegistryRecord]:
     removed: list[RegistryRecord] = []
     for subject in sorted(state.subjects_in(scope)):
         for each in state.versions(subject, is_deleted=True):
-            if state.referrers(subject, each.version):
+            if state.has_referrers(subject, each.version):
                 raise errors.reference_exists(subject, each.version)
             removed.append(RegistryRecord(key=schema_key(subject, each.version)))
     return [*removed, clear_subject_record(scope), noop_record(state.highest_ids)]

@@ -34,6 +34,10 @@ AWAITED_POLL_MS = 50
 While a task waits for an offset, polls are so short.
 """
 FETCH_BYTES = 8 << 20
+TURN_BYTES = 64 << 10
+"""So many bytes of records are taken at once. Then other tasks run."""
+RECORD_BYTES = 1 << 10
+"""The work of a record without content, in bytes."""
 BACKOFF = Backoff(first_ms=100, max_ms=5_000)
 SETTINGS: Mapping[str, Any] = {
     "auto_offset_reset": "none",
@@ -64,6 +68,9 @@ class LogListener(Protocol):
 
     def apply(self, record: LogRecord) -> None:
         """Take the next record. An exception ends the reader, because it is a defect."""
+
+    async def settled(self) -> None:
+        """Wait until it can take more records."""
 
 
 class SchemasReader:
@@ -143,9 +150,16 @@ class SchemasReader:
         if is_other_topic(self.topic_id, current):
             text = f"topic {self._partition.topic} was deleted and created anew"
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        size_bytes = 0
         for record in records:
             found = LogRecord(offset=record.offset, timestamp_ms=record.timestamp_ms, key=record.key, value=record.value)
             self._listener.apply(found)
+            size_bytes += RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+            if size_bytes > TURN_BYTES:
+                size_bytes = 0
+                await self._listener.settled()
+                await trio.lowlevel.checkpoint()
+        await self._listener.settled()
         self._move(await consumer.position(self._partition))
 
     def _move(self, position: int) -> None:

@@ -73,7 +73,7 @@ def test_live_versions_alone_refer_to_others() -> None:
     reference = Reference(name="a", subject="a", version=1)
     user = stored("b", 1, 2, "{}", references=(reference,))
     state = state_of(stored("a"), user)
-    assert [each.subject for each in state.referrers("a", 1)] == ["b"]
+    assert state.referrers("a", 1) == [("b", 1)]
     replay(state, stored("b", 1, 2, "{}", references=(reference,), is_deleted=True))
     assert state.referrers("a", 1) == []
 

@@ -32,6 +32,9 @@ class Seen:
     def apply(self, record: LogRecord) -> None:
         self.begun[-1].append(record.value)
 
+    async def settled(self) -> None:
+        """Take more records at once."""
+
 
 Story = Callable[[Leader, SchemasReader, Seen], Awaitable[None]]
 

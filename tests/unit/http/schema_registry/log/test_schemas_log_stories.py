@@ -37,6 +37,9 @@ class State:
         self.values[record.key] = record.value
         self.keys.append(record.key)
 
+    async def settled(self) -> None:
+        """Take more records at once."""
+
     def first_value(self) -> bytes:
         return b"%d records" % len(self.keys)
 

@@ -1,0 +1,98 @@
+"""Does the long work of a decision before it, one schema at a time.
+
+A decision reads the state as a whole, and records wait for it. So everything that takes long is
+done before, in steps with room for records between them, and remembered by the parser. Refusals
+are left to the decision, except for a text that is no schema whatever the state is.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.api.lists import Pacer
+from log_service.http.schema_registry.decisions.compatibility import (
+    compared_versions,
+    incompatibility,
+)
+from log_service.http.schema_registry.decisions.lookup import candidates, compared_form
+from log_service.http.schema_registry.decisions.registration import Registration, stored_content
+from log_service.http.schema_registry.registry import Registry
+from log_service.http.schema_registry.values import RegisteredSchema, SchemaContent
+
+
+async def prepare_lookup(registry: Registry, subject: str, content: SchemaContent) -> None:
+    """Hash the versions that may be the content in another spelling.
+
+    Raises:
+        RegistryError: too many computations wait.
+    """
+    for name in candidates(registry.state, subject):
+        await _compare_spellings(registry, registry.state.versions(name, is_deleted=None), content)
+
+
+async def prepare_registration(registry: Registry, wanted: Registration) -> None:
+    """Parse a schema that is to be registered, and compare it with earlier versions.
+
+    Raises:
+        RegistryError: the text is no schema, or too many computations wait.
+    """
+    state, subject = registry.state, wanted.subject
+    content = await _stored_content(registry, wanted)
+    if content is None:
+        return
+    with _left_to_the_decision():
+        live = state.versions(subject)
+        await _compare_spellings(registry, live, content)
+        if not wanted.is_forced and not state.mode(subject).is_importing:
+            await first_incompatibility(registry, subject, content, live)
+
+
+async def first_incompatibility(registry: Registry, subject: str, content: SchemaContent, earlier: Sequence[RegisteredSchema]) -> list[str]:
+    """Return what ``incompatibilities`` returns.
+
+    Raises:
+        RegistryError: a schema cannot be parsed, or a comparison is over its bound.
+    """
+    settings = registry.state.settings(subject)
+    for old in compared_versions(settings, content, earlier):
+        reasons = await registry.think(partial(incompatibility, registry.parser, settings, subject, content, old))
+        if reasons:
+            return reasons
+    return []
+
+
+async def _stored_content(registry: Registry, wanted: Registration) -> SchemaContent | None:
+    """Return the content that would be stored, None if the decision will refuse it."""
+    is_text_alone = bool(wanted.content.text.strip()) and not wanted.content.references
+    try:
+        return await registry.think(partial(stored_content, registry.state, registry.parser, wanted))
+    except errors.RegistryError as error:
+        if error.code == errors.BUSY or (is_text_alone and error.code == errors.INVALID_SCHEMA):
+            raise
+        return None
+
+
+async def _compare_spellings(registry: Registry, versions: Sequence[RegisteredSchema], content: SchemaContent) -> None:
+    """Hash each version that may be the content in another spelling."""
+    pacer = Pacer()
+    for each in versions:
+        await pacer.step()
+        form = compared_form(content, each.content)
+        if form is not None and each.content.text != content.text:
+            with _left_to_the_decision():
+                await registry.think(partial(registry.parser.hashed, each.content, each.subject, form))
+
+
+@contextmanager
+def _left_to_the_decision() -> Iterator[None]:
+    """Drop the refusal of a schema, because the decision will repeat it.
+
+    Raises:
+        RegistryError: too many computations wait.
+    """
+    try:
+        yield
+    except errors.RegistryError as error:
+        if error.code == errors.BUSY:
+            raise

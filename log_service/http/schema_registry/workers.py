@@ -1,0 +1,51 @@
+"""Other threads for long work, so that the event loop goes on.
+
+Python runs one thread at a time. So few work at once, because each more makes the event loop wait
+longer for its turn. Invariant: the number of requests that wait for a thread is bounded.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import trio
+
+from log_service.http.schema_registry.errors import BUSY, RegistryError
+
+T = TypeVar("T")
+
+WORKER_COUNT: Final = 2
+MAX_WAITING: Final = 100
+
+
+class Workers:
+    """The threads of one registry."""
+
+    def __init__(self) -> None:
+        self._turns = trio.CapacityLimiter(WORKER_COUNT)
+
+    def __repr__(self) -> str:
+        return f"<Workers busy={self._turns.borrowed_tokens} of {WORKER_COUNT}>"
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn, which lasts as long as the block.
+
+        Raises:
+            RegistryError: too many requests wait already.
+        """
+        if self._turns.statistics().tasks_waiting >= MAX_WAITING:
+            raise RegistryError(BUSY, "Too many schemas are examined at once: try again in a moment")
+        async with self._turns:
+            yield
+
+    async def elsewhere(self, work: Callable[[], T]) -> T:
+        """Do work in another thread, and return its result.
+
+        It goes on when the caller is cancelled, because no thread can be stopped.
+
+        Raises:
+            RegistryError: too many requests wait already.
+        """
+        async with self.turn():
+            return await trio.to_thread.run_sync(work)
