@@ -122,10 +122,12 @@ generate: $(VENV)/installed-dev  ## write the message modules anew from their sc
 bench: $(VENV)/installed-dev  ## every figure in one table
 	$(BIN)/python -m benchmarks
 
-kafka-libs:  ## the jars of Apache Kafka and Wire, for the tests that compare with these (needs java and mvn); then export TIDELOG_KAFKA_LIBS with the whole path of .kafka/libs
+kafka-libs:  ## jars of Apache Kafka and of other schema registries, for the tests that compare with these (needs java and mvn); then export TIDELOG_KAFKA_LIBS with the whole path of .kafka/libs
 	mvn --quiet --batch-mode --file tests/apache_kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs -DincludeScope=runtime
 	mvn --quiet --batch-mode --file tests/apache_kafka/streams_tests.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/test-libs -DincludeClassifiers=test
-	mvn --quiet --batch-mode --file tests/wire_schema/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/wire-libs -DincludeScope=runtime
+	-mvn --quiet --batch-mode --file tests/apache_avro/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/avro-libs -DincludeScope=runtime
+	-mvn --quiet --batch-mode --file tests/everit_json_schema/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/json-schema-libs -DincludeScope=runtime
+	-mvn --quiet --batch-mode --file tests/wire_schema/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/wire-libs -DincludeScope=runtime
 
 clean:  ## remove caches and builds; data and the virtual environment stay
 	rm -rf build dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
