@@ -128,6 +128,7 @@ kafka-libs:  ## jars of Apache Kafka and of other schema registries, for the tes
 	-mvn --quiet --batch-mode --file tests/apache_avro/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/avro-libs -DincludeScope=runtime
 	-mvn --quiet --batch-mode --file tests/everit_json_schema/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/json-schema-libs -DincludeScope=runtime
 	-mvn --quiet --batch-mode --file tests/wire_schema/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/wire-libs -DincludeScope=runtime
+	-mvn --quiet --batch-mode --file tests/apache_flink/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/flink-libs -DincludeScope=runtime
 
 clean:  ## remove caches and builds; data and the virtual environment stay
 	rm -rf build dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
