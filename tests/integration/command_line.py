@@ -37,7 +37,7 @@ def run(arguments: Sequence[str], *, bootstrap: str | None = None, given: str = 
             cli.main(arguments)
         except SystemExit as end:
             exit_code = end.code
-        texts = [stream.getvalue().decode() for stream in (output, errors)]
+        texts = [stream.getvalue().decode(errors="surrogateescape") for stream in (output, errors)]
     assert isinstance(exit_code, int)
     return Finished(exit_code=exit_code, output=texts[0], errors=texts[1])
 
