@@ -206,16 +206,16 @@ def test_a_wide_lattice_of_types_costs_little() -> None:
             "message M { int32 a = 1; }",
             "message M { string a = 1; }",
             '{errorType:"FIELD_SCALAR_KIND_CHANGED", description:"The kind of a SCALAR field at'
-            " path '#/M/1' in the %s schema does not match its kind in the %s schema\"}",
+            " path '#/M/1' in the new schema does not match its kind in the old schema\"}",
         ),
         (
             "message M { }",
             "",
-            '{errorType:"MESSAGE_REMOVED", description:"The %s schema is missing a MESSAGE type at path \'#/M\' in the %s schema"}',
+            '{errorType:"MESSAGE_REMOVED", description:"The new schema is missing a MESSAGE type at path \'#/M\' in the old schema"}',
         ),
     ],
 )
 def test_texts_are_those_of_confluent(writer: str, reader: str, text: str) -> None:
-    """A verbose line is Confluent's, with places for the words ``new`` and ``old``."""
+    """A verbose line is Confluent's, with the words new and old."""
     old, new = (PROTOBUF.parse(f'syntax = "proto3"; {each}') for each in (writer, reader))
     assert [each.text for each in new.differences(old)] == [text]
