@@ -12,7 +12,7 @@ A write is sent once. Without a response it is not known whether the leader did 
 import ssl
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +23,7 @@ import trio
 
 from log_service.common.errors import TidelogError
 from log_service.config.client_security import client_security
+from log_service.config.security import TlsConfig
 from log_service.http.schema_registry.authorization import CALLER_HEADER, CALLER_HOST_HEADER
 from log_service.http.server.values import ANONYMOUS, HttpRequest, HttpResponse
 from log_service.security.tls.contexts import client_context
@@ -61,18 +62,26 @@ class ForwardingLimits:
     max_connections: int = 64
 
 
-def tls_of(settings: Mapping[str, Any]) -> ssl.SSLContext:
+def tls_of(settings: Mapping[str, Any], own: TlsConfig | None = None) -> ssl.SSLContext:
     """Return the TLS of connections to a leader with an https URL.
 
-    The settings are the ``ssl_*`` ones of a client. Without any, the system's authorities are
-    trusted.
+    ``own`` is the TLS of this instance's listener: its certificate is shown to the leader, and its
+    authorities are trusted. Without authorities there, those of the ``ssl_*`` settings of a client
+    are trusted, and without those the ones of the system. Blocks.
 
     Raises:
         ConfigError: a setting is none of these, or a store cannot be read.
     """
     config = client_security({"security_protocol": "SSL", **settings}).tls
     assert config is not None, "the protocol is SSL"
+    if own is not None:
+        has_trust = own.truststore_location is not None or own.truststore_certificates is not None
+        config = own if has_trust else replace(own, **_trust_of(config))
     return client_context(config, Path.read_bytes).context
+
+
+def _trust_of(config: TlsConfig) -> dict[str, Any]:
+    return {each.name: getattr(config, each.name) for each in fields(config) if each.name.startswith("truststore")}
 
 
 class Forwarder:
@@ -85,6 +94,16 @@ class Forwarder:
         self._client: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
+        self._client = await self._stack.enter_async_context(self._new_client())
+        return self
+
+    async def renew(self, tls: ssl.SSLContext) -> None:
+        """Use other certificates for new connections. Requests under way go on as they are."""
+        self._tls = tls
+        if self._client is not None:
+            self._client = await self._stack.enter_async_context(self._new_client())
+
+    def _new_client(self) -> httpx.AsyncClient:
         limits = self._limits
         client = httpx.AsyncClient(
             verify=self._tls,
@@ -96,8 +115,7 @@ class Forwarder:
         client.headers = httpx.Headers({"User-Agent": USER_AGENT})
         for name in ("accept", "accept-encoding"):
             del client.headers[name]
-        self._client = await self._stack.enter_async_context(client)
-        return self
+        return client
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._client = None
@@ -150,6 +168,10 @@ def headers_of(request: HttpRequest) -> dict[str, str]:
 
 
 def target_of(request: HttpRequest) -> str:
-    """Return path and query as the client sent them. The path is still percent-encoded."""
+    """Return path and query as the client sent them. The path is still percent-encoded.
+
+    A part of dots alone may be a subject, and would be taken out of a path on the way.
+    """
+    path = "/".join(part.replace(".", "%2E") if part in {".", ".."} else part for part in request.path.split("/"))
     query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in request.query)
-    return f"{request.path}?{query}" if query else request.path
+    return f"{path}?{query}" if query else path

@@ -5,6 +5,7 @@ changes to it. Invariant: ``is_writer`` is set only after this instance took the
 """
 
 import logging
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -28,10 +29,11 @@ from log_service.http.schema_registry.registry import Registry, RegistryIdentity
 from log_service.http.schema_registry.settings import ListenAddress, RegistrySettings
 from log_service.http.schema_registry.state_keeper import StateKeeper
 from log_service.http.schema_registry.values import Settings
-from log_service.http.server.authentication import Authentication, CheckToken, token_check
+from log_service.http.server.authentication import Authentication, token_check
 from log_service.http.server.cluster_acls import ClusterAcls
 from log_service.http.server.cluster_logins import ClusterLogins
 from log_service.http.server.metrics import HttpMeter
+from log_service.http.server.passwords import CheckPassword
 from log_service.http.server.server import HttpServer
 from log_service.http.server.service import HttpService
 from log_service.http.server.tls import HttpTls
@@ -46,7 +48,6 @@ TAKE_OVER_TIMEOUT_MS = 30_000
 LEADER_PATIENCE_S = 10.0
 """So long a change waits for an instance that writes, because elections take a moment."""
 RETRY_S = 1.0
-OAUTH_JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
 DRAIN_MS = 5_000
 """So long open requests may take when the instance stops."""
 IMPATIENT = {"request_timeout_ms": 10_000}
@@ -84,7 +85,7 @@ class RegistryService:
                 async with (
                     Admin(settings.bootstrap_servers, env=self._env, **{**IMPATIENT, **settings.client}) as admin,
                     Admin(settings.bootstrap_servers, env=self._env, **settings.client) as group_client,
-                    Forwarder(tls_of(forwarding_tls(settings.client))) as forwarder,
+                    Forwarder(self._forwarding_tls()) as forwarder,
                 ):
                     with work:
                         await self._work(listeners, admin, group_client, forwarder, task_status)
@@ -134,16 +135,24 @@ class RegistryService:
             nursery.start_soon(self._load, log, registry)
             nursery.start_soon(self._follow, elector, log, registry)
             meter = HttpMeter(self._env.clock)
-            service = registry_service(registry, await self._authentication(), meter)
+            service = registry_service(registry, await self._authentication(nursery), meter)
             for listener, address in zip(listeners, settings.listeners, strict=True):
-                server = await self._server(listener, address, service, nursery)
+                server = await self._server(listener, address, service, nursery, forwarder)
                 self._servers.append(server)
             self._say(f"schema registry at {', '.join(map(str, settings.listeners))}")
             task_status.started()
 
-    async def _server(self, listener: Listener, address: ListenAddress, service: HttpService, nursery: trio.Nursery) -> HttpServer:
+    async def _server(
+        self,
+        listener: Listener,
+        address: ListenAddress,
+        service: HttpService,
+        nursery: trio.Nursery,
+        forwarder: Forwarder,
+    ) -> HttpServer:
         """Start to serve on one listener."""
-        tls = HttpTls(self._settings.tls) if address.scheme == "https" and self._settings.tls else None
+        config = self._settings.tls if address.scheme == "https" else None
+        tls = None if config is None else HttpTls(config, on_change=partial(self._renew, forwarder))
         if tls is not None:
             nursery.start_soon(tls.run)
         server = HttpServer(
@@ -156,7 +165,20 @@ class RegistryService:
         await nursery.start(server.run)
         return server
 
-    async def _authentication(self) -> Authentication | None:
+    def _forwarding_tls(self) -> ssl.SSLContext:
+        """Return the TLS of connections to other instances. Blocks."""
+        return tls_of(forwarding_tls(self._settings.client), self._settings.tls)
+
+    async def _renew(self, forwarder: Forwarder) -> None:
+        """Show the new certificate of the listener to other instances, too."""
+        try:
+            tls = await trio.to_thread.run_sync(self._forwarding_tls)
+        except ConfigError as error:
+            logger.error("Changes are forwarded with the former certificates: %s", error)
+            return
+        await forwarder.renew(tls)
+
+    async def _authentication(self, nursery: trio.Nursery) -> Authentication | None:
         """Return the logins that the settings ask for, None without any.
 
         Raises:
@@ -165,21 +187,31 @@ class RegistryService:
         settings = self._settings
         if not settings.logins:
             return None
-        logins = ClusterLogins(settings.login_servers, settings.login_client, self._env)
+        offer = await self._oauth_offer(nursery)
         return Authentication(
             clock=self._env.clock,
             rng=self._env.rng,
-            check_password=logins.check if "basic" in settings.logins else None,
-            check_token=await self._token_check(),
+            check_password=self._password_check(),
+            check_token=None if offer is None else token_check(offer.validate),
+            is_certificate_enough="mtls" in settings.logins,
             realm="schema registry",
         )
 
-    async def _token_check(self) -> CheckToken | None:
+    def _password_check(self) -> CheckPassword | None:
+        settings = self._settings
+        if "basic" not in settings.logins:
+            return None
+        return ClusterLogins(settings.login_servers, settings.login_client, self._env).check
+
+    async def _oauth_offer(self, nursery: trio.Nursery) -> OAuthOffer | None:
+        """Return the check of tokens. The keys of their issuer are kept fresh."""
         if self._settings.oauth is None:
             return None
-        offer = OAuthOffer("registry", self._settings.oauth, parse_jaas(OAUTH_JAAS), self._env.clock)
+        offer = OAuthOffer("registry", self._settings.oauth, parse_jaas(self._settings.oauth_jaas.reveal()), self._env.clock)
         await offer.fetch_keys()
-        return token_check(offer.validate)
+        if offer.jwks is not None:
+            nursery.start_soon(offer.jwks.run)
+        return offer
 
     async def _bind(self, address: ListenAddress) -> Listener:
         try:
@@ -270,5 +302,5 @@ class RegistryService:
 
 
 def forwarding_tls(client: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the trust of connections to other instances, which is that of the cluster's clients."""
+    """Return what the cluster's clients trust, for a listener that trusts no authority of its own."""
     return {name: value for name, value in client.items() if name.startswith("ssl_truststore")}

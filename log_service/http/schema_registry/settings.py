@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from log_service.common.addresses import is_loopback
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_REGISTRY_PORT
+from log_service.common.secrets import SecretText
 from log_service.config.client_properties import settings_of_properties
 from log_service.config.definition import split_list
 from log_service.config.oauth import oauth_config
@@ -23,6 +24,9 @@ from log_service.http.schema_registry.values import CompatibilityLevel
 
 STORE, LOGIN = "kafkastore.", "login."
 OAUTH = "sasl.oauthbearer."
+JAAS = "sasl.jaas.config"
+"""Its options ``ssl.*`` say which authorities of a token issuer are trusted, as for a broker."""
+OAUTH_JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
 SCHEMES = ("http", "https")
 LOGINS = ("none", "basic", "bearer", "mtls")
 AUTHORIZERS = ("none", "acl")
@@ -93,6 +97,7 @@ class RegistrySettings:
     login_servers: str = ""
     login_client: Mapping[str, Any] = field(default_factory=dict, repr=False)
     oauth: OAuthConfig | None = None
+    oauth_jaas: SecretText = field(default=SecretText(OAUTH_JAAS), repr=False)
     logins: frozenset[str] = frozenset()
     is_authorized: bool = False
     super_users: frozenset[str] = frozenset()
@@ -120,10 +125,13 @@ def read_registry_settings(
     logins = _several(found, "authentication.method", LOGINS, name) - {"none"}
     _refuse_open_passwords(listeners, logins, name)
     is_encrypted = any(each.scheme == "https" for each in listeners)
+    tls = tls_config(given) if is_encrypted else None
+    if "mtls" in logins and tls is not None and tls.client_auth == "none":
+        raise ConfigError(f"{name}: authentication.method=mtls needs ssl.client.auth=required or requested: no certificate is asked for")
     return RegistrySettings(
         listeners=listeners,
         advertised=_advertised(listeners, found, name),
-        bootstrap_servers=found["kafkastore.bootstrap.servers"].replace("PLAINTEXT://", ""),
+        bootstrap_servers=_servers(found["kafkastore.bootstrap.servers"]),
         client={**(client or {}), **settings_of_properties(store, name)},
         topic=found["kafkastore.topic"],
         replication_factor=_replication_factor(found, name),
@@ -132,10 +140,11 @@ def read_registry_settings(
         session_timeout_ms=_session_timeout_ms(found, name),
         level=_level(found, name),
         is_mode_mutable=_flag(found, "mode.mutability", name),
-        tls=tls_config(given) if is_encrypted else None,
-        login_servers=login.pop("bootstrap.servers", found["kafkastore.bootstrap.servers"]),
-        login_client=settings_of_properties(login or store, name),
+        tls=tls,
+        login_servers=_servers(login.pop("bootstrap.servers", found["kafkastore.bootstrap.servers"])),
+        login_client=_without_login(settings_of_properties(login or store, name)),
         oauth=oauth_config(given, "registry") if "bearer" in logins else None,
+        oauth_jaas=SecretText(given.get(JAAS, OAUTH_JAAS)),
         logins=logins,
         is_authorized="acl" in _several(found, "authorizer", AUTHORIZERS, name),
         super_users=frozenset(filter(None, map(str.strip, found["super.users"].split(";")))),
@@ -154,8 +163,19 @@ def _refuse_open_passwords(listeners: tuple[ListenAddress, ...], logins: frozens
             raise ConfigError(f"{name}: authentication.method=mtls needs https, and {each} has none")
 
 
+def _servers(text: str) -> str:
+    """Return servers without the protocol that Confluent's registry has before each."""
+    return ",".join(each.rpartition("://")[2] for each in split_list(text))
+
+
+def _without_login(client: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a client for the logins of others."""
+    own = ("sasl_jaas_config", "sasl_username", "sasl_password")
+    return {name: value for name, value in client.items() if name not in own}
+
+
 def _is_unused(key: str) -> bool:
-    return key not in DEFAULTS and not key.startswith((STORE, LOGIN, OAUTH, "ssl."))
+    return key not in (*DEFAULTS, JAAS) and not key.startswith((STORE, LOGIN, OAUTH, "ssl."))
 
 
 def _address(text: str, name: str) -> ListenAddress:

@@ -1,8 +1,9 @@
 """Logins of requests: a password, a token, the certificate of the connection, or none.
 
-``Authorization`` wins over a certificate. A service that offers neither passwords nor tokens
-refuses every ``Authorization``. A client that shows nothing is ``User:ANONYMOUS`` where that is
-allowed. Passwords and tokens are readable on the wire without TLS, which the service has to see to.
+``Authorization`` wins over a certificate. A service may ask for both: a certificate is then no
+login of its own. A service that offers neither passwords nor tokens refuses every
+``Authorization``. A client that shows nothing is ``User:ANONYMOUS`` where that is allowed.
+Passwords and tokens are readable on the wire without TLS, which the service has to see to.
 """
 
 import logging
@@ -39,11 +40,13 @@ class Authentication:
         check_password: CheckPassword | None = None,
         check_token: CheckToken | None = None,
         is_anonymous_allowed: bool = False,
+        is_certificate_enough: bool = True,
         realm: str = "tidelog",
     ) -> None:
         self._passwords = None
         self._check_token = check_token
         self._is_anonymous_allowed = is_anonymous_allowed
+        self._is_certificate_enough = is_certificate_enough
         self._challenges: list[tuple[str, str]] = []
         self._log = QuietLogger(logger, clock.monotonic_ms, LOG_WINDOW_MS, MAX_LINES_PER_WINDOW)
         if check_password is not None:
@@ -63,16 +66,21 @@ class Authentication:
         """
         text = request.headers.get("authorization")
         if text is None:
-            if request.principal == ANONYMOUS and not self._is_anonymous_allowed:
+            principal = request.principal if self._is_certificate_enough else ANONYMOUS
+            if principal == ANONYMOUS and not self._is_anonymous_allowed:
                 raise self._refusal("log in first")
-            return request.principal
+            return principal
+        return await self._by_header(text, request.peer)
+
+    async def _by_header(self, text: str, peer: str) -> str:
+        """Return the principal of an ``Authorization``."""
         scheme, _, credentials = text.partition(" ")
         principal = None
         if scheme.lower() == "basic" and self._passwords is not None:
-            login = parse_basic(credentials.strip(), request.peer)
+            login = parse_basic(credentials.strip(), peer)
             principal = None if login is None else await self._by_password(self._passwords, login)
         elif scheme.lower() == "bearer" and self._check_token is not None:
-            principal = await self._by_token(self._check_token, credentials.strip(), request.peer)
+            principal = await self._by_token(self._check_token, credentials.strip(), peer)
         if principal is None:
             raise self._refusal("the login is refused")
         return principal

@@ -5,6 +5,7 @@ would cut clients off, leave the old ones in place.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from log_service.security.tls.material import Read, files_of
 from log_service.security.tls.replacement import validate_replacement
 
 FILE_CHECK_INTERVAL_S: Final = 30.0
+OnChange = Callable[[], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +30,14 @@ logger = logging.getLogger(__name__)
 class HttpTls:
     """TLS of one listener. ``secure`` is for ``HttpServer``, and ``run`` looks after the files.
 
+    ``on_change`` is awaited after changed files are used.
+
     Raises:
         ConfigError: the configuration cannot be honoured.
     """
 
-    def __init__(self, config: TlsConfig, read: Read = Path.read_bytes) -> None:
-        self._config, self._read = config, read
+    def __init__(self, config: TlsConfig, read: Read = Path.read_bytes, on_change: OnChange | None = None) -> None:
+        self._config, self._read, self._on_change = config, read, on_change
         self._marks = self._marks_now()
         self._listener = TlsListener(config, read)
 
@@ -60,6 +64,8 @@ class HttpTls:
             if contexts is not None:
                 self._listener.replace(contexts)
                 logger.info("The listener has new certificates, because files changed")
+                if self._on_change is not None:
+                    await self._on_change()
 
     def _changed(self) -> Contexts | None:
         """Return the contexts of changed files, None if none has changed. Blocks."""

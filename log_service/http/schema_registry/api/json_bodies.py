@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.entities import BadFieldError
+from log_service.http.server.negotiation import parse_media_type
 from log_service.http.server.values import HttpError, HttpRequest
 
 T = TypeVar("T")
@@ -33,6 +34,22 @@ class Workers(Protocol):
 
     async def elsewhere(self, work: Callable[[], T]) -> T:
         """Do work in another thread, and return its result."""
+
+
+def require_json(request: HttpRequest) -> None:
+    """Refuse a body of another type that a page in a browser made.
+
+    A browser sends a form, a plain text, or a body without a type to any site, without asking that
+    first. Other programs name no page. Theirs is taken as JSON, whatever its type is.
+
+    Raises:
+        HttpError: 415.
+    """
+    if "origin" not in request.headers or request.method not in {"POST", "PUT"}:
+        return
+    media_type = parse_media_type(request.headers.get("content-type", ""))
+    if media_type is None or not media_type.name.endswith(("/json", "+json")):
+        raise HttpError(415, "HTTP 415 Unsupported Media Type: the body has to be application/json")
 
 
 async def read_object(request: HttpRequest, known: Iterable[str], workers: Workers) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.about import AboutEndpoints
 from log_service.http.schema_registry.api.bodies import CONTENT_TYPES, error_response
 from log_service.http.schema_registry.api.compatibility import CompatibilityEndpoints
-from log_service.http.schema_registry.api.json_bodies import MAX_BODY_BYTES
+from log_service.http.schema_registry.api.json_bodies import MAX_BODY_BYTES, require_json
 from log_service.http.schema_registry.api.names import addressed, scope_of_request, subject_of
 from log_service.http.schema_registry.api.schemas import SchemaEndpoints
 from log_service.http.schema_registry.api.scopes import ScopeEndpoints
@@ -110,6 +110,7 @@ def _guarded(registry: Registry, handler: Handler, need: Need, *, is_change: boo
 
     async def guarded(request: HttpRequest) -> HttpResponse:
         try:
+            require_json(request)
             await registry.require_loaded()
             caller = with_caller(registry.access, request)
             whole = addressed(caller, registry.state, is_alias_followed=need not in OF_SETTINGS)

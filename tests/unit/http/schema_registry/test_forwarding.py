@@ -21,7 +21,9 @@ from log_service.http.schema_registry.forwarding import (
 )
 from log_service.http.server.values import HttpRequest, HttpResponse
 from tests.helpers.authority import Authority
+from tests.helpers.issuer_server import server_context
 from tests.helpers.ports import free_ports
+from tests.helpers.tls_network import tls_config_of
 
 TYPE = "application/vnd.schemaregistry.v1+json"
 LIMITS = ForwardingLimits(connect_timeout_s=5, timeout_s=10, max_response_bytes=10_000)
@@ -138,6 +140,10 @@ def test_a_wish_that_the_client_did_not_state_is_not_stated_for_it() -> None:
         ("/subjects/a%2Fb%3Ac%25%20d/versions", (), "/subjects/a%2Fb%3Ac%25%20d/versions"),
         ("/subjects/:.ctx:a/versions", (("normalize", "true"), ("x", "a b&c")), "/subjects/:.ctx:a/versions?normalize=true&x=a%20b%26c"),
         ("/config", (("force", ""),), "/config?force="),
+        ("/subjects/../versions/.", (), "/subjects/%2E%2E/versions/%2E"),
+        ("/subjects/%2e%2e/versions", (), "/subjects/%2e%2e/versions"),
+        ("//elsewhere/subjects/a", (), "//elsewhere/subjects/a"),
+        ("/@elsewhere:1/a", (), "/@elsewhere:1/a"),
     ],
 )
 def test_path_and_query_arrive_as_they_came(path: str, query: tuple[tuple[str, str], ...], target: str) -> None:
@@ -249,6 +255,64 @@ def test_a_leader_with_https_must_be_trusted(tmp_path: Path) -> None:
                 nursery.cancel_scope.cancel()
 
     trio.run(main)
+
+
+def test_a_caller_with_a_certificate_alone_is_named() -> None:
+    """A login of its own goes along as it is, and an anonymous client has no name."""
+    leader = Leader()
+
+    async def story(forwarder: Forwarder, url: str) -> None:
+        await forwarder.forward(url, request_of(headers={}, principal="User:CN=Jörg, O=A", peer="192.0.2.9"))
+        named = leader.last[2]
+        assert (named["x-forward-principal"], named["x-forward-host"]) == ("User:CN=J%C3%B6rg, O=A", "192.0.2.9")
+        for other in (request_of(principal="User:ann"), request_of(headers={})):
+            await forwarder.forward(url, other)
+            assert not {"x-forward-principal", "x-forward-host"} & leader.last[2].keys()
+
+    tell(story, leader)
+
+
+def test_a_header_of_the_client_names_no_caller() -> None:
+    """What a stranger claims does not go along."""
+    leader = Leader()
+
+    async def story(forwarder: Forwarder, url: str) -> None:
+        claimed = {"x-forward-principal": "User:operator", "x-forward-host": "127.0.0.1"}
+        await forwarder.forward(url, request_of(headers=claimed, principal="User:ann", peer="192.0.2.9"))
+        named = leader.last[2]
+        assert (named["x-forward-principal"], named["x-forward-host"]) == ("User:ann", "192.0.2.9")
+
+    tell(story, leader)
+
+
+def test_an_instance_shows_the_certificate_of_its_listener(tmp_path: Path) -> None:
+    """A leader may want one of each client. A renewed one is shown by new connections."""
+    authority = Authority(tmp_path)
+    own = [authority.issue(name) for name in ("first", "second")]
+    leader, seen = Leader(), list[str]()
+
+    async def serve(stream: Any) -> None:
+        await stream.do_handshake()
+        seen.append(dict(part[0] for part in stream.getpeercert()["subject"])["commonName"])
+        await leader.serve(stream)
+
+    async def main() -> None:
+        with trio.fail_after(60):
+            context = server_context(authority.issue("leader"), wants=authority)
+            async with trio.open_nursery() as nursery:
+                start = partial(trio.serve_ssl_over_tcp, serve, 0, context, host="127.0.0.1", https_compatible=True)
+                listeners = await nursery.start(start)
+                url = f"https://127.0.0.1:{listeners[0].transport_listener.socket.getsockname()[1]}"
+                first, second = (tls_of({}, tls_config_of(each.properties())) for each in own)
+                async with Forwarder(first) as forwarder:
+                    for _ in range(2):
+                        assert (await forwarder.forward(url, request_of())).status == 200
+                    await forwarder.renew(second)
+                    assert (await forwarder.forward(url, request_of())).status == 200
+                nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert seen == ["first", "second"]
 
 
 def test_a_setting_that_is_none_of_clients_is_refused() -> None:

@@ -6,6 +6,8 @@ from log_service.common.errors import ConfigError
 from log_service.http.schema_registry.settings import ListenAddress, read_registry_settings
 from log_service.http.schema_registry.values import CompatibilityLevel
 
+HTTPS = "listeners=https://127.0.0.1:8081\nssl.keystore.type=PEM\nssl.keystore.location=/none.pem"
+
 
 def test_an_empty_file_is_enough() -> None:
     """The defaults serve a broker of this machine on the usual port."""
@@ -65,6 +67,11 @@ def test_a_file_of_confluents_registry_is_understood() -> None:
         ("leader.eligibility=perhaps", "true or false"),
         ("authentication.method=telepathy", "it may be none, basic, bearer, mtls"),
         ("authorizer=oracle", "it may be none, acl"),
+        ("listeners=http://0.0.0.0:8081\nauthentication.method=basic", "needs TLS on http://0.0.0.0:8081"),
+        ("listeners=http://192.0.2.1:8081\nauthentication.method=bearer", "needs TLS"),
+        ("authentication.method=mtls", "mtls needs https"),
+        (f"{HTTPS}\nauthentication.method=mtls", "ssl.client.auth=required or requested"),
+        (f"{HTTPS}\nauthentication.method=basic,mtls\nssl.client.auth=none", "ssl.client.auth=required or requested"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_key(line: str, complaint: str) -> None:
@@ -77,3 +84,25 @@ def test_options_win_over_the_file() -> None:
     """The command line has the last word."""
     settings = read_registry_settings("kafkastore.topic=a", "a file", {"kafkastore.topic": "b"})
     assert settings.topic == "b"
+
+
+def test_passwords_are_checked_without_the_login_of_the_registry() -> None:
+    """Its own user beside that of a client would be a contradiction."""
+    settings = read_registry_settings(
+        """
+        authentication.method=basic
+        kafkastore.bootstrap.servers=SASL_SSL://one:9092, SASL_SSL://two:9092
+        kafkastore.security.protocol=SASL_SSL
+        kafkastore.sasl.mechanism=SCRAM-SHA-512
+        kafkastore.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="r" password="p";
+        kafkastore.ssl.truststore.location=/trust.pem
+        """,
+        "a file",
+    )
+    assert settings.login_servers == settings.bootstrap_servers == "one:9092,two:9092"
+    assert settings.client["sasl_jaas_config"]
+    assert settings.login_client == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "ssl_truststore_location": "/trust.pem",
+    }

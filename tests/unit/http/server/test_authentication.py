@@ -103,6 +103,18 @@ def test_a_certificate_is_enough_and_a_password_wins() -> None:
     play_logins(scene)
 
 
+def test_a_certificate_may_be_needed_beside_a_password() -> None:
+    """A listener that requires certificates, and a service that asks for passwords, want both."""
+
+    async def main() -> None:
+        users = Users()
+        both = Authentication(clock=VirtualClock(), rng=Random(1), check_password=users.check, is_certificate_enough=False)
+        assert await status_of(both, request(None, "User:CN=bob")) == 401
+        assert await both(request(basic(), "User:CN=bob")) == "User:ann"
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
 def test_anonymous_clients_may_be_allowed() -> None:
     """A wrong password is refused even so."""
 

@@ -196,12 +196,18 @@ def test_changed_files_give_new_certificates(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A renewed certificate is shown to new connections. A damaged file, or another name, changes nothing."""
+    """A renewed certificate is shown to new connections, and told. A damaged file, or another name, changes nothing."""
     authority = Authority(tmp_path)
     first, second = authority.issue("node"), authority.issue("node")
     keystore = tmp_path / "served.pem"
     fill(keystore, first.keystore)
-    tls = tls_of(first, {"ssl.keystore.location": str(keystore)})
+    told = list[str]()
+
+    async def tell() -> None:
+        told.append("changed")
+
+    config = tls_config_of({**first.properties(), "ssl.keystore.location": str(keystore)})
+    tls = HttpTls(config, on_change=tell)
     monkeypatch.setattr("log_service.http.server.tls.FILE_CHECK_INTERVAL_S", 0.01)
 
     async def shown(server: HttpServer) -> bytes | None:
@@ -223,6 +229,7 @@ def test_changed_files_give_new_certificates(
             fill(keystore, authority.issue("another").keystore)
             await trio.sleep(0.1)
             assert await shown(server) == before
+            assert told == []
             fill(keystore, second.keystore)
             for _ in range(1_000):
                 await trio.sleep(0.01)
@@ -230,6 +237,7 @@ def test_changed_files_give_new_certificates(
                     break
             else:
                 pytest.fail("the old certificate is still shown")
+            assert told == ["changed"]
             nursery.cancel_scope.cancel()
 
     play(scene, tls=tls)

@@ -169,3 +169,32 @@ def test_a_long_body_is_read_in_another_thread() -> None:
         assert threading.get_ident() not in threads.used
 
     trio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        (None, 415),
+        ("application/json", 200),
+        ("Application/VND.schemaregistry.v1+json; charset=utf-8", 200),
+        ("application/octet-stream", 415),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("multipart/form-data; boundary=json", 415),
+        ("", 415),
+        ("text/plain; x=application/json", 415),
+    ],
+)
+def test_a_page_has_to_say_that_it_sends_json(content_type: str | None, status: int) -> None:
+    """A browser then asks first, and a stranger's page gets no permission. Programs may say what they like."""
+
+    async def story(served: Served) -> None:
+        headers = {} if content_type is None else {"content_type": content_type}
+        body = {"schema": '"int"'}
+        assert (await served.ask("POST", "/subjects/a/versions", body, **headers))[0] == 200
+        page = {**headers, "origin": "http://ui.example"}
+        assert (await served.ask("POST", "/subjects/a/versions", body, **page))[0] == status
+        assert (await served.ask("PUT", "/config", {"compatibility": "NONE"}, **page))[0] == status
+        assert (await served.ask("GET", "/subjects", **page))[0] == 200
+
+    tell(story)
