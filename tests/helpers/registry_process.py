@@ -1,6 +1,7 @@
 """A schema registry in a process of its own, as ``tidelog registry serve`` runs it."""
 
 import signal
+import ssl
 import time
 from pathlib import Path
 from types import TracebackType
@@ -16,10 +17,14 @@ STOP_TIMEOUT_S = 30
 
 
 class RegistryProcess:
-    """One instance. It keeps its port when it starts again."""
+    """One instance. It keeps its port when it starts again.
 
-    def __init__(self, directory: Path, bootstrap: str, **properties: str) -> None:
-        self.url = f"http://127.0.0.1:{free_port()}"
+    With ``tls``, the context of a client that it lets in, it speaks https.
+    """
+
+    def __init__(self, directory: Path, bootstrap: str, *, tls: ssl.SSLContext | None = None, **properties: str) -> None:
+        self._tls: ssl.SSLContext | bool = tls or True
+        self.url = f"http{'' if tls is None else 's'}://127.0.0.1:{free_port()}"
         self.log = directory / f"registry-{self.url.rpartition(':')[2]}.log"
         given = {"listeners": self.url, "kafkastore.bootstrap.servers": bootstrap, **properties}
         self.arguments = ["registry", "serve"]
@@ -40,7 +45,7 @@ class RegistryProcess:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
-                httpx.get(f"{self.url}/subjects", timeout=20).raise_for_status()
+                httpx.get(f"{self.url}/readyz", timeout=20, verify=self._tls).raise_for_status()
             except httpx.HTTPError:
                 ended = self._process.poll()
                 if ended is not None or time.monotonic() > deadline:

@@ -3,18 +3,9 @@
 One story, because an installation takes seconds to start.
 """
 
-import os
-import re
 import shlex
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from log_service.client import (
@@ -33,48 +24,10 @@ from log_service.supervisor import grants
 from tests.helpers.ports import free_port
 from tests.integration.command_line import as_json, run
 from tests.integration.installations import free_port_for
+from tests.integration.secured_installations import installation, secrets_in, told_places
 
 pytestmark = pytest.mark.timeout(240)
-PATIENCE_S = 90.0
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "secure-installation.md"
-KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+(\S{40,})")
-
-
-@contextmanager
-def installation(directory: Path, port: int, *arguments: str) -> Iterator[Path]:
-    """Run ``tidelog up`` until the block ends; yields its data directory."""
-    said, data = directory / "said.txt", directory / "data"
-    command = [sys.executable, "-m", "log_service.cli.main", "up", "--only-broker", "--data", str(data), "--project", str(directory)]
-    command += ["--broker-port", str(port), "--ui-port", str(free_port()), "--spark-port", str(free_port()), "--metrics-port", "0"]
-    with said.open("wb") as output:
-        process = subprocess.Popen([*command, *arguments], stdout=output, stderr=output, env=dict(os.environ), cwd=PAGE.parents[1])
-    try:
-        deadline = time.monotonic() + PATIENCE_S
-        while "everything is ready" not in said.read_text():
-            assert process.poll() is None, said.read_text()
-            assert time.monotonic() < deadline, said.read_text()
-            time.sleep(0.1)
-        yield data
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 0, said.read_text()
-    finally:
-        process.kill()
-        process.wait()
-
-
-def secrets_in(data: Path) -> set[bytes]:
-    """Return the beginning of each private key's text."""
-    keys = [path for path in (data / "security").rglob("*") if path.suffix in {".pem", ".key"}]
-    return {match[1] for path in keys if (match := KEY.search(path.read_bytes()))}
-
-
-def told_places(directory: Path, data: Path) -> Iterator[bytes]:
-    """Yield all that the installation says: logs, files of its state, arguments of its processes."""
-    for path in (directory / "said.txt", *(data / "logs").rglob("*"), *data.glob("*.json"), *data.rglob("server.properties")):
-        if path.is_file():
-            yield path.read_bytes()
-    for process in psutil.process_iter(["cmdline"]):
-        yield " ".join(process.info["cmdline"] or []).encode()
 
 
 def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(tmp_path: Path) -> None:
@@ -97,9 +50,9 @@ def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(
             admin.delete_topics(["kept"])
         assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         listed = as_json(run(["acls", "list", "--json", "--command-config", str(operator)], bootstrap=servers))
-        assert {row["principal"] for row in listed} == {"User:platform"}
+        assert {row["principal"] for row in listed} == {"User:platform", "User:registry"}
         keys = secrets_in(data)
-        assert len(keys) == 4, "authority, node, operator, platform"
+        assert len(keys) == 5, "authority, node, operator, platform, registry"
         assert not [key for key in keys for told in told_places(tmp_path, data) if key in told]
     audited = (data / "logs" / "broker-authorizer.log").read_text()
     assert "Principal = User:platform is Denied operation = DELETE" in audited
