@@ -162,7 +162,9 @@ def registry_component(context: ServiceContext, after: Sequence[str], protection
     if protection is not None:
         lines |= protection.registry_properties() | lines
         authority = protection.directory / CERTIFICATE_FILE
-        granting = ((sys.executable, "-m", "log_service.supervisor.grants", context.bootstrap_servers, str(context.operator_config)),)
+        granting = (
+            (sys.executable, "-m", "log_service.supervisor.grants", context.bootstrap_servers, str(context.operator_config), REGISTRY),
+        )
     text = "\n".join(["# Written anew by `tidelog up`.", *(f"{key}={value}" for key, value in lines.items()), ""])
     write_private(settings, text.encode())
     return [

@@ -1,6 +1,6 @@
 """The ACLs of the platform and of the registry in a secured installation. Run before they start.
 
-    python -m log_service.supervisor.grants SERVERS OPERATOR_FILE
+    python -m log_service.supervisor.grants SERVERS OPERATOR_FILE [platform|registry]
 
 - topics: read, write, create, and change configs and partitions, as declarations of topics ask for; never delete one.
 - groups and transactional ids whose names begin with ``tidelog``: those of tables, sinks and sensors. All groups: describe, for their lag.
@@ -34,21 +34,24 @@ REGISTRY_GRANTS: Sequence[tuple[str, str, str, Sequence[str]]] = (
 TIMEOUT_MS = 30_000
 
 
-def grants() -> list[AclBinding]:
-    """Return the ACLs of the platform's user and of the registry's."""
+GRANTS_OF = {PLATFORM: GRANTS, REGISTRY: REGISTRY_GRANTS}
+
+
+def grants(user: str = PLATFORM) -> list[AclBinding]:
+    """Return the ACLs of the platform's user, or of the registry's."""
     return [
         AclBinding(resource_type=kind, name=name, pattern_type=pattern, principal=f"User:{user}", operation=operation)
-        for user, granted in ((PLATFORM, GRANTS), (REGISTRY, REGISTRY_GRANTS))
-        for kind, name, pattern, operations in granted
+        for kind, name, pattern, operations in GRANTS_OF[user]
         for operation in operations
     ]
 
 
 def main(arguments: Sequence[str]) -> None:
     """Create the ACLs; those that are there stay."""
-    servers, file = arguments
+    servers, file, *users = arguments
     with BlockingAdmin(servers, **settings_from_file(file), default_api_timeout_ms=TIMEOUT_MS) as admin:
-        admin.create_acls(grants())
+        for user in users or [PLATFORM]:
+            admin.create_acls(grants(user))
 
 
 if __name__ == "__main__":

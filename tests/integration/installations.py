@@ -48,7 +48,18 @@ def installation(directory: Path, port: int, *arguments: str) -> Iterator[Path]:
         "--project",
         str(directory),
     ]
-    ports = ["--broker-port", str(port), "--ui-port", str(port + 8), "--spark-port", str(port + 9), "--metrics-port", "0"]
+    ports = [
+        "--broker-port",
+        str(port),
+        "--ui-port",
+        str(port + 8),
+        "--spark-port",
+        str(port + 9),
+        "--metrics-port",
+        "0",
+        "--registry-port",
+        "0",
+    ]
     with output.open("wb") as said:
         process = subprocess.Popen([*command, *ports, *arguments], stdout=said, stderr=said, env=dict(os.environ))
     try:

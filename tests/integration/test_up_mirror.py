@@ -29,7 +29,17 @@ def installation(project: Path, port: int) -> Iterator[Path]:
     Another process listens on the ports of the Dagster UI and of Spark, as that of a whole installation on this machine does.
     """
     output = project / "said.txt"
-    places = ["--data", str(project / "data"), "--project", str(project), "--broker-port", str(port), "--metrics-port", "0"]
+    places = [
+        "--data",
+        str(project / "data"),
+        "--project",
+        str(project),
+        "--broker-port",
+        str(port),
+        "--metrics-port",
+        "0",
+        "--no-registry",
+    ]
     with socket.create_server(("127.0.0.1", 0)) as page, socket.create_server(("127.0.0.1", 0)) as spark, output.open("wb") as said:
         others = ["--ui-port", str(page.getsockname()[1]), "--spark-port", str(spark.getsockname()[1])]
         command = [sys.executable, "-m", "log_service.cli.main", "up", "--only-broker", *places, *others]

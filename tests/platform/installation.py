@@ -48,7 +48,18 @@ class Installation:
     def start(self) -> None:
         """Start and wait until everything is ready."""
         command = [sys.executable, "-m", "log_service.cli.main", "up", "--data", str(self.data), "--project", str(self.project)]
-        ports = ["--broker-port", self.broker_port, "--ui-port", self.ui_port, "--spark-port", self.spark_port, "--metrics-port", 0]
+        ports = [
+            "--broker-port",
+            self.broker_port,
+            "--ui-port",
+            self.ui_port,
+            "--spark-port",
+            self.spark_port,
+            "--metrics-port",
+            0,
+            "--registry-port",
+            0,
+        ]
         already = self.output.count("everything is ready")
         with (self.data.parent / "up.out").open("ab") as output:
             self._process = subprocess.Popen(

@@ -50,7 +50,7 @@ def test_producing_goes_on_and_topics_are_declared_first(tmp_path: Path) -> None
     (project / "assets" / "__init__.py").write_text("")
     (project / "assets" / "topics.py").write_text(TOPICS)
     port = free_port()
-    ports = ["--broker-port", port, "--ui-port", free_port(), "--metrics-port", 0]
+    ports = ["--broker-port", port, "--ui-port", free_port(), "--metrics-port", 0, "--registry-port", 0]
     spark = ["--spark-remote", f"sc://127.0.0.1:{free_port()}", "--start-timeout", 25]
     arguments = ["--data", data, "--project", project, *ports, *spark]
     servers = f"127.0.0.1:{port}"

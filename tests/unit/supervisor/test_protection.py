@@ -178,7 +178,11 @@ def test_the_platform_may_not_give_itself_rights() -> None:
 
 def test_platform_and_registry_may_not_delete_topics_nor_read_groups_of_others() -> None:
     """Each has the rights for its own work."""
-    given = {(acl.principal, acl.resource_type, acl.name, acl.pattern_type, acl.operation) for acl in grants()}
+    given = {
+        (acl.principal, acl.resource_type, acl.name, acl.pattern_type, acl.operation)
+        for user in (PLATFORM, REGISTRY)
+        for acl in grants(user)
+    }
     assert {one[0] for one in given} == {"User:platform", "User:registry"}
     assert not [one for one in given if one[4] in {"delete", "all", "cluster_action", "idempotent_write"}]
     groups = {(one[0], *one[2:4]) for one in given if one[1] == "group" and one[4] == "read"}
