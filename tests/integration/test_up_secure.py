@@ -50,7 +50,7 @@ def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(
             admin.delete_topics(["kept"])
         assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         listed = as_json(run(["acls", "list", "--json", "--command-config", str(operator)], bootstrap=servers))
-        assert {row["principal"] for row in listed} == {"User:platform", "User:registry"}
+        assert {row["principal"] for row in listed} == {"User:platform"}
         keys = secrets_in(data)
         assert len(keys) == 5, "authority, node, operator, platform, registry"
         assert not [key for key in keys for told in told_places(tmp_path, data) if key in told]
