@@ -22,7 +22,7 @@ class RegistryProcess:
     With ``tls``, the context of a client that it lets in, it speaks https.
     """
 
-    def __init__(self, directory: Path, bootstrap: str, *, tls: ssl.SSLContext | None = None, **properties: str) -> None:
+    def __init__(self, directory: Path, bootstrap: str, tls: ssl.SSLContext | None = None, /, **properties: str) -> None:
         self._tls: ssl.SSLContext | bool = tls or True
         self.url = f"http{'' if tls is None else 's'}://127.0.0.1:{free_port()}"
         self.log = directory / f"registry-{self.url.rpartition(':')[2]}.log"

@@ -59,7 +59,7 @@ class Secured:
     def registry(self, **properties: str) -> RegistryProcess:
         """Return an instance. Instances with the same topic and group are one registry."""
         given = {name.replace("_", "."): text for name, text in properties.items()}
-        return RegistryProcess(self.directory, self.login, tls=self.context(OPERATOR), **{**self._properties(), **given})
+        return RegistryProcess(self.directory, self.login, self.context(OPERATOR), **{**self._properties(), **given})
 
     def _properties(self) -> dict[str, str]:
         own = self.authority.issue("Registry")
